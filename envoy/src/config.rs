@@ -1,0 +1,666 @@
+//! The plugin's configuration: a rules document whose section `envoy` is the filter's own.
+//!
+//! ```json
+//! "envoy": {
+//!   "scope": "process",              // "worker": each worker thread counts by itself
+//!   "resource": {"from": "route"},   // {"from": "virtualHost"}, {"fixed": "login"}
+//!   "maxResources": 1000,            // kept apart without rules of their own; those beyond share one
+//!   "reply": {
+//!     "status": 429,
+//!     "format": "text",              // "json", "problem"
+//!     "body": "too many requests",
+//!     "headers": {"x-limited-by": "leapgate"}
+//!   },
+//!   "rateLimitHeaders": "draft",     // "legacy": x-ratelimit-*; "off"
+//!   "rateLimitHeadersOn": "refused"  // "all": on passing responses too
+//! }
+//! ```
+
+use leapgate::config::{At, ConfigError, Value, read};
+use leapgate::{LimitApp, MAX_NAME, Rules, Target};
+use std::rc::Rc;
+
+/// The longest body of a reply, in bytes.
+const MAX_BODY: usize = 16 * 1024;
+
+/// How many headers a reply may be given.
+const MAX_HEADERS: usize = 32;
+
+/// The longest value of a header, in bytes.
+const MAX_HEADER_VALUE: usize = 4096;
+
+/// How many resources may be kept apart: each has counters of its own in Envoy.
+const MAX_RESOURCES: u64 = 10_000;
+
+/// How the filter is set up.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
+    /// Where requests are counted.
+    pub scope: Scope,
+    /// What a request's resource is.
+    pub resource: ResourceFrom,
+    /// How many resources without rules of their own are kept apart.
+    pub max_resources: usize,
+    /// What a refused request is told.
+    pub reply: Reply,
+    /// The headers that tell how the rules stand.
+    pub rate_limit_headers: RateLimitHeaders,
+    /// Whether they are on passing responses too.
+    pub on_passed: bool,
+}
+
+/// Where requests are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// By all workers together.
+    Process,
+    /// By each worker alone.
+    Worker,
+}
+
+/// What a request's resource is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ResourceFrom {
+    /// The name of its route.
+    Route,
+    /// The name of its virtual host.
+    VirtualHost,
+    /// Always this.
+    Fixed(Rc<str>),
+}
+
+/// What a refused request is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reply {
+    /// The status: 400 to 599.
+    pub status: u16,
+    /// What the body is.
+    pub format: Format,
+    /// The text that the body says.
+    pub body: String,
+    /// Headers besides those that the filter writes, in lower case.
+    pub headers: Vec<(String, String)>,
+}
+
+/// What a reply's body is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// The text alone.
+    Text,
+    /// A JSON object.
+    Json,
+    /// `application/problem+json`.
+    Problem,
+}
+
+/// The headers that tell how the rules stand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RateLimitHeaders {
+    /// `ratelimit` and `ratelimit-policy`.
+    Draft,
+    /// `x-ratelimit-limit`, `x-ratelimit-remaining` and `x-ratelimit-reset`.
+    Legacy,
+    /// None.
+    Off,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            scope: Scope::Process,
+            resource: ResourceFrom::Route,
+            max_resources: 1000,
+            reply: Reply {
+                status: 429,
+                format: Format::Text,
+                body: "too many requests".into(),
+                headers: Vec::new(),
+            },
+            rate_limit_headers: RateLimitHeaders::Draft,
+            on_passed: false,
+        }
+    }
+}
+
+/// Reads the plugin's configuration.
+///
+/// # Errors
+///
+/// The first thing that is wrong in it.
+pub fn parse(configuration: &[u8]) -> Result<(Rules, Settings), ConfigError> {
+    if configuration.trim_ascii().is_empty() {
+        let fault = r#"is no configuration; give the plugin rules: `{"flowRules": [{"resource": "*", "count": 100}]}`"#;
+        return Err(ConfigError::new("document", "", fault));
+    }
+    let value = Value::from_json(configuration)?;
+    let document = read(&value)?;
+    for (i, rule) in document.rules.flow.iter().enumerate() {
+        let origin = match rule.limit_app() {
+            LimitApp::Default => continue,
+            LimitApp::Other => "other",
+            LimitApp::Origin(name) => name,
+        };
+        let fault = "never applies in Envoy, where requests have no origin; use `default`";
+        return Err(ConfigError::new(
+            &format!("flowRules[{i}].limitApp"),
+            origin,
+            fault,
+        ));
+    }
+    let settings = match document.envoy {
+        Some(section) => settings(&At::new("envoy", section))?,
+        None => Settings::default(),
+    };
+    Ok((document.rules, settings))
+}
+
+fn settings(at: &At<'_>) -> Result<Settings, ConfigError> {
+    let keys = [
+        "scope",
+        "resource",
+        "maxResources",
+        "reply",
+        "rateLimitHeaders",
+        "rateLimitHeadersOn",
+    ];
+    let fields = at.object(&keys)?;
+    let mut settings = Settings::default();
+    if let Some(scope) = fields.get("scope") {
+        settings.scope = scope.one_of(&[("process", Scope::Process), ("worker", Scope::Worker)])?;
+    }
+    if let Some(resource) = fields.get("resource") {
+        settings.resource = resource_from(&resource)?;
+    }
+    if let Some(max) = fields.get("maxResources") {
+        settings.max_resources = max.integer(1..=MAX_RESOURCES)? as usize;
+    }
+    if let Some(at) = fields.get("reply") {
+        reply(&at, &mut settings.reply)?;
+    }
+    if let Some(headers) = fields.get("rateLimitHeaders") {
+        settings.rate_limit_headers = headers.one_of(&[
+            ("draft", RateLimitHeaders::Draft),
+            ("legacy", RateLimitHeaders::Legacy),
+            ("off", RateLimitHeaders::Off),
+        ])?;
+    }
+    if let Some(on) = fields.get("rateLimitHeadersOn") {
+        settings.on_passed = on.one_of(&[("refused", false), ("all", true)])?;
+    }
+    Ok(settings)
+}
+
+fn resource_from(at: &At<'_>) -> Result<ResourceFrom, ConfigError> {
+    let fields = at.object(&["from", "fixed"])?;
+    match (fields.get("from"), fields.get("fixed")) {
+        (Some(from), None) => match from.one_of(&[("route", false), ("virtualHost", true)])? {
+            true => Ok(ResourceFrom::VirtualHost),
+            false => Ok(ResourceFrom::Route),
+        },
+        (None, Some(fixed)) => match Target::new(fixed.string()?) {
+            Ok(Target::Resource(name)) => Ok(ResourceFrom::Fixed(name)),
+            _ => Err(fixed.wrong(&format!(
+                "is no name of one resource; use 1 to {MAX_NAME} bytes, and not `*`"
+            ))),
+        },
+        (Some(_), Some(fixed)) => Err(fixed.wrong("does not go with `from`; keep one of the two")),
+        (None, None) => Err(at.wrong(r#"names no resource; use `{"from": "route"}`"#)),
+    }
+}
+
+fn reply(at: &At<'_>, reply: &mut Reply) -> Result<(), ConfigError> {
+    let fields = at.object(&["status", "format", "body", "headers"])?;
+    if let Some(status) = fields.get("status") {
+        reply.status = status.integer(400..=599)? as u16;
+    }
+    if let Some(format) = fields.get("format") {
+        reply.format = format.one_of(&[
+            ("text", Format::Text),
+            ("json", Format::Json),
+            ("problem", Format::Problem),
+        ])?;
+    }
+    if let Some(body) = fields.get("body") {
+        reply.body = body.string()?.into();
+        if reply.body.len() > MAX_BODY {
+            return Err(body.wrong(&format!("is too long; use at most {MAX_BODY} bytes")));
+        }
+    }
+    if let Some(headers) = fields.get("headers") {
+        for (name, value) in headers.entries()? {
+            let name = name.to_ascii_lowercase();
+            let wrong = |fault: &str| Err(ConfigError::new(&headers.to_string(), &name, fault));
+            if !is_token(&name) {
+                return wrong("is no name of a header; use letters, digits and hyphens");
+            }
+            if is_taken(&name) {
+                return wrong("is written by the filter or by Envoy; leave it out");
+            }
+            if reply.headers.iter().any(|(earlier, _)| *earlier == name) {
+                return wrong("is given twice; keep one of the two");
+            }
+            if reply.headers.len() == MAX_HEADERS {
+                return wrong(&format!(
+                    "is one header too many; use at most {MAX_HEADERS}"
+                ));
+            }
+            let text = value.string()?;
+            if !is_field_value(text) {
+                return Err(value.wrong(&format!(
+                    "is no value of a header; use up to {MAX_HEADER_VALUE} printable ASCII characters, no space around them"
+                )));
+            }
+            reply.headers.push((name, text.into()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether `name`, in lower case, can be the name of a header (RFC 9110, 5.6.2).
+fn is_token(name: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_token)
+}
+
+/// Whether the filter writes the header itself, or Envoy frames the response by it.
+fn is_taken(name: &str) -> bool {
+    const TAKEN: [&str; 15] = [
+        "cache-control",
+        "connection",
+        "content-length",
+        "content-type",
+        "grpc-message",
+        "grpc-status",
+        "keep-alive",
+        "proxy-connection",
+        "ratelimit",
+        "ratelimit-policy",
+        "retry-after",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    TAKEN.contains(&name) || name.starts_with("x-ratelimit-")
+}
+
+fn is_field_value(value: &str) -> bool {
+    let is_visible = |byte: u8| matches!(byte, b' '..=b'~' | b'\t');
+    value.len() <= MAX_HEADER_VALUE
+        && value.bytes().all(is_visible)
+        && value.trim_ascii().len() == value.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leapgate::FlowRule;
+
+    /// The settings of a section.
+    #[track_caller]
+    fn read(section: &str) -> Settings {
+        match parse(format!(r#"{{"envoy": {section}}}"#).as_bytes()) {
+            Ok((_, settings)) => settings,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[track_caller]
+    fn says(configuration: &str) -> String {
+        parse(configuration.as_bytes())
+            .expect_err("it is read")
+            .to_string()
+    }
+
+    /// What is said of a section.
+    #[track_caller]
+    fn section_says(section: &str) -> String {
+        says(&format!(r#"{{"envoy": {section}}}"#))
+    }
+
+    #[test]
+    fn all_settings_may_be_left_out() {
+        for configuration in ["{}", r#"{"envoy": null}"#, r#"{"envoy": {}}"#] {
+            assert_eq!(
+                parse(configuration.as_bytes()),
+                Ok((Rules::default(), Settings::default()))
+            );
+        }
+        let nulls = r#"{"scope": null, "resource": null, "maxResources": null, "reply": null, "rateLimitHeaders": null, "rateLimitHeadersOn": null}"#;
+        assert_eq!(read(nulls), Settings::default());
+        assert_eq!(
+            read(r#"{"reply": {"status": null, "format": null, "body": null, "headers": null}}"#),
+            Settings::default()
+        );
+    }
+
+    #[test]
+    fn the_defaults_can_be_written_down() {
+        let all = r#"{
+            "scope": "process",
+            "resource": {"from": "route"},
+            "maxResources": 1000,
+            "reply": {"status": 429, "format": "text", "body": "too many requests", "headers": {}},
+            "rateLimitHeaders": "draft",
+            "rateLimitHeadersOn": "refused"
+        }"#;
+        assert_eq!(read(all), Settings::default());
+    }
+
+    #[test]
+    fn each_setting_does_what_it_says() {
+        let with = |change: fn(&mut Settings)| {
+            let mut settings = Settings::default();
+            change(&mut settings);
+            settings
+        };
+        let cases = [
+            (r#"{"scope": "worker"}"#, with(|s| s.scope = Scope::Worker)),
+            (
+                r#"{"resource": {"from": "virtualHost"}}"#,
+                with(|s| s.resource = ResourceFrom::VirtualHost),
+            ),
+            (
+                r#"{"resource": {"fixed": "login"}}"#,
+                with(|s| s.resource = ResourceFrom::Fixed("login".into())),
+            ),
+            (
+                r#"{"resource": {"from": null, "fixed": "a"}}"#,
+                with(|s| s.resource = ResourceFrom::Fixed("a".into())),
+            ),
+            (r#"{"maxResources": 1}"#, with(|s| s.max_resources = 1)),
+            (
+                r#"{"maxResources": 10000}"#,
+                with(|s| s.max_resources = 10_000),
+            ),
+            (
+                r#"{"reply": {"status": 400}}"#,
+                with(|s| s.reply.status = 400),
+            ),
+            (
+                r#"{"reply": {"status": 599}}"#,
+                with(|s| s.reply.status = 599),
+            ),
+            (
+                r#"{"reply": {"format": "json"}}"#,
+                with(|s| s.reply.format = Format::Json),
+            ),
+            (
+                r#"{"reply": {"format": "problem", "body": "é\n"}}"#,
+                with(|s| {
+                    s.reply.format = Format::Problem;
+                    s.reply.body = "é\n".into();
+                }),
+            ),
+            (
+                r#"{"reply": {"body": ""}}"#,
+                with(|s| s.reply.body = String::new()),
+            ),
+            (
+                r#"{"reply": {"headers": {"X-Limited-By": "leapgate", "a!": "a\tb, \"~\\", "b": ""}}}"#,
+                with(|s| {
+                    let headers = [
+                        ("x-limited-by", "leapgate"),
+                        ("a!", "a\tb, \"~\\"),
+                        ("b", ""),
+                    ];
+                    s.reply.headers = headers
+                        .map(|(name, value)| (name.into(), value.into()))
+                        .into();
+                }),
+            ),
+            (
+                r#"{"rateLimitHeaders": "legacy"}"#,
+                with(|s| s.rate_limit_headers = RateLimitHeaders::Legacy),
+            ),
+            (
+                r#"{"rateLimitHeaders": "off"}"#,
+                with(|s| s.rate_limit_headers = RateLimitHeaders::Off),
+            ),
+            (
+                r#"{"rateLimitHeadersOn": "all"}"#,
+                with(|s| s.on_passed = true),
+            ),
+        ];
+        for (section, settings) in cases {
+            assert_eq!(read(section), settings, "{section}");
+        }
+    }
+
+    #[test]
+    fn rules_and_settings_come_from_one_document() {
+        let configuration = br#"{
+            "flowRules": [{"resource": "login", "count": 100, "limitApp": "default"}, {"resource": "*", "count": 1000}],
+            "envoy": {"scope": "worker"}
+        }"#;
+        let (rules, settings) = parse(configuration).unwrap();
+        assert_eq!(
+            rules.flow,
+            [
+                FlowRule::new("login", 100.0).unwrap(),
+                FlowRule::new("*", 1000.0).unwrap()
+            ]
+        );
+        assert_eq!(settings.scope, Scope::Worker);
+    }
+
+    #[test]
+    fn a_plugin_without_configuration_is_told_how_to_get_one() {
+        for nothing in ["", " \n"] {
+            assert_eq!(
+                says(nothing),
+                r#"document: `` is no configuration; give the plugin rules: `{"flowRules": [{"resource": "*", "count": 100}]}`"#
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_rules_is_said_here_too() {
+        let cases = [
+            (
+                "{",
+                "document: `{` breaks off on line 1, column 1 (EOF while parsing an object); close what is open",
+            ),
+            (
+                r#"{"envoi": {}}"#,
+                "document: `envoi` is no key here; use `envoy`, or one of `flowRules`, `mode`",
+            ),
+            (
+                r#"{"flowRules": [{"resource": "a"}], "envoy": 5}"#,
+                "flowRules[0]: `count` is missing; add it",
+            ),
+            (
+                r#"{"flowRules": [{"resource": "a", "count": 1}, {"resource": "b", "count": 1, "limitApp": "other"}]}"#,
+                "flowRules[1].limitApp: `other` never applies in Envoy, where requests have no origin; use `default`",
+            ),
+            (
+                r#"{"flowRules": [{"resource": "b", "count": 1, "limitApp": "shop\n"}]}"#,
+                "flowRules[0].limitApp: `shop\\n` never applies in Envoy, where requests have no origin; use `default`",
+            ),
+        ];
+        for (configuration, sentence) in cases {
+            assert_eq!(says(configuration), sentence, "{configuration}");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_is_wrong_is_refused() {
+        let keys = "`scope`, `resource`, `maxResources`, `reply`, `rateLimitHeaders`, `rateLimitHeadersOn`";
+        let max = "is not possible; use a whole number from 1 to 10000";
+        let from = "is not available; use one of `route`, `virtualHost`";
+        let fixed = "is no name of one resource; use 1 to 256 bytes, and not `*`";
+        let headers = "is not available; use one of `draft`, `legacy`, `off`";
+        let cases = [
+            ("5", "envoy: `5` is a number; use an object".into()),
+            ("[]", "envoy: `[…]` is an array; use an object".into()),
+            (r#"{"cluster": {}}"#, format!("envoy: `cluster` is no key here; use one of {keys}")),
+            (
+                r#"{"replay": {}}"#,
+                format!("envoy: `replay` is no key here; use `reply`, or one of {}", keys.replace("`reply`, ", "")),
+            ),
+            (r#"{"scope": null, "scope": "worker"}"#, "envoy: `scope` is given twice; keep one of the two".into()),
+            (r#"{"scope": "vm"}"#, "envoy.scope: `vm` is not available; use one of `process`, `worker`".into()),
+            (r#"{"scope": 0}"#, "envoy.scope: `0` is not available; use one of `process`, `worker`".into()),
+            (r#"{"resource": "route"}"#, "envoy.resource: `route` is a string; use an object".into()),
+            (r#"{"resource": {}}"#, "envoy.resource: `{…}` names no resource; use `{\"from\": \"route\"}`".into()),
+            (
+                r#"{"resource": {"header": "x-api"}}"#,
+                "envoy.resource: `header` is no key here; use one of `from`, `fixed`".into(),
+            ),
+            (r#"{"resource": {"from": "routeMetadata"}}"#, format!("envoy.resource.from: `routeMetadata` {from}")),
+            (r#"{"resource": {"from": 1}}"#, format!("envoy.resource.from: `1` {from}")),
+            (
+                r#"{"resource": {"from": "route", "fixed": "a"}}"#,
+                "envoy.resource.fixed: `a` does not go with `from`; keep one of the two".into(),
+            ),
+            (r#"{"resource": {"fixed": 5}}"#, "envoy.resource.fixed: `5` is a number; use a string".into()),
+            (r#"{"resource": {"fixed": ""}}"#, format!("envoy.resource.fixed: `` {fixed}")),
+            (r#"{"resource": {"fixed": "*"}}"#, format!("envoy.resource.fixed: `*` {fixed}")),
+            (r#"{"maxResources": 0}"#, format!("envoy.maxResources: `0` {max}")),
+            (r#"{"maxResources": 10001}"#, format!("envoy.maxResources: `10001` {max}")),
+            (r#"{"maxResources": 1.5}"#, format!("envoy.maxResources: `1.5` {max}")),
+            (
+                r#"{"maxResources": "5"}"#,
+                "envoy.maxResources: `5` is a string; use a whole number from 1 to 10000".into(),
+            ),
+            (r#"{"reply": 429}"#, "envoy.reply: `429` is a number; use an object".into()),
+            (
+                r#"{"reply": {"code": 429}}"#,
+                "envoy.reply: `code` is no key here; use one of `status`, `format`, `body`, `headers`".into(),
+            ),
+            (
+                r#"{"reply": {"status": 200}}"#,
+                "envoy.reply.status: `200` is not possible; use a whole number from 400 to 599".into(),
+            ),
+            (
+                r#"{"reply": {"status": "429"}}"#,
+                "envoy.reply.status: `429` is a string; use a whole number from 400 to 599".into(),
+            ),
+            (
+                r#"{"reply": {"format": "html"}}"#,
+                "envoy.reply.format: `html` is not available; use one of `text`, `json`, `problem`".into(),
+            ),
+            (r#"{"reply": {"body": {}}}"#, "envoy.reply.body: `{…}` is an object; use a string".into()),
+            (r#"{"reply": {"headers": []}}"#, "envoy.reply.headers: `[…]` is an array; use an object".into()),
+            (r#"{"rateLimitHeaders": true}"#, format!("envoy.rateLimitHeaders: `true` {headers}")),
+            (r#"{"rateLimitHeaders": "ietf"}"#, format!("envoy.rateLimitHeaders: `ietf` {headers}")),
+            (
+                r#"{"rateLimitHeadersOn": "passed"}"#,
+                "envoy.rateLimitHeadersOn: `passed` is not available; use one of `refused`, `all`".into(),
+            ),
+        ];
+        for (section, sentence) in cases {
+            assert_eq!(section_says(section), sentence, "{section}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_cannot_be_sent_is_refused() {
+        let taken = "is written by the filter or by Envoy; leave it out";
+        let name = "is no name of a header; use letters, digits and hyphens";
+        let value = "is no value of a header; use up to 4096 printable ASCII characters, no space around them";
+        let cases = [
+            (r#""": "a""#, format!(": `` {name}")),
+            (r#"":status": "200""#, format!(": `:status` {name}")),
+            (r#""x y": "a""#, format!(": `x y` {name}")),
+            (r#""x\r\ny": "a""#, format!(": `x\\r\\ny` {name}")),
+            (r#""größe": "a""#, format!(": `größe` {name}")),
+            (r#""Retry-After": "1""#, format!(": `retry-after` {taken}")),
+            (r#""ratelimit": "1""#, format!(": `ratelimit` {taken}")),
+            (
+                r#""RateLimit-Policy": "1""#,
+                format!(": `ratelimit-policy` {taken}"),
+            ),
+            (
+                r#""X-RateLimit-Limit": "1""#,
+                format!(": `x-ratelimit-limit` {taken}"),
+            ),
+            (
+                r#""content-length": "1""#,
+                format!(": `content-length` {taken}"),
+            ),
+            (
+                r#""cache-control": "no-cache""#,
+                format!(": `cache-control` {taken}"),
+            ),
+            (
+                r#""content-type": "1""#,
+                format!(": `content-type` {taken}"),
+            ),
+            (r#""grpc-status": "1""#, format!(": `grpc-status` {taken}")),
+            (
+                r#""transfer-encoding": "chunked""#,
+                format!(": `transfer-encoding` {taken}"),
+            ),
+            (
+                r#""X-A": "1", "x-a": "1""#,
+                ": `x-a` is given twice; keep one of the two".into(),
+            ),
+            (r#""x-a": 5"#, ".x-a: `5` is a number; use a string".into()),
+            (
+                r#""x-a": null"#,
+                ".x-a: `null` is no value; use a string".into(),
+            ),
+            (
+                r#""x-a": "b\r\nc: d""#,
+                format!(".x-a: `b\\r\\nc: d` {value}"),
+            ),
+            (r#""x-a": "\u0000""#, format!(".x-a: `\\u{{0}}` {value}")),
+            (r#""x-a": "é""#, format!(".x-a: `é` {value}")),
+            (r#""x-a": " b""#, format!(".x-a: ` b` {value}")),
+        ];
+        for (header, sentence) in cases {
+            let section = format!(r#"{{"reply": {{"headers": {{{header}}}}}}}"#);
+            assert_eq!(
+                section_says(&section),
+                format!("envoy.reply.headers{sentence}"),
+                "{header}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_for_a_reply_is_refused() {
+        let body = |length: usize| format!(r#"{{"reply": {{"body": "{}"}}}}"#, "b".repeat(length));
+        assert_eq!(read(&body(16_384)).reply.body.len(), 16_384);
+        let shown = "b".repeat(64);
+        assert_eq!(
+            section_says(&body(16_385)),
+            format!("envoy.reply.body: `{shown}…` is too long; use at most 16384 bytes")
+        );
+
+        let value = |length: usize| {
+            format!(
+                r#"{{"reply": {{"headers": {{"a": "{}"}}}}}}"#,
+                "b".repeat(length)
+            )
+        };
+        assert_eq!(read(&value(4096)).reply.headers[0].1.len(), 4096);
+        assert!(
+            section_says(&value(4097))
+                .starts_with(&format!("envoy.reply.headers.a: `{shown}…` is no value"))
+        );
+
+        let name = |length: usize| {
+            format!(
+                r#"{{"reply": {{"headers": {{"{}": ""}}}}}}"#,
+                "b".repeat(length)
+            )
+        };
+        assert_eq!(read(&name(256)).reply.headers[0].0.len(), 256);
+        assert!(
+            section_says(&name(257))
+                .starts_with(&format!("envoy.reply.headers: `{shown}…` is no name"))
+        );
+
+        let headers = |count: usize| {
+            let headers: Vec<String> = (0..count).map(|i| format!(r#""x-{i}": """#)).collect();
+            format!(r#"{{"reply": {{"headers": {{{}}}}}}}"#, headers.join(", "))
+        };
+        assert_eq!(read(&headers(32)).reply.headers.len(), 32);
+        assert_eq!(
+            section_says(&headers(33)),
+            "envoy.reply.headers: `x-32` is one header too many; use at most 32"
+        );
+    }
+}

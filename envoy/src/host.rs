@@ -1,0 +1,330 @@
+//! What the filter asks of its host, and the one place that asks it: every host call is named here.
+//!
+//! The calls are declared here rather than taken from the SDK, which panics on a status that it does not expect. Here each
+//! status is a value.
+
+use leapgate::Timestamp;
+use std::borrow::Cow;
+
+/// How much a log line matters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
+pub enum Level {
+    /// Good to know.
+    Info = 2,
+    /// A guarantee has changed.
+    Warn = 3,
+    /// The configuration is refused.
+    Error = 4,
+}
+
+/// What the filter reads of a request or of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Property {
+    /// The name of the route that was chosen.
+    RouteName,
+    /// The name of the virtual host that was chosen.
+    VirtualHostName,
+    /// The root id of the plugin.
+    RootId,
+}
+
+/// What a metric does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// It only rises.
+    Counter = 0,
+    /// It rises and falls: one number for the whole process.
+    Gauge = 1,
+}
+
+/// A metric of the host's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MetricId(pub u32);
+
+/// What stood in a place of shared data, and the number to replace it by.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SharedValue {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// The number of this version.
+    pub cas: u32,
+}
+
+/// How a value is put in its place in shared data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Put {
+    /// Whatever stood there.
+    Always,
+    /// If nothing stood there.
+    IfAbsent,
+    /// If what stands there is still that version.
+    IfVersion(u32),
+}
+
+/// A reply that the filter gives itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LocalReply<'a> {
+    /// The HTTP status; a gRPC request gets its own.
+    pub status: u16,
+    /// The gRPC status.
+    pub grpc_status: i32,
+    /// What the access log shows as the response code details.
+    pub details: &'a str,
+    /// The headers, names in lower case.
+    pub headers: &'a [(&'a str, Cow<'a, str>)],
+    /// The body; for a gRPC request, the message.
+    pub body: &'a str,
+}
+
+/// A proxy that runs the filter. `None` and `false` mean that the host did not do it.
+pub trait Host: Clone + 'static {
+    /// The value of a property; `None` where there is none.
+    fn property(&self, property: Property) -> Option<Vec<u8>>;
+    /// The first `size` bytes of the plugin's configuration.
+    fn configuration(&self, size: usize) -> Option<Vec<u8>>;
+    /// The first value of a request header.
+    fn request_header(&self, name: &str) -> Option<Vec<u8>>;
+    /// Adds a header to the response.
+    fn add_response_header(&self, name: &str, value: &str) -> bool;
+    /// Answers the request.
+    fn reply(&self, reply: &LocalReply<'_>) -> bool;
+    /// A clock that never steps back, the same on all threads; `None` where there is none.
+    fn now(&self) -> Option<Timestamp>;
+    /// Asks to be called that often.
+    fn set_tick_period(&self, millis: u32) -> bool;
+    /// The metric of that name, made if need be.
+    fn define_metric(&self, kind: Kind, name: &str) -> Option<MetricId>;
+    /// Adds to a metric.
+    fn add(&self, metric: MetricId, n: i64) -> bool;
+    /// Reads a metric.
+    fn read(&self, metric: MetricId) -> Option<u64>;
+    /// What stands in a place of shared data; `None` where nothing does.
+    fn shared(&self, key: &str) -> Option<SharedValue>;
+    /// Puts bytes in a place of shared data.
+    fn share(&self, key: &str, bytes: &[u8], put: Put) -> bool;
+    /// Writes a line to the log.
+    fn log(&self, level: Level, line: &str);
+}
+
+#[cfg(target_arch = "wasm32")]
+pub use calls::Proxy;
+
+#[cfg(target_arch = "wasm32")]
+#[allow(unsafe_code, reason = "the host is reached through pointers")]
+mod calls {
+    use super::{Host, Kind, Level, LocalReply, MetricId, Property, Put, SharedValue};
+    use leapgate::Timestamp;
+    use std::borrow::Cow;
+    use std::ptr::null_mut;
+
+    /// `WasmResult::Ok` of the ABI.
+    const OK: u32 = 0;
+    const PLUGIN_CONFIGURATION: u32 = 7;
+    const REQUEST_HEADERS: u32 = 0;
+    const RESPONSE_HEADERS: u32 = 2;
+    const CLOCK_MONOTONIC: u32 = 1;
+
+    // ABI 0.2.1. The host copies what it is given during the call, and what it returns it puts in memory that it has asked
+    // this module's `malloc` for.
+    #[link(wasm_import_module = "env")]
+    unsafe extern "C" {
+        fn proxy_log(level: u32, data: *const u8, size: usize) -> u32;
+        fn proxy_set_tick_period_milliseconds(millis: u32) -> u32;
+        fn proxy_get_property(
+            path: *const u8,
+            size: usize,
+            data: *mut *mut u8,
+            data_size: *mut usize,
+        ) -> u32;
+        fn proxy_get_buffer_bytes(
+            buffer: u32,
+            at: usize,
+            size: usize,
+            data: *mut *mut u8,
+            data_size: *mut usize,
+        ) -> u32;
+        fn proxy_get_header_map_value(
+            map: u32,
+            key: *const u8,
+            size: usize,
+            data: *mut *mut u8,
+            data_size: *mut usize,
+        ) -> u32;
+        fn proxy_add_header_map_value(
+            map: u32,
+            key: *const u8,
+            size: usize,
+            value: *const u8,
+            value_size: usize,
+        ) -> u32;
+        fn proxy_define_metric(kind: u32, name: *const u8, size: usize, id: *mut u32) -> u32;
+        fn proxy_increment_metric(id: u32, offset: i64) -> u32;
+        fn proxy_get_metric(id: u32, value: *mut u64) -> u32;
+        fn proxy_get_shared_data(
+            key: *const u8,
+            size: usize,
+            data: *mut *mut u8,
+            data_size: *mut usize,
+            cas: *mut u32,
+        ) -> u32;
+        fn proxy_set_shared_data(
+            key: *const u8,
+            size: usize,
+            data: *const u8,
+            data_size: usize,
+            cas: u32,
+        ) -> u32;
+        fn proxy_send_local_response(
+            status: u32,
+            details: *const u8,
+            details_size: usize,
+            body: *const u8,
+            body_size: usize,
+            headers: *const u8,
+            headers_size: usize,
+            grpc_status: i32,
+        ) -> u32;
+    }
+
+    #[link(wasm_import_module = "wasi_snapshot_preview1")]
+    unsafe extern "C" {
+        fn clock_time_get(clock: u32, precision: u64, time: *mut u64) -> u32;
+    }
+
+    /// The proxy that this module runs in.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Proxy;
+
+    /// Takes over what a call has returned in memory of this module's.
+    fn returned(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Option<Vec<u8>> {
+        let (mut data, mut size) = (null_mut(), 0usize);
+        if call(&mut data, &mut size) != OK || data.is_null() {
+            return None;
+        }
+        // SAFETY: the host has got `data` from this module's `malloc` (the SDK's, a boxed slice of `size` bytes), has
+        // written all of it, and keeps no pointer to it.
+        Some(unsafe { Vec::from_raw_parts(data, size, size) })
+    }
+
+    /// Pairs as the ABI wants them: their number, the length of each name and value, then each of them with a zero byte.
+    fn serialized(pairs: &[(&str, Cow<'_, str>)]) -> Vec<u8> {
+        let texts = || pairs.iter().flat_map(|(name, value)| [*name, value]);
+        let mut bytes = Vec::with_capacity(4 + texts().map(|text| text.len() + 5).sum::<usize>());
+        bytes.extend_from_slice(&(pairs.len() as u32).to_le_bytes());
+        texts().for_each(|text| bytes.extend_from_slice(&(text.len() as u32).to_le_bytes()));
+        for text in texts() {
+            bytes.extend_from_slice(text.as_bytes());
+            bytes.push(0);
+        }
+        bytes
+    }
+
+    // SAFETY of every call below: pointers and lengths are those of live slices, or of locals that outlive the call.
+    impl Host for Proxy {
+        fn property(&self, property: Property) -> Option<Vec<u8>> {
+            let path: &[u8] = match property {
+                Property::RouteName => b"xds\0route_name",
+                Property::VirtualHostName => b"xds\0virtual_host_name",
+                Property::RootId => b"plugin_root_id",
+            };
+            returned(|data, size| unsafe {
+                proxy_get_property(path.as_ptr(), path.len(), data, size)
+            })
+        }
+
+        fn configuration(&self, size: usize) -> Option<Vec<u8>> {
+            returned(|data, length| unsafe {
+                proxy_get_buffer_bytes(PLUGIN_CONFIGURATION, 0, size, data, length)
+            })
+        }
+
+        fn request_header(&self, name: &str) -> Option<Vec<u8>> {
+            returned(|data, size| unsafe {
+                proxy_get_header_map_value(REQUEST_HEADERS, name.as_ptr(), name.len(), data, size)
+            })
+        }
+
+        fn add_response_header(&self, name: &str, value: &str) -> bool {
+            let status = unsafe {
+                proxy_add_header_map_value(
+                    RESPONSE_HEADERS,
+                    name.as_ptr(),
+                    name.len(),
+                    value.as_ptr(),
+                    value.len(),
+                )
+            };
+            status == OK
+        }
+
+        fn reply(&self, reply: &LocalReply<'_>) -> bool {
+            let headers = serialized(reply.headers);
+            let status = unsafe {
+                proxy_send_local_response(
+                    reply.status.into(),
+                    reply.details.as_ptr(),
+                    reply.details.len(),
+                    reply.body.as_ptr(),
+                    reply.body.len(),
+                    headers.as_ptr(),
+                    headers.len(),
+                    reply.grpc_status,
+                )
+            };
+            status == OK
+        }
+
+        fn now(&self) -> Option<Timestamp> {
+            let mut nanos = 0;
+            let status = unsafe { clock_time_get(CLOCK_MONOTONIC, 0, &mut nanos) };
+            (status == OK).then(|| Timestamp::from_nanos(nanos))
+        }
+
+        fn set_tick_period(&self, millis: u32) -> bool {
+            unsafe { proxy_set_tick_period_milliseconds(millis) == OK }
+        }
+
+        fn define_metric(&self, kind: Kind, name: &str) -> Option<MetricId> {
+            let mut id = 0;
+            let status =
+                unsafe { proxy_define_metric(kind as u32, name.as_ptr(), name.len(), &mut id) };
+            (status == OK).then_some(MetricId(id))
+        }
+
+        fn add(&self, metric: MetricId, n: i64) -> bool {
+            unsafe { proxy_increment_metric(metric.0, n) == OK }
+        }
+
+        fn read(&self, metric: MetricId) -> Option<u64> {
+            let mut value = 0;
+            let status = unsafe { proxy_get_metric(metric.0, &mut value) };
+            (status == OK).then_some(value)
+        }
+
+        fn shared(&self, key: &str) -> Option<SharedValue> {
+            let mut cas = 0;
+            let bytes = returned(|data, size| unsafe {
+                proxy_get_shared_data(key.as_ptr(), key.len(), data, size, &mut cas)
+            })?;
+            Some(SharedValue { bytes, cas })
+        }
+
+        fn share(&self, key: &str, bytes: &[u8], put: Put) -> bool {
+            // 0 is "whatever version"; a version that cannot be is put only where there is none.
+            let cas = match put {
+                Put::Always => 0,
+                Put::IfAbsent => u32::MAX,
+                Put::IfVersion(version) => version,
+            };
+            unsafe {
+                proxy_set_shared_data(key.as_ptr(), key.len(), bytes.as_ptr(), bytes.len(), cas)
+                    == OK
+            }
+        }
+
+        fn log(&self, level: Level, line: &str) {
+            // A host that cannot log cannot be told of it.
+            let _ = unsafe { proxy_log(level as u32, line.as_ptr(), line.len()) };
+        }
+    }
+}

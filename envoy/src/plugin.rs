@@ -1,0 +1,105 @@
+//! The proxy-wasm contexts.
+
+use crate::config::{self, Scope};
+use crate::filter::{Filter, FilterStore, Passed, new_store};
+use crate::host::{Host, Level, Property, Proxy};
+use proxy_wasm::traits::{Context, HttpContext, RootContext};
+use proxy_wasm::types::{Action, ContextType};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+proxy_wasm::main! {{
+    proxy_wasm::set_root_context(|_| Box::new(Root { filter: None }));
+}}
+
+thread_local! {
+    /// What outlives a configuration, by root id and scope: listeners that share a root id share their windows.
+    static STORES: RefCell<Vec<(String, Scope, Rc<FilterStore<Proxy>>)>> = const { RefCell::new(Vec::new()) };
+}
+
+fn store(root_id: String, scope: Scope) -> Rc<FilterStore<Proxy>> {
+    STORES.with_borrow_mut(|stores| {
+        if let Some((_, _, store)) = stores
+            .iter()
+            .find(|(id, of, _)| *id == root_id && *of == scope)
+        {
+            return Rc::clone(store);
+        }
+        let store = new_store(&Proxy, &root_id, scope);
+        stores.push((root_id, scope, Rc::clone(&store)));
+        store
+    })
+}
+
+struct Root {
+    filter: Option<Rc<Filter<Proxy>>>,
+}
+
+impl Context for Root {}
+
+impl RootContext for Root {
+    fn on_configure(&mut self, size: usize) -> bool {
+        let bytes = Proxy.configuration(size).unwrap_or_default();
+        let root_id = Proxy.property(Property::RootId).unwrap_or_default();
+        let root_id = String::from_utf8_lossy(&root_id).into_owned();
+        let filter = config::parse(&bytes).and_then(|(rules, settings)| {
+            let store = store(root_id, settings.scope);
+            Filter::new(Proxy, store, rules, settings)
+        });
+        match filter {
+            Ok(filter) => {
+                self.filter = Some(Rc::new(filter));
+                true
+            }
+            Err(error) => {
+                Proxy.log(Level::Error, &format!("leapgate: {error}"));
+                false
+            }
+        }
+    }
+
+    fn on_tick(&mut self) {
+        if let Some(filter) = &self.filter {
+            filter.on_tick();
+        }
+    }
+
+    fn create_http_context(&self, _: u32) -> Option<Box<dyn HttpContext>> {
+        Some(Box::new(Stream {
+            filter: self.filter.clone(),
+            passed: None,
+        }))
+    }
+
+    fn get_type(&self) -> Option<ContextType> {
+        Some(ContextType::HttpContext)
+    }
+}
+
+struct Stream {
+    filter: Option<Rc<Filter<Proxy>>>,
+    passed: Option<Passed<Proxy>>,
+}
+
+impl Context for Stream {}
+
+impl HttpContext for Stream {
+    fn on_http_request_headers(&mut self, _: usize, _: bool) -> Action {
+        let Some(filter) = &self.filter else {
+            return Action::Continue;
+        };
+        self.passed = filter.on_request();
+        if self.passed.is_some() {
+            Action::Continue
+        } else {
+            Action::Pause
+        }
+    }
+
+    fn on_http_response_headers(&mut self, _: usize, _: bool) -> Action {
+        if let (Some(filter), Some(passed)) = (&self.filter, &self.passed) {
+            filter.on_response(passed);
+        }
+        Action::Continue
+    }
+}

@@ -1,0 +1,221 @@
+//! What a refused request is told, and what is told of the limits to those that pass.
+
+use crate::config::{Format, RateLimitHeaders, Reply, Settings};
+use leapgate::{Blocked, Grade, Policy};
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// `RESOURCE_EXHAUSTED`. Envoy's own choice for a limited gRPC request is `UNAVAILABLE`, which clients retry at once.
+pub const GRPC_RESOURCE_EXHAUSTED: i32 = 8;
+
+/// The problem type of draft-ietf-httpapi-ratelimit-headers.
+const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+
+/// Whole seconds, rounded up.
+fn seconds(time: Duration) -> u64 {
+    time.as_secs()
+        .saturating_add(u64::from(time.subsec_nanos() > 0))
+}
+
+/// Appends a number. (The standard formatting costs more than the decision.)
+fn push_number(text: &mut String, mut n: u64) {
+    let mut digits = [0u8; 20];
+    let mut used = 0;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (n % 10) as u8;
+        n /= 10;
+        used += 1;
+        if n == 0 {
+            break;
+        }
+    }
+    text.extend(
+        digits
+            .iter()
+            .skip(digits.len() - used)
+            .map(|digit| char::from(*digit)),
+    );
+}
+
+fn number(n: u64) -> String {
+    let mut text = String::new();
+    push_number(&mut text, n);
+    text
+}
+
+/// What the access log shows as the response code details.
+pub fn details(blocked: &Blocked) -> String {
+    ["leapgate{rule=", blocked.id().as_str(), "}"].concat()
+}
+
+/// The headers of a refusal. A gRPC request chooses its content type itself.
+pub fn headers<'a, 'p>(
+    settings: &'a Settings,
+    blocked: &Blocked,
+    policies: impl Iterator<Item = Policy<'p>>,
+    is_grpc: bool,
+) -> Vec<(&'a str, Cow<'a, str>)> {
+    let mut headers: Vec<(&str, Cow<'_, str>)> = Vec::with_capacity(8);
+    // RFC 6585 section 4: a 429 must not be stored.
+    headers.push(("cache-control", "no-store".into()));
+    if let Some(wait) = blocked.retry_after() {
+        headers.push(("retry-after", number(seconds(wait).max(1)).into()));
+    }
+    match settings.reply.format {
+        Format::Json if !is_grpc => headers.push(("content-type", "application/json".into())),
+        Format::Problem if !is_grpc => {
+            headers.push(("content-type", "application/problem+json".into()))
+        }
+        _ => {}
+    }
+    headers.extend(
+        settings
+            .reply
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str().into())),
+    );
+    rate_limit_headers(
+        settings.rate_limit_headers,
+        policies,
+        false,
+        |name, value| headers.push((name, value.into())),
+    );
+    headers
+}
+
+/// The body of a refusal. For a gRPC request it becomes the message, and is text.
+pub fn body<'a>(reply: &'a Reply, blocked: &Blocked, is_grpc: bool) -> Cow<'a, str> {
+    if is_grpc || reply.format == Format::Text {
+        return reply.body.as_str().into();
+    }
+    let (status, text) = (number(reply.status.into()), quoted(&reply.body));
+    let rule = quoted(blocked.id().as_str());
+    if reply.format == Format::Problem {
+        let head = [
+            "{\"type\":\"",
+            QUOTA_EXCEEDED,
+            "\",\"title\":\"Quota exceeded\",\"status\":",
+        ]
+        .concat();
+        return [
+            &head,
+            &status,
+            ",\"detail\":",
+            &text,
+            ",\"violated-policies\":[",
+            &rule,
+            "]}",
+        ]
+        .concat()
+        .into();
+    }
+    let mut body = [
+        "{\"status\":",
+        &status,
+        ",\"error\":",
+        &text,
+        ",\"rule\":",
+        &rule,
+    ]
+    .concat();
+    if let Some(wait) = blocked.retry_after() {
+        body.push_str(",\"retryAfterSeconds\":");
+        push_number(&mut body, seconds(wait).max(1));
+    }
+    body.push('}');
+    body.into()
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Tells `add` the headers that tell the limits.
+///
+/// draft-ietf-httpapi-ratelimit-headers-11: two lists whose items are the rules' ids. `w` is left out where it is not in
+/// whole seconds, which is all that it can say; `t` stands where there is something to wait for.
+pub fn rate_limit_headers<'p>(
+    form: RateLimitHeaders,
+    policies: impl Iterator<Item = Policy<'p>>,
+    passed: bool,
+    mut add: impl FnMut(&'static str, String),
+) {
+    match form {
+        RateLimitHeaders::Off => {}
+        RateLimitHeaders::Draft => {
+            let (mut quotas, mut limits) = (String::new(), String::new());
+            for policy in policies {
+                for list in [&mut quotas, &mut limits] {
+                    list.push_str(if list.is_empty() { "" } else { ", " });
+                    push_string_item(list, policy.id.as_str());
+                }
+                quotas.push_str(";q=");
+                push_number(&mut quotas, policy.rule.count().get() as u64);
+                match policy.rule.grade() {
+                    Grade::Qps { window, .. } => {
+                        let millis = window.window().interval_ms();
+                        if millis.is_multiple_of(1000) {
+                            quotas.push_str(";w=");
+                            push_number(&mut quotas, millis / 1000);
+                        }
+                    }
+                    Grade::Concurrency => quotas.push_str(";qu=\"concurrent-requests\""),
+                }
+                limits.push_str(";r=");
+                push_number(&mut limits, policy.remaining);
+                let reset = seconds(policy.reset);
+                if reset > 0 && (passed || policy.remaining == 0) {
+                    limits.push_str(";t=");
+                    push_number(&mut limits, reset);
+                }
+            }
+            if !limits.is_empty() {
+                add("ratelimit-policy", quotas);
+                add("ratelimit", limits);
+            }
+        }
+        RateLimitHeaders::Legacy => {
+            // As Envoy's local filter writes it: one limit, here the tightest, and the time to its reset in seconds.
+            if let Some(policy) = policies.min_by_key(|policy| policy.remaining) {
+                add(
+                    "x-ratelimit-limit",
+                    number(policy.rule.count().get() as u64),
+                );
+                add("x-ratelimit-remaining", number(policy.remaining));
+                add("x-ratelimit-reset", number(seconds(policy.reset)));
+            }
+        }
+    }
+}
+
+/// Appends a string of RFC 9651 (structured fields). An id is printable ASCII.
+fn push_string_item(list: &mut String, text: &str) {
+    list.push('"');
+    for c in text.chars() {
+        if matches!(c, '"' | '\\') {
+            list.push('\\');
+        }
+        list.push(c);
+    }
+    list.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_written_in_full() {
+        for n in [0, 9, 10, 1000, u64::MAX] {
+            assert_eq!(number(n), n.to_string());
+        }
+    }
+
+    #[test]
+    fn a_string_item_escapes_what_ends_it() {
+        let mut list = String::new();
+        push_string_item(&mut list, r#"a"b\c"#);
+        assert_eq!(list, r#""a\"b\\c""#);
+    }
+}

@@ -1,0 +1,597 @@
+//! The filter on a host in memory: one process, several virtual machines, a clock that is set by hand.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+use leapgate::Timestamp;
+use leapgate_envoy::config::{self, Scope};
+use leapgate_envoy::filter::{Filter, FilterStore, Passed, new_store};
+use leapgate_envoy::host::{Host, Kind, Level, LocalReply, MetricId, Property, Put, SharedValue};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// What the virtual machines of a process share, and what the host does not do.
+#[derive(Default)]
+struct Process {
+    millis: Cell<u64>,
+    metrics: RefCell<Vec<(Kind, String, i64)>>,
+    shared: RefCell<HashMap<String, (Vec<u8>, u32)>>,
+    versions: Cell<u32>,
+    log: RefCell<Vec<(Level, String)>>,
+    replies: RefCell<Vec<Told>>,
+    route: RefCell<String>,
+    response_headers: RefCell<Vec<(String, String)>>,
+    content_type: RefCell<String>,
+    silent_gauges: Cell<bool>,
+    no_shared_data: Cell<bool>,
+    /// How many compare-and-swaps are lost to others.
+    contention: Cell<u32>,
+}
+
+/// A reply: status, details, headers, body.
+type Told = (u16, String, Vec<(String, String)>, String);
+
+#[derive(Clone)]
+struct Fake(Rc<Process>);
+
+impl Host for Fake {
+    fn property(&self, property: Property) -> Option<Vec<u8>> {
+        match property {
+            Property::RouteName => Some(self.0.route.borrow().clone().into_bytes()),
+            Property::VirtualHostName => Some(b"shop".to_vec()),
+            Property::RootId => Some(b"leapgate".to_vec()),
+        }
+    }
+
+    fn configuration(&self, _: usize) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn request_header(&self, name: &str) -> Option<Vec<u8>> {
+        (name == "content-type").then(|| self.0.content_type.borrow().clone().into_bytes())
+    }
+
+    fn add_response_header(&self, name: &str, value: &str) -> bool {
+        self.0
+            .response_headers
+            .borrow_mut()
+            .push((name.into(), value.into()));
+        true
+    }
+
+    fn reply(&self, reply: &LocalReply<'_>) -> bool {
+        let told = (
+            reply.status,
+            reply.details.into(),
+            reply
+                .headers
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+                .collect(),
+            reply.body.into(),
+        );
+        self.0.replies.borrow_mut().push(told);
+        true
+    }
+
+    fn now(&self) -> Option<Timestamp> {
+        Some(Timestamp::from_millis(self.0.millis.get()))
+    }
+
+    fn set_tick_period(&self, _: u32) -> bool {
+        true
+    }
+
+    fn define_metric(&self, kind: Kind, name: &str) -> Option<MetricId> {
+        let mut metrics = self.0.metrics.borrow_mut();
+        let known = metrics.iter().position(|(_, known, _)| known == name);
+        let id = known.unwrap_or_else(|| {
+            metrics.push((kind, name.into(), 0));
+            metrics.len() - 1
+        });
+        Some(MetricId(id as u32))
+    }
+
+    fn add(&self, metric: MetricId, n: i64) -> bool {
+        let mut metrics = self.0.metrics.borrow_mut();
+        let Some((kind, _, value)) = metrics.get_mut(metric.0 as usize) else {
+            return false;
+        };
+        if *kind == Kind::Counter && n <= 0 {
+            return false;
+        }
+        if *kind == Kind::Counter || !self.0.silent_gauges.get() {
+            *value += n;
+        }
+        true
+    }
+
+    fn read(&self, metric: MetricId) -> Option<u64> {
+        self.0
+            .metrics
+            .borrow()
+            .get(metric.0 as usize)
+            .map(|(_, _, value)| *value as u64)
+    }
+
+    fn shared(&self, key: &str) -> Option<SharedValue> {
+        let shared = self.0.shared.borrow();
+        let (bytes, cas) = shared.get(key)?;
+        Some(SharedValue {
+            bytes: bytes.clone(),
+            cas: *cas,
+        })
+    }
+
+    fn share(&self, key: &str, bytes: &[u8], put: Put) -> bool {
+        if self.0.no_shared_data.get() {
+            return false;
+        }
+        let mut shared = self.0.shared.borrow_mut();
+        let allowed = match (put, shared.get(key)) {
+            (Put::Always, _) | (Put::IfAbsent, None) => true,
+            (Put::IfVersion(_), Some(_)) if self.0.contention.get() > 0 => {
+                self.0.contention.set(self.0.contention.get() - 1);
+                false
+            }
+            (Put::IfVersion(version), Some((_, cas))) => version == *cas,
+            (Put::IfAbsent, Some(_)) => false,
+            (Put::IfVersion(_), None) => true,
+        };
+        if allowed {
+            self.0.versions.set(self.0.versions.get() + 1);
+            shared.insert(key.into(), (bytes.to_vec(), self.0.versions.get()));
+        }
+        allowed
+    }
+
+    fn log(&self, level: Level, line: &str) {
+        self.0.log.borrow_mut().push((level, line.into()));
+    }
+}
+
+/// A virtual machine: what it keeps over configurations, and the one in force.
+struct Vm {
+    store: Rc<FilterStore<Fake>>,
+    filter: Filter<Fake>,
+    host: Fake,
+}
+
+impl Vm {
+    #[track_caller]
+    fn born(process: &Rc<Process>, document: &str) -> Vm {
+        let host = Fake(Rc::clone(process));
+        let (rules, settings) = config::parse(document.as_bytes()).unwrap();
+        let store = new_store(&host, "leapgate", settings.scope);
+        let filter = Filter::new(host.clone(), Rc::clone(&store), rules, settings).unwrap();
+        Vm {
+            store,
+            filter,
+            host,
+        }
+    }
+
+    #[track_caller]
+    fn configure(&mut self, document: &str) {
+        let (rules, settings) = config::parse(document.as_bytes()).unwrap();
+        self.filter =
+            Filter::new(self.host.clone(), Rc::clone(&self.store), rules, settings).unwrap();
+    }
+
+    fn request(&self, route: &str) -> Option<Passed<Fake>> {
+        self.host.0.route.replace(route.into());
+        self.filter.on_request()
+    }
+
+    /// How many of `n` requests pass that end at once.
+    fn passes(&self, route: &str, n: usize) -> usize {
+        (0..n).filter(|_| self.request(route).is_some()).count()
+    }
+}
+
+impl Process {
+    fn metric(&self, name: &str) -> Option<i64> {
+        let metrics = self.metrics.borrow();
+        metrics
+            .iter()
+            .find(|(_, known, _)| known == name)
+            .map(|(_, _, value)| *value)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let log = self.log.borrow();
+        log.iter()
+            .filter(|(level, _)| *level == Level::Warn)
+            .map(|(_, line)| line.clone())
+            .collect()
+    }
+}
+
+const TEN: &str = r#"{"flowRules": [{"resource": "login", "count": 10}]}"#;
+
+fn process() -> Rc<Process> {
+    let process = Process::default();
+    process.millis.set(5000);
+    Rc::new(process)
+}
+
+#[test]
+fn four_workers_admit_the_limit_together() {
+    let process = process();
+    let vms: Vec<Vm> = (0..4).map(|_| Vm::born(&process, TEN)).collect();
+    let passes: usize = (0..20)
+        .flat_map(|_| &vms)
+        .map(|vm| vm.passes("login", 1))
+        .sum();
+    assert_eq!(passes, 10);
+    for (later, more) in [(1000, 0), (1009, 0), (1010, 10), (2019, 0), (2020, 10)] {
+        process.millis.set(5000 + later);
+        let passes: usize = vms.iter().map(|vm| vm.passes("login", 20)).sum();
+        assert_eq!(passes, more, "after {later} ms");
+    }
+}
+
+#[test]
+fn no_interval_over_four_workers_holds_more_than_the_limit() {
+    let process = process();
+    let vms: Vec<Vm> = (0..4).map(|_| Vm::born(&process, TEN)).collect();
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut admitted = Vec::new();
+    for _ in 0..20_000 {
+        process.millis.set(process.millis.get() + random.u64(0..4));
+        let vm = &vms[random.usize(0..4)];
+        if random.u8(0..8) == 0 {
+            vm.filter.on_tick();
+        }
+        if vm.request("login").is_some() {
+            admitted.push(process.millis.get());
+        }
+    }
+    for window in admitted.windows(11) {
+        assert!(
+            window[10] - window[0] >= 1000,
+            "11 within {} ms: {window:?}",
+            window[10] - window[0]
+        );
+    }
+    let allowed = (admitted[admitted.len() - 1] - admitted[0]) / 100;
+    assert!(
+        admitted.len() as u64 * 100 >= allowed * 95,
+        "{} of {allowed}",
+        admitted.len()
+    );
+}
+
+#[test]
+fn silenced_gauges_are_noticed_and_shared_data_holds_the_limit() {
+    let process = process();
+    process.silent_gauges.set(true);
+    let vms: Vec<Vm> = (0..4).map(|_| Vm::born(&process, TEN)).collect();
+    assert_eq!(
+        process.warnings()[0],
+        "leapgate: leapgate.login.1000ms_100: gauges do not work here (does a stats_matcher exclude `wasmcustom`?): \
+         its limit holds for the process by compare-and-swap on shared data, and refuses where that is contended"
+    );
+    let passes: usize = (0..20)
+        .flat_map(|_| &vms)
+        .map(|vm| vm.passes("login", 1))
+        .sum();
+    assert_eq!(passes, 10);
+    process.millis.set(6010);
+    let passes: usize = vms.iter().map(|vm| vm.passes("login", 20)).sum();
+    assert_eq!(passes, 10);
+}
+
+#[test]
+fn a_swap_that_fails_too_often_refuses_and_what_is_owed_is_made_good() {
+    let process = process();
+    process.silent_gauges.set(true);
+    let vm = Vm::born(&process, TEN);
+    process.contention.set(32);
+    assert_eq!(vm.passes("login", 1), 0, "no ticket could be taken");
+    process.contention.set(0);
+    assert_eq!(vm.passes("login", 4), 4);
+    // Ten lost swaps later than the ticket, the admission is owed and made with the next change.
+    let other = Vm::born(&process, TEN);
+    assert_eq!(other.passes("login", 20), 6);
+}
+
+#[test]
+fn where_nothing_is_shared_the_limit_holds_for_the_worker_and_the_log_says_so() {
+    let process = process();
+    process.silent_gauges.set(true);
+    process.no_shared_data.set(true);
+    let vms: Vec<Vm> = (0..2).map(|_| Vm::born(&process, TEN)).collect();
+    assert_eq!(
+        process.warnings()[0],
+        "leapgate: leapgate.login.1000ms_100: neither gauges nor shared data work here: \
+         its limit holds for each worker thread alone"
+    );
+    assert_eq!(
+        vms.iter().map(|vm| vm.passes("login", 20)).sum::<usize>(),
+        20
+    );
+}
+
+#[test]
+fn the_scope_of_a_worker_is_the_worker() {
+    let process = process();
+    let document =
+        r#"{"flowRules": [{"resource": "login", "count": 10}], "envoy": {"scope": "worker"}}"#;
+    let vms: Vec<Vm> = (0..2).map(|_| Vm::born(&process, document)).collect();
+    assert_eq!(
+        vms.iter().map(|vm| vm.passes("login", 20)).sum::<usize>(),
+        20
+    );
+    assert_eq!(process.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn a_machine_born_late_goes_on_with_the_ring_that_another_has_published() {
+    let process = process();
+    let old = Vm::born(&process, TEN);
+    assert_eq!(old.passes("login", 6), 6);
+    process.millis.set(5500);
+    assert_eq!(old.passes("login", 2), 2);
+    old.filter.on_tick();
+    process.millis.set(5600);
+    let new = Vm::born(&process, TEN);
+    assert_eq!(new.passes("login", 20), 2, "eight of ten are used");
+    process.millis.set(6010);
+    assert_eq!(new.passes("login", 20), 6, "what passed at 5000 has left");
+}
+
+#[test]
+fn a_machine_born_late_without_a_ring_counts_the_window_as_used() {
+    let process = process();
+    let old = Vm::born(&process, TEN);
+    assert_eq!(old.passes("login", 1), 1);
+    process.shared.borrow_mut().clear();
+    let new = Vm::born(&process, TEN);
+    for (now, passes) in [(5000, 0), (5999, 0), (6010, 10)] {
+        process.millis.set(now);
+        assert_eq!(new.passes("login", 20), passes, "at {now}");
+    }
+}
+
+#[test]
+fn the_machines_of_a_fresh_process_do_not_take_each_other_for_an_unknown_past() {
+    let process = process();
+    let first = Vm::born(&process, TEN);
+    assert_eq!(first.passes("login", 3), 3);
+    let second = Vm::born(&process, TEN);
+    assert_eq!(second.passes("login", 20), 7);
+}
+
+#[test]
+fn a_count_that_has_fallen_counts_as_used() {
+    let process = process();
+    let vm = Vm::born(&process, TEN);
+    assert_eq!(vm.passes("login", 5), 5);
+    for (_, name, value) in process.metrics.borrow_mut().iter_mut() {
+        if name.ends_with("admitted") || name.ends_with("tickets") {
+            *value = 0;
+        }
+    }
+    for (now, passes) in [(5000, 0), (5990, 0), (6010, 10)] {
+        process.millis.set(now);
+        assert_eq!(vm.passes("login", 20), passes, "at {now}");
+    }
+}
+
+#[test]
+fn a_configuration_in_the_same_machine_keeps_counts_and_a_new_geometry_is_a_new_window() {
+    let process = process();
+    let mut vm = Vm::born(&process, TEN);
+    assert_eq!(vm.passes("login", 20), 10);
+    vm.configure(
+        r#"{"flowRules": [{"resource": "api", "count": 3}, {"resource": "login", "count": 12}]}"#,
+    );
+    assert_eq!(vm.passes("login", 20), 2);
+    vm.configure(
+        r#"{"flowRules": [{"resource": "login", "count": 5, "id": "login", "intervalMs": 2000}]}"#,
+    );
+    assert_eq!(vm.passes("login", 20), 5);
+}
+
+#[test]
+fn each_route_has_a_window_of_its_own_under_a_star() {
+    let process = process();
+    let document =
+        r#"{"flowRules": [{"resource": "*", "count": 2}, {"resource": "api", "count": 3}]}"#;
+    let vms: Vec<Vm> = (0..2).map(|_| Vm::born(&process, document)).collect();
+    for (route, limit) in [("a", 2), ("b", 2), ("api", 3), ("a", 0)] {
+        assert_eq!(
+            vms.iter().map(|vm| vm.passes(route, 9)).sum::<usize>(),
+            limit,
+            "{route}"
+        );
+    }
+}
+
+#[test]
+fn beyond_the_bound_routes_share_one_window() {
+    let process = process();
+    let document =
+        r#"{"flowRules": [{"resource": "*", "count": 2}], "envoy": {"maxResources": 2}}"#;
+    let vm = Vm::born(&process, document);
+    let passes = ["a", "b", "c", "d", "e"].map(|route| vm.passes(route, 9));
+    assert_eq!(passes, [2, 2, 2, 0, 0]);
+}
+
+#[test]
+fn calls_in_flight_are_counted_for_the_process_and_given_back() {
+    let process = process();
+    let document = r#"{"flowRules": [{"resource": "report", "count": 2, "grade": "concurrency"}]}"#;
+    let vms: Vec<Vm> = (0..2).map(|_| Vm::born(&process, document)).collect();
+    let first = vms[0].request("report");
+    let second = vms[1].request("report");
+    assert!(first.is_some() && second.is_some());
+    assert_eq!(vms[0].passes("report", 1), 0);
+    assert_eq!(
+        process.metric("leapgate.report/concurrency.in_flight"),
+        Some(2)
+    );
+    drop(first);
+    assert_eq!(vms[1].passes("report", 1), 1);
+    drop(second);
+    assert_eq!(
+        process.metric("leapgate.report/concurrency.in_flight"),
+        Some(0)
+    );
+}
+
+#[test]
+fn a_refusal_says_which_rule_and_how_long() {
+    let process = process();
+    let vm = Vm::born(
+        &process,
+        r#"{"flowRules": [{"resource": "login", "count": 1, "id": "burst"}]}"#,
+    );
+    assert_eq!(vm.passes("login", 2), 1);
+    let (status, details, headers, body) = process.replies.borrow()[0].clone();
+    assert_eq!(
+        (status, details.as_str(), body.as_str()),
+        (429, "leapgate{rule=burst}", "too many requests")
+    );
+    let headers: Vec<String> = headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}"))
+        .collect();
+    assert_eq!(
+        headers,
+        [
+            "cache-control: no-store",
+            "retry-after: 2",
+            "ratelimit-policy: \"burst\";q=1;w=1",
+            "ratelimit: \"burst\";r=0;t=2"
+        ]
+    );
+}
+
+#[test]
+fn a_body_is_a_problem_but_for_grpc_a_message() {
+    let process = process();
+    let document = r#"{"flowRules": [{"resource": "login", "count": 0, "id": "none"}],
+                       "envoy": {"reply": {"format": "problem"}}}"#;
+    let vm = Vm::born(&process, document);
+    assert_eq!(vm.passes("login", 1), 0);
+    process
+        .content_type
+        .replace("application/grpc+proto".into());
+    assert_eq!(vm.passes("login", 1), 0);
+    let bodies: Vec<String> = process
+        .replies
+        .borrow()
+        .iter()
+        .map(|reply| reply.3.clone())
+        .collect();
+    assert_eq!(
+        bodies,
+        [
+            "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\"title\":\"Quota exceeded\",\
+             \"status\":429,\"detail\":\"too many requests\",\"violated-policies\":[\"none\"]}",
+            "too many requests"
+        ]
+    );
+}
+
+#[test]
+fn counters_are_told_on_a_tick_under_names_that_read_well() {
+    let process = process();
+    let document = r#"{"flowRules": [{"resource": "login", "count": 3},
+                                     {"resource": "login", "count": 2, "mode": "shadow", "intervalMs": 60000}]}"#;
+    let vm = Vm::born(&process, document);
+    assert_eq!(vm.passes("login", 5), 3);
+    vm.filter.on_tick();
+    let told = |name: &str| process.metric(name);
+    assert_eq!(told("leapgate.login.passed"), Some(3));
+    assert_eq!(told("leapgate.login.blocked"), Some(2));
+    assert_eq!(told("leapgate.login_60s_shadow.passed"), Some(2));
+    assert_eq!(told("leapgate.login_60s_shadow.shadow_blocked"), Some(3));
+    assert_eq!(told("leapgate.login_60s_shadow.blocked"), Some(0));
+}
+
+#[test]
+fn those_that_pass_are_told_their_limits_if_they_want_to_know() {
+    let process = process();
+    let document = r#"{"flowRules": [{"resource": "login", "count": 5}, {"resource": "login", "count": 9, "intervalMs": 60000}],
+                       "envoy": {"rateLimitHeadersOn": "all", "rateLimitHeaders": "legacy"}}"#;
+    let vm = Vm::born(&process, document);
+    let passed = vm.request("login").unwrap();
+    vm.filter.on_response(&passed);
+    let headers: Vec<String> = process
+        .response_headers
+        .borrow()
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}"))
+        .collect();
+    assert_eq!(
+        headers,
+        [
+            "x-ratelimit-limit: 5",
+            "x-ratelimit-remaining: 4",
+            "x-ratelimit-reset: 2"
+        ]
+    );
+}
+
+#[test]
+fn a_host_that_can_do_nothing_is_no_panic() {
+    #[derive(Clone)]
+    struct Nothing;
+    impl Host for Nothing {
+        fn property(&self, _: Property) -> Option<Vec<u8>> {
+            None
+        }
+        fn configuration(&self, _: usize) -> Option<Vec<u8>> {
+            None
+        }
+        fn request_header(&self, _: &str) -> Option<Vec<u8>> {
+            None
+        }
+        fn add_response_header(&self, _: &str, _: &str) -> bool {
+            false
+        }
+        fn reply(&self, _: &LocalReply<'_>) -> bool {
+            false
+        }
+        fn now(&self) -> Option<Timestamp> {
+            None
+        }
+        fn set_tick_period(&self, _: u32) -> bool {
+            false
+        }
+        fn define_metric(&self, _: Kind, _: &str) -> Option<MetricId> {
+            None
+        }
+        fn add(&self, _: MetricId, _: i64) -> bool {
+            false
+        }
+        fn read(&self, _: MetricId) -> Option<u64> {
+            None
+        }
+        fn shared(&self, _: &str) -> Option<SharedValue> {
+            None
+        }
+        fn share(&self, _: &str, _: &[u8], _: Put) -> bool {
+            false
+        }
+        fn log(&self, _: Level, _: &str) {}
+    }
+    let (rules, settings) =
+        config::parse(br#"{"flowRules": [{"resource": "*", "count": 1}]}"#).unwrap();
+    let filter = Filter::new(
+        Nothing,
+        new_store(&Nothing, "", Scope::Process),
+        rules,
+        settings,
+    )
+    .unwrap();
+    filter.on_tick();
+    assert!(filter.on_request().is_some());
+    assert!(
+        filter.on_request().is_none(),
+        "time stands still, and the window is full"
+    );
+}

@@ -1,0 +1,477 @@
+//! The tree that a document is, the reader that walks it, and the sentences about what is wrong in it.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// The path of a whole document.
+pub(super) const DOCUMENT: &str = "document";
+
+/// How many characters of a value a sentence shows.
+const MAX_SHOWN: usize = 64;
+
+/// A document, or a part of one, as a tree.
+///
+/// Who fills one by hand bounds its depth: to drop it takes stack for each level.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number.
+    Number(f64),
+    /// A string.
+    String(String),
+    /// An array.
+    Array(Vec<Value>),
+    /// An object: its keys in order, and all of them, so that one that stands twice can be refused.
+    Object(Vec<(String, Value)>),
+}
+
+impl Value {
+    /// How a sentence shows it.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Value::Null => "null".into(),
+            Value::Bool(value) => value.to_string(),
+            Value::Number(value) => decimal(*value),
+            Value::String(value) => escaped(value, MAX_SHOWN),
+            Value::Array(_) => "[…]".into(),
+            Value::Object(_) => "{…}".into(),
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Value::Null => "no value",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a string",
+            Value::Array(_) => "an array",
+            Value::Object(_) => "an object",
+        }
+    }
+}
+
+/// At most `most` characters of `text`, on one line and each of them visible.
+fn escaped(text: &str, most: usize) -> String {
+    let mut shown = String::new();
+    for (i, c) in text.chars().enumerate() {
+        match c {
+            _ if i == most => {
+                shown.push('…');
+                break;
+            }
+            '\n' => shown.push_str("\\n"),
+            '\r' => shown.push_str("\\r"),
+            '\t' => shown.push_str("\\t"),
+            // Controls, and what turns the direction of a line or has no width.
+            '\0'..' '
+            | '\x7f'..'\u{a0}'
+            | '\u{ad}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}' => {
+                shown.extend(c.escape_unicode());
+            }
+            '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'.. => {
+                shown.extend(c.escape_unicode())
+            }
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// `number` in up to 15 digits. (How std writes an `f64` would be a quarter of a small module.)
+fn decimal(number: f64) -> String {
+    let (sign, magnitude) = (if number < 0.0 { "-" } else { "" }, number.abs());
+    if magnitude.is_nan() {
+        return "NaN".into();
+    }
+    if magnitude.is_infinite() {
+        return [sign, "Infinity"].concat();
+    }
+    if magnitude == 0.0 || (1e-4..1e19).contains(&magnitude) {
+        return [sign, &digits(magnitude, 15)].concat();
+    }
+    let (mut mantissa, mut exponent) = (magnitude, 0_i32);
+    while mantissa >= 10.0 {
+        (mantissa, exponent) = (mantissa / 10.0, exponent + 1);
+    }
+    while mantissa < 1.0 {
+        (mantissa, exponent) = (mantissa * 10.0, exponent - 1);
+    }
+    // Each step has rounded a little.
+    [sign, &digits(mantissa, 10), "e", &exponent.to_string()].concat()
+}
+
+/// `magnitude`, below 2^64, in `most` digits or as many as its whole part has.
+fn digits(magnitude: f64, most: usize) -> String {
+    let mut whole = magnitude as u64;
+    let places = most.saturating_sub(whole.to_string().len());
+    let scale = 10_u64.pow(places as u32);
+    let mut fraction = ((magnitude - whole as f64) * scale as f64).round() as u64;
+    if fraction == scale {
+        (whole, fraction) = (whole + 1, 0);
+    }
+    let fraction = (scale + fraction).to_string();
+    // Its first digit is the scale's.
+    let fraction = fraction.get(1..).unwrap_or_default().trim_end_matches('0');
+    if fraction.is_empty() {
+        whole.to_string()
+    } else {
+        [&whole.to_string(), ".", fraction].concat()
+    }
+}
+
+/// What is wrong in a document: one sentence with the path, the value and the cure.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigError {
+    path: String,
+    message: String,
+}
+
+impl ConfigError {
+    /// `value`, at `path`, is wrong: `fault` says why, and the cure after a semicolon.
+    ///
+    /// ```
+    /// use leapgate::config::ConfigError;
+    ///
+    /// let error = ConfigError::new("flowRules[2].window", "fast", "is not available; use `strict`");
+    /// assert_eq!(error.to_string(), "flowRules[2].window: `fast` is not available; use `strict`");
+    /// ```
+    pub fn new(path: &str, value: &str, fault: &str) -> ConfigError {
+        ConfigError::of(path.into(), &escaped(value, MAX_SHOWN), fault)
+    }
+
+    fn of(path: String, shown: &str, fault: &str) -> ConfigError {
+        ConfigError {
+            path,
+            message: ["`", shown, "` ", fault].concat(),
+        }
+    }
+
+    /// What is wrong at `path`, in words that others have found for it.
+    pub(super) fn said(path: String, error: &dyn fmt::Display) -> ConfigError {
+        ConfigError {
+            path,
+            message: escaped(&error.to_string(), usize::MAX),
+        }
+    }
+
+    /// Where it is: `flowRules[2].sampleCount`, or `document` for the whole.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What is wrong there, without the path.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.message)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// A value and where it stands in the document.
+///
+/// Its methods read the value as what is expected there, or say that it is something else.
+#[derive(Clone, Copy, Debug)]
+pub struct At<'a> {
+    value: &'a Value,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step<'a> {
+    Root(&'a str),
+    Key(&'a At<'a>, &'a str),
+    Item(&'a At<'a>, usize),
+}
+
+/// The path.
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.step {
+            Step::Root(name) => f.write_str(name),
+            Step::Key(
+                At {
+                    step: Step::Root(DOCUMENT),
+                    ..
+                },
+                key,
+            ) => f.write_str(&escaped(key, MAX_SHOWN)),
+            Step::Key(parent, key) => write!(f, "{parent}.{}", escaped(key, MAX_SHOWN)),
+            Step::Item(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+impl<'a> At<'a> {
+    /// `value`, which is called `path`.
+    pub fn new(path: &'a str, value: &'a Value) -> At<'a> {
+        At {
+            value,
+            step: Step::Root(path),
+        }
+    }
+
+    /// The value.
+    pub fn value(&self) -> &'a Value {
+        self.value
+    }
+
+    /// That the value is wrong: `fault` says why, and the cure after a semicolon.
+    pub fn wrong(&self, fault: &str) -> ConfigError {
+        ConfigError::of(self.to_string(), &self.value.shown(), fault)
+    }
+
+    fn no(&self, wanted: &str) -> ConfigError {
+        self.wrong(&format!("is {}; use {wanted}", self.value.kind()))
+    }
+
+    /// The value as an object that has no other keys than `keys`, and none twice.
+    ///
+    /// # Errors
+    ///
+    /// Where it is not.
+    pub fn object<'b>(&'b self, keys: &'b [&'b str]) -> Result<Fields<'b>, ConfigError> {
+        let Value::Object(entries) = self.value else {
+            return Err(self.no("an object"));
+        };
+        for (i, (key, _)) in entries.iter().enumerate() {
+            if !keys.contains(&key.as_str()) {
+                let fault = format!(
+                    "is no key here; {}",
+                    cure(nearest(key, keys), &mut keys.iter().copied())
+                );
+                return Err(ConfigError::new(&self.to_string(), key, &fault));
+            }
+            if entries.iter().take(i).any(|(earlier, _)| earlier == key) {
+                return Err(ConfigError::new(
+                    &self.to_string(),
+                    key,
+                    "is given twice; keep one of the two",
+                ));
+            }
+        }
+        Ok(Fields { at: self, keys })
+    }
+
+    /// The value as an object with keys of any name: each with its value, in order, and twice where it stands twice.
+    ///
+    /// # Errors
+    ///
+    /// Where it is not.
+    pub fn entries(&self) -> Result<impl ExactSizeIterator<Item = (&str, At<'_>)>, ConfigError> {
+        let Value::Object(entries) = self.value else {
+            return Err(self.no("an object"));
+        };
+        Ok(entries.iter().map(|(key, value)| {
+            (
+                key.as_str(),
+                At {
+                    value,
+                    step: Step::Key(self, key),
+                },
+            )
+        }))
+    }
+
+    /// The items of the value, an array.
+    ///
+    /// # Errors
+    ///
+    /// Where it is none.
+    pub fn array(&self) -> Result<impl ExactSizeIterator<Item = At<'_>>, ConfigError> {
+        let Value::Array(items) = self.value else {
+            return Err(self.no("an array"));
+        };
+        Ok(items.iter().enumerate().map(|(index, value)| At {
+            value,
+            step: Step::Item(self, index),
+        }))
+    }
+
+    /// The value as a string.
+    ///
+    /// # Errors
+    ///
+    /// Where it is none.
+    pub fn string(&self) -> Result<&'a str, ConfigError> {
+        match self.value {
+            Value::String(value) => Ok(value),
+            _ => Err(self.no("a string")),
+        }
+    }
+
+    /// The value as a number.
+    ///
+    /// # Errors
+    ///
+    /// Where it is none.
+    pub fn number(&self) -> Result<f64, ConfigError> {
+        match self.value {
+            Value::Number(value) => Ok(*value),
+            _ => Err(self.no("a number")),
+        }
+    }
+
+    /// The value as a boolean.
+    ///
+    /// # Errors
+    ///
+    /// Where it is none.
+    pub fn boolean(&self) -> Result<bool, ConfigError> {
+        match self.value {
+            Value::Bool(value) => Ok(*value),
+            _ => Err(self.no("`true` or `false`")),
+        }
+    }
+
+    /// The value as a whole number in `range`, whose ends are at most 2^53.
+    ///
+    /// # Errors
+    ///
+    /// Where it is none.
+    pub fn integer(&self, range: RangeInclusive<u64>) -> Result<u64, ConfigError> {
+        let (min, max) = (*range.start(), *range.end());
+        let wanted = || format!("a whole number from {min} to {max}");
+        match self.value {
+            Value::Number(n) if n.trunc() == *n && (min as f64..=max as f64).contains(n) => {
+                Ok(*n as u64)
+            }
+            Value::Number(_) => Err(self.wrong(&format!("is not possible; use {}", wanted()))),
+            _ => Err(self.no(&wanted())),
+        }
+    }
+
+    /// What the value, one of these names, stands for.
+    ///
+    /// # Errors
+    ///
+    /// Where it is none of them.
+    pub fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
+        self.choose(choices, false)
+    }
+
+    /// What the value, one of these names or the number of one, from 0, stands for: Sentinel writes numbers.
+    ///
+    /// # Errors
+    ///
+    /// Where it is none of them.
+    pub fn one_of_numbered<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
+        self.choose(choices, true)
+    }
+
+    fn choose<T: Copy>(&self, choices: &[(&str, T)], numbered: bool) -> Result<T, ConfigError> {
+        for (i, (name, choice)) in choices.iter().enumerate() {
+            let chosen = match self.value {
+                Value::String(value) => value == name,
+                Value::Number(value) => numbered && *value == i as f64,
+                _ => false,
+            };
+            if chosen {
+                return Ok(*choice);
+            }
+        }
+        Err(self.wrong(&format!(
+            "is not available; {}",
+            cure(None, &mut choices.iter().map(|(name, _)| *name))
+        )))
+    }
+}
+
+/// The value of `key` in an object.
+pub(super) fn find<'a>(object: &'a Value, key: &str) -> Option<&'a Value> {
+    let Value::Object(entries) = object else {
+        return None;
+    };
+    entries
+        .iter()
+        .find(|(name, _)| name == key)
+        .map(|(_, value)| value)
+}
+
+/// An object whose keys are known.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields<'a> {
+    at: &'a At<'a>,
+    keys: &'a [&'a str],
+}
+
+impl<'a> Fields<'a> {
+    fn find(&self, key: &'a str) -> Option<At<'a>> {
+        debug_assert!(
+            self.keys.contains(&key),
+            "{key} is read, but refused as unknown"
+        );
+        Some(At {
+            value: find(self.at.value, key)?,
+            step: Step::Key(self.at, key),
+        })
+    }
+
+    /// The value of `key`, if it has any: `null` is none.
+    pub fn get(&self, key: &'a str) -> Option<At<'a>> {
+        self.find(key).filter(|at| *at.value != Value::Null)
+    }
+
+    /// The value of `key`, which cannot be left out.
+    ///
+    /// # Errors
+    ///
+    /// Where it is. A `null` is what it is: nothing that any reader of the value takes.
+    pub fn need(&self, key: &'a str) -> Result<At<'a>, ConfigError> {
+        self.find(key)
+            .ok_or_else(|| ConfigError::new(&self.at.to_string(), key, "is missing; add it"))
+    }
+}
+
+/// To use one of `names`: `first` before all others.
+fn cure(first: Option<&str>, names: &mut dyn Iterator<Item = &str>) -> String {
+    let names: Vec<&str> = names.filter(|name| Some(*name) != first).collect();
+    let mut cure = String::from("use ");
+    if let Some(first) = first {
+        cure.extend(["`", first, "`"]);
+        cure.push_str(if names.is_empty() { "" } else { ", or " });
+    }
+    if names.len() > 1 || first.is_some() && names.len() == 1 {
+        cure.push_str("one of ");
+    }
+    for (i, name) in names.iter().enumerate() {
+        cure.extend([if i == 0 { "`" } else { ", `" }, name, "`"]);
+    }
+    cure
+}
+
+/// The one of `keys` that `key` seems to be meant for.
+fn nearest<'a>(key: &str, keys: &[&'a str]) -> Option<&'a str> {
+    let nearest = keys
+        .iter()
+        .copied()
+        .min_by_key(|known| distance(key, known))?;
+    (distance(key, nearest) <= 1 + key.len().min(20) / 5).then_some(nearest)
+}
+
+/// How many letters are to be added, dropped or replaced to make `to` of `from`, whatever their case: Levenshtein's distance.
+fn distance(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (1..=to.len()).collect();
+    for (i, x) in from.bytes().enumerate().take(2 * MAX_SHOWN) {
+        let (mut corner, mut left) = (i, i + 1);
+        for (above, y) in row.iter_mut().zip(to.bytes()) {
+            left = if x.eq_ignore_ascii_case(&y) {
+                corner
+            } else {
+                1 + corner.min(left).min(*above)
+            };
+            corner = std::mem::replace(above, left);
+        }
+    }
+    row.last().copied().unwrap_or(from.len())
+}

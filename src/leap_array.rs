@@ -1,0 +1,433 @@
+//! The leap array: a ring of buckets, reused in place.
+//!
+//! ```text
+//!                      newest
+//!                        |
+//!   slots   [ 5 ]  [ 6 ] [ 7 ] [ 4 ]         bucket numbers; 4 is the oldest that still counts
+//!                              ^
+//!             the next bucket, 8, takes this slot: it is opened as the successor of 7, and 4 is forgotten
+//! ```
+//!
+//! The ring knows no counter. What a bucket holds is a [`Bucket`]; the ring only tells it when it is reused.
+//!
+//! Unlike Sentinel's, this ring has no gaps: where the clock leaps over buckets, they are opened too (at most all of
+//! them), though nobody has touched them. That is what lets a [`crate::MetricBucket`] remember what had been counted before
+//! it, and a sum over any run of buckets be one subtraction. Lists show only what was touched, as Sentinel's do.
+
+use crate::time::Timestamp;
+use crate::window::Window;
+use std::cell::Cell;
+use std::fmt;
+
+/// What a slot of a ring holds: something that can be used again.
+pub trait Bucket: Default {
+    /// Empties this bucket: it now follows `previous` in time, which may be this very bucket in its former life.
+    fn open(&self, previous: &Self);
+
+    /// Takes in what `older`, a bucket before this one, holds.
+    fn absorb(&self, older: &Self);
+
+    /// Empties this bucket: it now ends where `next` begins.
+    fn precede(&self, next: &Self);
+}
+
+/// One slot of a ring: a bucket and when it starts.
+///
+/// Sentinel: `WindowWrap`.
+#[doc(alias = "BucketWrap")]
+#[derive(Default)]
+pub struct WindowWrap<T> {
+    /// `None` while nobody has touched the bucket.
+    start: Cell<Option<Timestamp>>,
+    value: T,
+}
+
+impl<T> WindowWrap<T> {
+    /// When the bucket starts; `None` where no call has come in its time.
+    #[doc(alias = "windowStart")]
+    pub fn start(&self) -> Option<Timestamp> {
+        self.start.get()
+    }
+
+    /// What the bucket holds.
+    pub fn value(&self) -> &T {
+        &self.value
+    }
+}
+
+/// The newest bucket of a ring.
+#[derive(Clone, Copy)]
+struct Newest {
+    start: Timestamp,
+    slot: usize,
+}
+
+/// A ring of buckets that covers one interval and is reused in place.
+///
+/// The clock may step back. While `now` lies less than one interval behind the newest bucket, everything happens in that
+/// bucket. One interval or more behind, the ring moves to the new time, and what it held is counted in the newest bucket
+/// there: too strict for a moment, never an amnesty. (Sentinel writes to a bucket that nobody reads, until the clock has
+/// caught up.)
+///
+/// ```
+/// use leapgate::{LeapArray, MetricBucket, MetricEvent, Timestamp, Window};
+///
+/// let array = LeapArray::<MetricBucket>::new(Window::new(1000, 2)?);
+/// let at = Timestamp::from_millis;
+/// array.current_window(at(1188)).value().add(MetricEvent::Pass, 3);
+/// array.current_window(at(1700)).value().add(MetricEvent::Pass, 4);
+/// let passes = |now| array.values(now).map(|b| b.get(MetricEvent::Pass)).collect::<Vec<_>>();
+/// assert_eq!(passes(at(1999)), [3, 4]);
+/// assert_eq!(passes(at(2000)), [4]);
+/// # Ok::<(), leapgate::WindowError>(())
+/// ```
+pub struct LeapArray<T> {
+    window: Window,
+    slots: Box<[WindowWrap<T>]>,
+    /// How many of the slots count, the newest one and those before it; the others have just left.
+    counting: usize,
+    newest: Cell<Option<Newest>>,
+}
+
+impl<T: Bucket> LeapArray<T> {
+    /// An empty ring.
+    pub fn new(window: Window) -> LeapArray<T> {
+        // Two buckets more than count, since the last ones can still be told ([`LeapArray::window_value`]).
+        LeapArray::with_slots(
+            window,
+            window.sample_count(),
+            window.sample_count().saturating_add(2),
+        )
+    }
+
+    /// An empty ring of which one bucket more counts than of its window: the one that has just left it.
+    pub(crate) fn with_one_more(window: Window) -> LeapArray<T> {
+        let counting = window.sample_count().saturating_add(1);
+        LeapArray::with_slots(window, counting, counting)
+    }
+
+    fn with_slots(window: Window, counting: u32, slots: u32) -> LeapArray<T> {
+        let slots = (0..slots).map(|_| WindowWrap {
+            start: Cell::new(None),
+            value: T::default(),
+        });
+        LeapArray {
+            window,
+            slots: slots.collect(),
+            counting: counting as usize,
+            newest: Cell::new(None),
+        }
+    }
+
+    /// The geometry.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a slot is always taken modulo the number of slots, which is not zero"
+    )]
+    #[inline]
+    fn slot(&self, slot: usize) -> &WindowWrap<T> {
+        &self.slots[slot]
+    }
+
+    fn slot_of(&self, number: u64) -> usize {
+        (number % self.slots.len() as u64) as usize
+    }
+
+    #[inline]
+    fn after(&self, slot: usize) -> usize {
+        if slot + 1 == self.slots.len() {
+            0
+        } else {
+            slot + 1
+        }
+    }
+
+    /// The slot `behind` slots before `slot`, at most once around.
+    #[inline]
+    fn before(&self, slot: usize, behind: usize) -> usize {
+        let before = slot + self.slots.len() - behind.min(self.slots.len());
+        if before >= self.slots.len() {
+            before - self.slots.len()
+        } else {
+            before
+        }
+    }
+
+    /// The bucket of `now`, opened if need be.
+    ///
+    /// Sentinel: `LeapArray.currentWindow(long)`.
+    #[doc(alias = "currentWindow")]
+    #[inline]
+    pub fn current_window(&self, now: Timestamp) -> &WindowWrap<T> {
+        self.current_window_with(now, |_, _| {})
+    }
+
+    /// As [`LeapArray::current_window`]; `opened` is told of each bucket that is opened on the way, in the order of time,
+    /// with its start.
+    #[inline]
+    pub(crate) fn current_window_with(
+        &self,
+        now: Timestamp,
+        opened: impl Fn(&T, Timestamp),
+    ) -> &WindowWrap<T> {
+        match self.newest.get() {
+            Some(newest) if self.window.contains(newest.start, now) => self.slot(newest.slot),
+            newest => self.move_to(newest, now, opened),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn move_to(
+        &self,
+        newest: Option<Newest>,
+        now: Timestamp,
+        opened: impl Fn(&T, Timestamp),
+    ) -> &WindowWrap<T> {
+        let start = self.window.start(now);
+        let slot = self.slot_of(self.window.number(now));
+        match newest {
+            Some(newest) if now < newest.start => {
+                if newest.start.as_nanos() - now.as_nanos() < self.window.interval_nanos() {
+                    return self.slot(newest.slot);
+                }
+                self.move_back(newest.slot, slot);
+            }
+            Some(newest) => self.move_on(newest, start, opened),
+            None => opened(&self.slot(slot).value, start),
+        }
+        self.newest.set(Some(Newest { start, slot }));
+        let wrap = self.slot(slot);
+        wrap.start.set(Some(start));
+        wrap
+    }
+
+    /// Opens every bucket after the newest one, up to the one that starts at `start`.
+    fn move_on(&self, newest: Newest, start: Timestamp, opened: impl Fn(&T, Timestamp)) {
+        let length = self.window.bucket_nanos();
+        let steps = (start.as_nanos() - newest.start.as_nanos()) / length;
+        let opening = steps.min(self.slots.len() as u64);
+        let mut previous = newest.slot;
+        for ahead in (0..opening).rev() {
+            let begins = Timestamp::from_nanos(start.as_nanos() - ahead * length);
+            let slot = self.slot_of(self.window.number(begins));
+            let wrap = self.slot(slot);
+            wrap.value.open(&self.slot(previous).value);
+            wrap.start.set(None);
+            opened(&wrap.value, begins);
+            previous = slot;
+        }
+    }
+
+    /// Gathers everything that counts in `target`, the current bucket of a clock that has stepped back by an interval or more.
+    fn move_back(&self, newest: usize, target: usize) {
+        let (gathered, kept) = (self.slot(newest), self.slot(target));
+        (1..self.counting).for_each(|behind| {
+            gathered
+                .value
+                .absorb(&self.slot(self.before(newest, behind)).value)
+        });
+        if target != newest {
+            kept.value.open(&gathered.value);
+            kept.value.absorb(&gathered.value);
+        }
+        for (_, wrap) in self
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|&(slot, _)| slot != target)
+        {
+            wrap.value.precede(&kept.value);
+            wrap.start.set(None);
+        }
+    }
+
+    /// The instant that stands for `now` when reading: the newest bucket's start while the clock is behind it.
+    #[inline]
+    pub(crate) fn reading_time(&self, now: Timestamp) -> Timestamp {
+        self.newest
+            .get()
+            .map_or(now, |newest| now.max(newest.start))
+    }
+
+    /// When the newest bucket starts.
+    pub(crate) fn newest_start(&self) -> Option<Timestamp> {
+        self.newest.get().map(|newest| newest.start)
+    }
+
+    /// The newest bucket and the one `behind` slots before it: the hot path of a ring that has just been moved.
+    #[inline]
+    pub(crate) fn newest_and_oldest(&self, behind: usize) -> Option<(&T, &T)> {
+        let newest = self.newest.get()?;
+        Some((
+            &self.slot(newest.slot).value,
+            &self.slot(self.before(newest.slot, behind)).value,
+        ))
+    }
+
+    /// The bucket before which nothing is known.
+    pub(crate) fn oldest(&self) -> Option<&T> {
+        self.newest
+            .get()
+            .map(|newest| &self.slot(self.after(newest.slot)).value)
+    }
+
+    /// The bucket that starts at `start`, touched or not; `None` where the ring does not reach: after its newest bucket, or
+    /// too far back.
+    #[inline]
+    pub(crate) fn bucket_at(&self, start: Timestamp) -> Option<&WindowWrap<T>> {
+        let newest = self.newest.get()?;
+        let behind = newest.start.as_nanos().checked_sub(start.as_nanos())?;
+        if behind / self.window.bucket_nanos() >= self.slots.len() as u64 {
+            return None;
+        }
+        Some(self.slot(self.slot_of(self.window.number(start))))
+    }
+
+    /// Tells `fill` of each bucket, in no particular order.
+    pub(crate) fn fill(&self, fill: impl Fn(&T)) {
+        self.slots.iter().for_each(|wrap| fill(&wrap.value));
+    }
+
+    /// Places a ring that was kept elsewhere: its newest bucket starts at `start`, and `fill` says what each bucket held, by
+    /// how many buckets it lies behind.
+    pub(crate) fn restore(&self, start: Timestamp, fill: impl Fn(&T, usize)) {
+        let start = self.window.start(start);
+        let slot = self.slot_of(self.window.number(start));
+        self.newest.set(Some(Newest { start, slot }));
+        let mut behind = self.slots.len();
+        let mut at = slot;
+        while behind > 0 {
+            behind -= 1;
+            at = self.after(at);
+            fill(&self.slot(at).value, behind);
+        }
+        self.slot(slot).start.set(Some(start));
+    }
+
+    /// What the bucket of `at` holds; `None` where nobody has touched it, or where one that lies whole intervals later has
+    /// been touched: that one took its slot.
+    ///
+    /// Nothing is opened, and a bucket that no longer counts is still told while it is there: for two buckets' time.
+    ///
+    /// Sentinel: `LeapArray.getWindowValue`.
+    #[doc(alias = "getWindowValue")]
+    pub fn window_value(&self, at: Timestamp) -> Option<&T> {
+        let start = self.window.start(at);
+        self.touched(start)
+            .filter(|_| !self.is_replaced(start))
+            .map(WindowWrap::value)
+    }
+
+    /// Whether a bucket has been touched that takes the same slot as the one that starts at `start`, and later.
+    fn is_replaced(&self, start: Timestamp) -> bool {
+        let later = |at: &Timestamp| Some(at.plus_nanos(self.window.interval_nanos()));
+        let mut successors = std::iter::successors(later(&start), later)
+            .take_while(|at| self.bucket_at(*at).is_some());
+        successors.any(|at| self.touched(at).is_some())
+    }
+
+    /// The bucket before the current one; `None` where nobody has touched it, and in a ring of one bucket.
+    ///
+    /// Sentinel: `LeapArray.getPreviousWindow(long)`, which answers with the current bucket in a ring of one (issue 3309).
+    #[doc(alias = "getPreviousWindow")]
+    pub fn previous_window(&self, now: Timestamp) -> Option<&WindowWrap<T>> {
+        let before = self
+            .window
+            .start(self.reading_time(now))
+            .as_nanos()
+            .checked_sub(self.window.bucket_nanos())?;
+        self.touched(Timestamp::from_nanos(before))
+            .filter(|_| self.window.sample_count() > 1)
+    }
+
+    /// The oldest bucket that may still count at `now`: the one whose slot is used next. `None` where nobody has touched it.
+    ///
+    /// Sentinel: `LeapArray.getValidHead`.
+    #[doc(alias = "getValidHead")]
+    pub fn valid_head(&self, now: Timestamp) -> Option<&WindowWrap<T>> {
+        self.touched(self.window.oldest_start(self.reading_time(now)))
+    }
+
+    fn touched(&self, start: Timestamp) -> Option<&WindowWrap<T>> {
+        self.bucket_at(start)
+            .filter(|wrap| wrap.start.get().is_some())
+    }
+
+    /// Whether `wrap` does not count at `now`. One that nobody has touched never does.
+    ///
+    /// Sentinel: `LeapArray.isWindowDeprecated`.
+    #[doc(alias = "isWindowDeprecated")]
+    pub fn is_window_deprecated(&self, now: Timestamp, wrap: &WindowWrap<T>) -> bool {
+        wrap.start
+            .get()
+            .is_none_or(|start| self.window.is_deprecated(start, self.reading_time(now)))
+    }
+
+    /// The buckets that count at `now`, of those that were touched, oldest first.
+    ///
+    /// Sentinel: `LeapArray.list`, whose order is that of the slots.
+    pub fn list(&self, now: Timestamp) -> impl Iterator<Item = &WindowWrap<T>> {
+        self.list_all()
+            .filter(move |wrap| !self.is_window_deprecated(now, wrap))
+    }
+
+    /// Every bucket that was touched and that is still there ([`LeapArray::window_value`]), oldest first.
+    ///
+    /// Sentinel: `LeapArray.listAll`.
+    #[doc(alias = "listAll")]
+    pub fn list_all(&self) -> impl Iterator<Item = &WindowWrap<T>> {
+        let first = self
+            .newest
+            .get()
+            .map_or(0, |newest| self.after(newest.slot));
+        let (before, from) = self.slots.split_at(first.min(self.slots.len()));
+        from.iter().chain(before).filter(|wrap| {
+            wrap.start
+                .get()
+                .is_some_and(|start| !self.is_replaced(start))
+        })
+    }
+
+    /// What the buckets hold that count at `now`, oldest first.
+    ///
+    /// Sentinel: `LeapArray.values`.
+    pub fn values(&self, now: Timestamp) -> impl Iterator<Item = &T> {
+        self.list(now).map(WindowWrap::value)
+    }
+
+    /// What the buckets hold that count at `now` and whose start satisfies `predicate`, oldest first.
+    ///
+    /// sentinel-golang: `LeapArray.ValuesConditional`.
+    #[doc(alias = "ValuesConditional")]
+    pub fn values_conditional(
+        &self,
+        now: Timestamp,
+        predicate: impl Fn(Timestamp) -> bool,
+    ) -> impl Iterator<Item = &T> {
+        self.list(now)
+            .filter(move |wrap| wrap.start.get().is_some_and(&predicate))
+            .map(WindowWrap::value)
+    }
+}
+
+/// The ring as a picture: each touched bucket with its start in milliseconds, oldest first.
+impl<T: Bucket + fmt::Debug> fmt::Debug for LeapArray<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "ring of {} x {:?}:",
+            self.window.sample_count(),
+            self.window.bucket_length()
+        )?;
+        for wrap in self.list_all() {
+            let start = wrap.start.get().map_or(0, Timestamp::as_millis);
+            write!(f, " [ {start}.. {:?} ]", wrap.value)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,600 @@
+//! Sums and rates over a ring of buckets, and coarser views of a finer ring.
+//!
+//! Every read takes the time and changes nothing. A sum is the difference of two running counts, whatever the number of
+//! buckets; what is no difference (the lowest response time, the most successes of a bucket) is looked up bucket by bucket.
+
+use crate::metric_bucket::{Counter, MetricBucket, MetricEvent};
+use crate::occupy::{OccupiableBucketLeapArray, Untouched};
+use crate::time::Timestamp;
+use crate::window::Window;
+use std::fmt;
+
+/// What happened in one bucket of a metric, by value.
+///
+/// Sentinel: `MetricNode`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MetricNode {
+    /// When the bucket starts.
+    pub timestamp: Timestamp,
+    /// Passes, with the borrowed ones.
+    pub pass: u64,
+    /// Refusals.
+    pub block: u64,
+    /// Completions, with the failed ones.
+    pub success: u64,
+    /// Failed completions.
+    pub exception: u64,
+    /// Average response time in whole milliseconds, rounded down; the sum of response times where nothing completed.
+    pub rt: u64,
+    /// Passes borrowed from a later bucket.
+    pub occupied_pass: u64,
+    /// The most calls in flight. (Sentinel never fills it in: issue 2430.)
+    pub concurrency: u64,
+}
+
+/// When a view counts a pass that was borrowed from a later bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Loans {
+    /// In the bucket that pays: Sentinel's second window.
+    WhenDue,
+    /// At once: Sentinel's minute window.
+    WhenMade,
+}
+
+/// The geometry of a view over a finer ring, checked once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct View {
+    window: Window,
+    /// Which buckets the view's range is aligned to: its own, or those of the ring below.
+    aligned_to: Window,
+    loans: Loans,
+}
+
+/// Why a window is no view of a ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ViewError {
+    /// The view's buckets are not made of whole buckets of the ring: take a multiple.
+    Misaligned {
+        /// The view's bucket length, in milliseconds.
+        bucket_ms: u64,
+        /// The ring's bucket length, in milliseconds.
+        ring_bucket_ms: u64,
+    },
+    /// The view is longer than the ring: take a shorter one.
+    TooLong {
+        /// The view's interval, in milliseconds.
+        interval_ms: u64,
+        /// The ring's interval, in milliseconds.
+        ring_interval_ms: u64,
+    },
+}
+
+impl fmt::Display for ViewError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            ViewError::Misaligned {
+                bucket_ms,
+                ring_bucket_ms,
+            } => {
+                let below = bucket_ms / ring_bucket_ms * ring_bucket_ms;
+                write!(
+                    f,
+                    "buckets of `{bucket_ms}` ms are not made of whole buckets of {ring_bucket_ms} ms; use "
+                )?;
+                if below > 0 {
+                    write!(f, "{below} or ")?;
+                }
+                write!(f, "{} ms", below.saturating_add(ring_bucket_ms))
+            }
+            ViewError::TooLong {
+                interval_ms,
+                ring_interval_ms,
+            } => {
+                write!(
+                    f,
+                    "`{interval_ms}` ms is more than the ring of {ring_interval_ms} ms holds; use at most that"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for ViewError {}
+
+impl View {
+    /// A view of `window` over a ring of geometry `ring`.
+    ///
+    /// Any geometry fits whose buckets are made of whole buckets of the ring and which is no longer than it. The buckets
+    /// that count at `now` are those from `end - interval + length` to `end`, where `end` and `length` are of the ring's
+    /// bucket at `now`.
+    ///
+    /// sentinel-golang: `SlidingWindowMetric.getBucketStartRange`; its `CheckValidityForReuseStatistic` also wants the
+    /// ring's interval to be a multiple of the view's, which nothing needs.
+    ///
+    /// # Errors
+    ///
+    /// Where the geometry does not fit.
+    pub const fn sliding(ring: Window, window: Window) -> Result<View, ViewError> {
+        if !window.bucket_nanos().is_multiple_of(ring.bucket_nanos()) {
+            return Err(ViewError::Misaligned {
+                bucket_ms: window.bucket_nanos() / 1_000_000,
+                ring_bucket_ms: ring.bucket_nanos() / 1_000_000,
+            });
+        }
+        if window.interval_nanos() > ring.interval_nanos() {
+            return Err(ViewError::TooLong {
+                interval_ms: window.interval_ms(),
+                ring_interval_ms: ring.interval_ms(),
+            });
+        }
+        Ok(View {
+            window,
+            aligned_to: ring,
+            loans: Loans::WhenDue,
+        })
+    }
+
+    /// A view that is known to fit.
+    pub(crate) const fn of_ring(ring: Window, window: Window) -> View {
+        debug_assert!(View::sliding(ring, window).is_ok());
+        View {
+            window,
+            aligned_to: ring,
+            loans: Loans::WhenDue,
+        }
+    }
+
+    /// This view, with its range aligned to its own buckets and borrowed passes counted when they are lent: what an array
+    /// of its own would say that is told of loans at once.
+    pub(crate) const fn as_an_array_of_its_own(self) -> View {
+        View {
+            window: self.window,
+            aligned_to: self.window,
+            loans: Loans::WhenMade,
+        }
+    }
+
+    /// The window that this is a view of.
+    pub const fn window(&self) -> Window {
+        self.window
+    }
+
+    /// When the oldest bucket of the ring starts that counts at `now`.
+    const fn first_start(&self, now: Timestamp) -> Timestamp {
+        let end = self.aligned_to.start(now).as_nanos();
+        Timestamp::from_nanos(
+            end.saturating_sub(self.window.interval_nanos() - self.aligned_to.bucket_nanos()),
+        )
+    }
+}
+
+/// The statistics of a window at an instant.
+///
+/// Sentinel: `Metric`. There, most reads first open the current bucket; here reads change nothing and say the same.
+pub trait Metric {
+    /// The geometry.
+    #[doc(alias = "getSampleCount")]
+    #[doc(alias = "getWindowIntervalInSec")]
+    fn window(&self) -> Window;
+
+    /// How often `event` happened in the window; for [`MetricEvent::Rt`], milliseconds together.
+    #[doc(alias = "getSum")]
+    #[doc(alias = "getCurrentCount")]
+    fn sum(&self, event: MetricEvent, now: Timestamp) -> u64;
+
+    /// The most successes that any bucket has, at least 1.
+    #[doc(alias = "maxSuccess")]
+    fn max_success(&self, now: Timestamp) -> u64;
+
+    /// The shortest response time in milliseconds; `None` where nothing has completed.
+    fn shortest_rt(&self, now: Timestamp) -> Option<u64>;
+
+    /// The longest response time in milliseconds; `None` where nothing has completed.
+    fn max_rt(&self, now: Timestamp) -> Option<u64>;
+
+    /// The most calls that were in flight.
+    ///
+    /// sentinel-golang: `SlidingWindowMetric.MaxConcurrency`.
+    fn max_concurrency(&self, now: Timestamp) -> u64;
+
+    /// How often `event` happened in the bucket of `at`, 0 where the ring does not reach.
+    #[doc(alias = "getWindowPass")]
+    fn window_sum(&self, event: MetricEvent, at: Timestamp) -> u64;
+
+    /// The buckets that count at `now`, of those that were touched and whose start satisfies `predicate`, oldest first.
+    #[doc(alias = "detailsOnCondition")]
+    fn details_on_condition(
+        &self,
+        now: Timestamp,
+        predicate: &dyn Fn(Timestamp) -> bool,
+    ) -> Vec<MetricNode>;
+
+    /// The buckets that count at `now`, of those that were touched, oldest first.
+    fn details(&self, now: Timestamp) -> Vec<MetricNode> {
+        self.details_on_condition(now, &|_| true)
+    }
+
+    /// Events per second: the sum over the interval in seconds.
+    #[doc(alias = "getAvg")]
+    #[doc(alias = "GetQPS")]
+    fn average(&self, event: MetricEvent, now: Timestamp) -> f64 {
+        self.sum(event, now) as f64 / self.window().interval_seconds()
+    }
+
+    /// Passes, the borrowed ones included.
+    fn pass(&self, now: Timestamp) -> u64 {
+        self.sum(MetricEvent::Pass, now)
+    }
+
+    /// Refusals.
+    fn block(&self, now: Timestamp) -> u64 {
+        self.sum(MetricEvent::Block, now)
+    }
+
+    /// Completions, the failed ones included.
+    fn success(&self, now: Timestamp) -> u64 {
+        self.sum(MetricEvent::Success, now)
+    }
+
+    /// Failed completions.
+    fn exception(&self, now: Timestamp) -> u64 {
+        self.sum(MetricEvent::Exception, now)
+    }
+
+    /// Response times, together, in milliseconds.
+    fn rt(&self, now: Timestamp) -> u64 {
+        self.sum(MetricEvent::Rt, now)
+    }
+
+    /// Passes borrowed from a later bucket.
+    fn occupied_pass(&self, now: Timestamp) -> u64 {
+        self.sum(MetricEvent::OccupiedPass, now)
+    }
+
+    /// The shortest response time as Sentinel tells it: 5000 where nothing has completed and never more, at least 1.
+    #[doc(alias = "minRt")]
+    fn min_rt(&self, now: Timestamp) -> u64 {
+        self.shortest_rt(now)
+            .map_or(MetricBucket::STATISTIC_MAX_RT, |rt| {
+                rt.clamp(1, MetricBucket::STATISTIC_MAX_RT)
+            })
+    }
+
+    /// Passes in the bucket before the current one: a count, not a rate. 0 in a window of one bucket.
+    #[doc(alias = "previousWindowPass")]
+    fn previous_window_pass(&self, now: Timestamp) -> u64 {
+        self.previous_window_sum(MetricEvent::Pass, now)
+    }
+
+    /// Refusals in the bucket before the current one: a count, not a rate. 0 in a window of one bucket.
+    #[doc(alias = "previousWindowBlock")]
+    fn previous_window_block(&self, now: Timestamp) -> u64 {
+        self.previous_window_sum(MetricEvent::Block, now)
+    }
+
+    /// How often `event` happened in the bucket before the current one. 0 in a window of one bucket.
+    fn previous_window_sum(&self, event: MetricEvent, now: Timestamp) -> u64;
+}
+
+/// The statistics over one ring.
+///
+/// Sentinel: `ArrayMetric`.
+pub struct ArrayMetric {
+    array: OccupiableBucketLeapArray,
+}
+
+impl ArrayMetric {
+    /// A ring from whose buckets passes may be borrowed up to one interval ahead.
+    ///
+    /// Sentinel: `ArrayMetric(sampleCount, intervalInMs)`; one that must not be borrowed from is one that nobody borrows from.
+    pub fn new(window: Window) -> ArrayMetric {
+        ArrayMetric::borrowing(window, window, Untouched::Kept)
+    }
+
+    /// A ring from whose buckets passes may be borrowed less than one `ahead` in advance; `untouched` says what becomes of a
+    /// loan in whose bucket nothing happens.
+    pub fn borrowing(window: Window, ahead: Window, untouched: Untouched) -> ArrayMetric {
+        ArrayMetric {
+            array: OccupiableBucketLeapArray::new(window, ahead, untouched),
+        }
+    }
+
+    /// The current bucket, opened if need be: everything is recorded there.
+    #[doc(alias = "currentWindow")]
+    #[inline]
+    pub fn current(&self, now: Timestamp) -> &MetricBucket {
+        self.array.current_window(now)
+    }
+
+    /// Records `n` of `event`. To record a response time use [`MetricBucket::add_rt`] on the current bucket.
+    #[doc(alias = "addPass")]
+    #[doc(alias = "addBlock")]
+    #[doc(alias = "addSuccess")]
+    #[doc(alias = "addException")]
+    #[doc(alias = "addOccupiedPass")]
+    #[inline]
+    pub fn add(&self, event: MetricEvent, n: u64, now: Timestamp) {
+        self.current(now).add(event, n);
+    }
+
+    /// Records `n` passes that were lent: in the current bucket, which is not thereby touched ([`Untouched`]).
+    pub(crate) fn add_lent(&self, n: u64, now: Timestamp) {
+        self.array
+            .open_window(now)
+            .add(MetricEvent::OccupiedPass, n);
+    }
+
+    /// Borrows `n` passes from the bucket of `at`, which has not begun.
+    #[doc(alias = "addWaiting")]
+    pub fn add_waiting(&self, at: Timestamp, n: u64) {
+        self.array.add_waiting(at, n);
+    }
+
+    /// How many borrowed passes are still to come at `now`.
+    pub fn waiting(&self, now: Timestamp) -> u64 {
+        self.array.waiting(now)
+    }
+
+    /// This ring, seen through a coarser window.
+    #[inline]
+    pub fn view(&self, view: View) -> SlidingWindowMetric<'_> {
+        SlidingWindowMetric { array: self, view }
+    }
+
+    /// This ring, seen through its own window.
+    fn whole(&self) -> SlidingWindowMetric<'_> {
+        let window = self.array.main().window();
+        self.view(View {
+            window,
+            aligned_to: window,
+            loans: Loans::WhenDue,
+        })
+    }
+
+    /// What had been counted at `start`, the start of one of the ring's buckets; at the start of the oldest one, where that is
+    /// later.
+    #[inline]
+    fn counted_before(&self, counter: Counter, start: Timestamp) -> u64 {
+        let main = self.array.main();
+        match main.bucket_at(start) {
+            Some(wrap) => wrap.value().before(counter),
+            None if main.newest_start().is_some_and(|newest| start > newest) => {
+                self.counted(counter, Timestamp::from_nanos(start.as_nanos() - 1))
+            }
+            None => main.oldest().map_or(0, |oldest| oldest.before(counter)),
+        }
+    }
+
+    /// What has been counted at `now`, ever.
+    #[inline]
+    fn counted(&self, counter: Counter, now: Timestamp) -> u64 {
+        let counted = self
+            .array
+            .main()
+            .newest_and_oldest(0)
+            .map_or(0, |(newest, _)| newest.after(counter));
+        match counter {
+            Counter::Paid => counted.wrapping_add(self.array.due(now)),
+            Counter::Event(_) => counted,
+        }
+    }
+}
+
+impl fmt::Debug for ArrayMetric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.array.main().fmt(f)
+    }
+}
+
+/// A read-only view of a window over a ring whose buckets are as fine or finer.
+///
+/// sentinel-golang: `SlidingWindowMetric`.
+#[derive(Clone, Copy, Debug)]
+pub struct SlidingWindowMetric<'a> {
+    array: &'a ArrayMetric,
+    view: View,
+}
+
+impl<'a> SlidingWindowMetric<'a> {
+    /// What was counted from `first` up to, not including, `end`; both start a bucket of the ring.
+    fn between(&self, counter: Counter, first: Timestamp, end: Timestamp) -> u64 {
+        self.array
+            .counted_before(counter, end)
+            .wrapping_sub(self.array.counted_before(counter, first))
+    }
+
+    /// The passes here are those that were let in at once, and the borrowed ones, when they count.
+    #[inline]
+    fn count(&self, event: MetricEvent, of: impl Fn(Counter) -> u64) -> u64 {
+        let own = of(Counter::Event(event));
+        match (event, self.view.loans) {
+            (MetricEvent::Pass, Loans::WhenDue) => own.wrapping_add(of(Counter::Paid)),
+            (MetricEvent::Pass, Loans::WhenMade) => {
+                own.wrapping_add(of(Counter::Event(MetricEvent::OccupiedPass)))
+            }
+            _ => own,
+        }
+    }
+
+    /// The buckets of the ring that count at `now`, touched ones only, oldest first.
+    fn buckets(
+        &self,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (Timestamp, &'a MetricBucket)> + use<'a> {
+        let main = self.array.array.main();
+        let now = main.reading_time(now);
+        let (first, length) = (
+            self.view.first_start(now).as_nanos(),
+            main.window().bucket_nanos(),
+        );
+        let last = main.window().start(now).as_nanos();
+        (0..=(last - first) / length).filter_map(move |i| {
+            let start = Timestamp::from_nanos(first + i * length);
+            main.window_value(start).map(|bucket| (start, bucket))
+        })
+    }
+}
+
+impl Metric for SlidingWindowMetric<'_> {
+    fn window(&self) -> Window {
+        self.view.window
+    }
+
+    #[inline]
+    fn sum(&self, event: MetricEvent, now: Timestamp) -> u64 {
+        let now = self.array.array.main().reading_time(now);
+        let first = self.view.first_start(now);
+        self.count(event, |counter| {
+            self.array
+                .counted(counter, now)
+                .wrapping_sub(self.array.counted_before(counter, first))
+        })
+    }
+
+    fn max_success(&self, now: Timestamp) -> u64 {
+        self.buckets(now)
+            .map(|(_, bucket)| bucket.get(MetricEvent::Success))
+            .max()
+            .unwrap_or(0)
+            .max(1)
+    }
+
+    fn shortest_rt(&self, now: Timestamp) -> Option<u64> {
+        self.buckets(now)
+            .filter_map(|(_, bucket)| bucket.shortest_rt())
+            .min()
+    }
+
+    fn max_rt(&self, now: Timestamp) -> Option<u64> {
+        self.buckets(now)
+            .filter_map(|(_, bucket)| bucket.max_rt())
+            .max()
+    }
+
+    fn max_concurrency(&self, now: Timestamp) -> u64 {
+        self.buckets(now)
+            .map(|(_, bucket)| bucket.max_concurrency())
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn window_sum(&self, event: MetricEvent, at: Timestamp) -> u64 {
+        let start = self.view.window.start(at);
+        let end = start.plus_nanos(self.view.window.bucket_nanos());
+        self.count(event, |counter| self.between(counter, start, end))
+    }
+
+    fn previous_window_sum(&self, event: MetricEvent, now: Timestamp) -> u64 {
+        let window = self.view.window;
+        let now = window
+            .start(self.array.array.main().reading_time(now))
+            .as_nanos();
+        match now.checked_sub(window.bucket_nanos()) {
+            Some(before) if window.sample_count() > 1 => {
+                self.window_sum(event, Timestamp::from_nanos(before))
+            }
+            _ => 0,
+        }
+    }
+
+    fn details_on_condition(
+        &self,
+        now: Timestamp,
+        predicate: &dyn Fn(Timestamp) -> bool,
+    ) -> Vec<MetricNode> {
+        let mut nodes: Vec<MetricNode> = Vec::new();
+        for (start, bucket) in self.buckets(now) {
+            let timestamp = self.view.window.start(start);
+            let node = MetricNode {
+                timestamp,
+                pass: self.count(MetricEvent::Pass, |counter| bucket.of(counter)),
+                block: bucket.get(MetricEvent::Block),
+                success: bucket.get(MetricEvent::Success),
+                exception: bucket.get(MetricEvent::Exception),
+                rt: bucket.get(MetricEvent::Rt),
+                occupied_pass: bucket.get(MetricEvent::OccupiedPass),
+                concurrency: bucket.max_concurrency(),
+            };
+            match nodes.last_mut() {
+                Some(last) if last.timestamp == timestamp => last.add(&node),
+                _ if predicate(timestamp) => nodes.push(node),
+                _ => {}
+            }
+        }
+        for node in &mut nodes {
+            node.rt = node.rt.checked_div(node.success).unwrap_or(node.rt);
+        }
+        nodes
+    }
+}
+
+impl MetricNode {
+    /// Adds what a further bucket of the same time holds; the response times are still a sum.
+    fn add(&mut self, more: &MetricNode) {
+        self.pass = self.pass.wrapping_add(more.pass);
+        self.block = self.block.wrapping_add(more.block);
+        self.success = self.success.wrapping_add(more.success);
+        self.exception = self.exception.wrapping_add(more.exception);
+        self.rt = self.rt.wrapping_add(more.rt);
+        self.occupied_pass = self.occupied_pass.wrapping_add(more.occupied_pass);
+        self.concurrency = self.concurrency.max(more.concurrency);
+    }
+
+    /// Whether nothing at all happened.
+    ///
+    /// Sentinel: `StatisticNode.isValidMetricNode`.
+    pub fn is_empty(&self) -> bool {
+        [
+            self.pass,
+            self.block,
+            self.success,
+            self.exception,
+            self.rt,
+            self.occupied_pass,
+        ]
+        .iter()
+        .all(|n| *n == 0)
+    }
+}
+
+impl Metric for ArrayMetric {
+    fn window(&self) -> Window {
+        self.array.main().window()
+    }
+
+    fn sum(&self, event: MetricEvent, now: Timestamp) -> u64 {
+        self.whole().sum(event, now)
+    }
+
+    fn max_success(&self, now: Timestamp) -> u64 {
+        self.whole().max_success(now)
+    }
+
+    fn shortest_rt(&self, now: Timestamp) -> Option<u64> {
+        self.whole().shortest_rt(now)
+    }
+
+    fn max_rt(&self, now: Timestamp) -> Option<u64> {
+        self.whole().max_rt(now)
+    }
+
+    fn max_concurrency(&self, now: Timestamp) -> u64 {
+        self.whole().max_concurrency(now)
+    }
+
+    fn window_sum(&self, event: MetricEvent, at: Timestamp) -> u64 {
+        self.whole().window_sum(event, at)
+    }
+
+    fn previous_window_sum(&self, event: MetricEvent, now: Timestamp) -> u64 {
+        self.whole().previous_window_sum(event, now)
+    }
+
+    fn details_on_condition(
+        &self,
+        now: Timestamp,
+        predicate: &dyn Fn(Timestamp) -> bool,
+    ) -> Vec<MetricNode> {
+        self.whole().details_on_condition(now, predicate)
+    }
+}

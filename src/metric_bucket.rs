@@ -1,0 +1,272 @@
+//! What happened in one bucket.
+
+use crate::leap_array::Bucket;
+use std::cell::Cell;
+use std::fmt;
+
+/// What is counted.
+///
+/// Sentinel: `MetricEvent`, in its order. `Success` is every completion, failed or not (sentinel-golang: `Complete`), and
+/// `Exception` those that failed. `OccupiedPass` is a pass that was borrowed from a bucket to come.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum MetricEvent {
+    /// Let in.
+    Pass,
+    /// Refused.
+    Block,
+    /// Completed with an error.
+    #[doc(alias = "Error")]
+    Exception,
+    /// Completed, with an error or without.
+    #[doc(alias = "Complete")]
+    Success,
+    /// Milliseconds that completed calls took, together.
+    Rt,
+    /// Let in on a pass of a bucket to come.
+    OccupiedPass,
+}
+
+impl MetricEvent {
+    /// All of them, in order.
+    pub const ALL: [MetricEvent; 6] = [
+        MetricEvent::Pass,
+        MetricEvent::Block,
+        MetricEvent::Exception,
+        MetricEvent::Success,
+        MetricEvent::Rt,
+        MetricEvent::OccupiedPass,
+    ];
+}
+
+/// One of the running counts of a ring: an event's, or that of the borrowed passes which came due.
+#[derive(Clone, Copy)]
+pub(crate) enum Counter {
+    Event(MetricEvent),
+    Paid,
+}
+
+/// One for each event, and one for borrowed passes that came due.
+type Counts = [Cell<u64>; 7];
+
+#[inline]
+fn cell(counts: &Counts, counter: Counter) -> &Cell<u64> {
+    let [pass, block, exception, success, rt, occupied, paid] = counts;
+    match counter {
+        Counter::Event(MetricEvent::Pass) => pass,
+        Counter::Event(MetricEvent::Block) => block,
+        Counter::Event(MetricEvent::Exception) => exception,
+        Counter::Event(MetricEvent::Success) => success,
+        Counter::Event(MetricEvent::Rt) => rt,
+        Counter::Event(MetricEvent::OccupiedPass) => occupied,
+        Counter::Paid => paid,
+    }
+}
+
+/// What happened in one bucket: a count of each event, the extremes of the response times and of the calls in flight.
+///
+/// It also remembers what the whole ring had counted before it, so that a sum over any run of buckets is a difference.
+/// Counts wrap around after 2^64.
+///
+/// Sentinel: `MetricBucket`; the highest response time and concurrency are additions (the latter is sentinel-golang's).
+#[derive(Default)]
+pub struct MetricBucket {
+    counts: Counts,
+    /// What the ring had counted when this bucket began.
+    before: Counts,
+    /// Shortest and longest response time, in milliseconds; `None` while nothing has completed.
+    rt: Cell<Option<(u64, u64)>>,
+    max_concurrency: Cell<u64>,
+}
+
+impl MetricBucket {
+    /// The response time that Sentinel reports, in milliseconds, where nothing has completed, and the highest it reports as
+    /// the lowest (`csp.sentinel.statistic.max.rt`).
+    pub const STATISTIC_MAX_RT: u64 = 5000;
+
+    /// How often `event` happened; for [`MetricEvent::Rt`], milliseconds together.
+    pub fn get(&self, event: MetricEvent) -> u64 {
+        self.of(Counter::Event(event))
+    }
+
+    /// Counts `n` of `event`. To record a response time use [`MetricBucket::add_rt`].
+    #[inline]
+    pub fn add(&self, event: MetricEvent, n: u64) {
+        increase(cell(&self.counts, Counter::Event(event)), n);
+    }
+
+    /// Records one response time, in milliseconds. It is not clamped.
+    ///
+    /// Sentinel: `MetricBucket.addRT`.
+    #[inline]
+    pub fn add_rt(&self, rt: u64) {
+        self.add(MetricEvent::Rt, rt);
+        let (min, max) = self.rt.get().unwrap_or((rt, rt));
+        self.rt.set(Some((min.min(rt), max.max(rt))));
+    }
+
+    /// Records how many calls are in flight, if they are more than ever before in this bucket.
+    ///
+    /// sentinel-golang: `MetricBucket.UpdateConcurrency`.
+    #[inline]
+    pub fn update_concurrency(&self, in_flight: u64) {
+        self.max_concurrency
+            .set(self.max_concurrency.get().max(in_flight));
+    }
+
+    /// The shortest response time in milliseconds; `None` while nothing has completed.
+    pub fn shortest_rt(&self) -> Option<u64> {
+        self.rt.get().map(|(min, _)| min)
+    }
+
+    /// The longest response time in milliseconds; `None` while nothing has completed.
+    pub fn max_rt(&self) -> Option<u64> {
+        self.rt.get().map(|(_, max)| max)
+    }
+
+    /// The shortest response time as Sentinel tells it: 5000 while nothing has completed, and never more.
+    ///
+    /// Sentinel: `MetricBucket.minRt`.
+    pub fn min_rt(&self) -> u64 {
+        self.shortest_rt()
+            .unwrap_or(MetricBucket::STATISTIC_MAX_RT)
+            .min(MetricBucket::STATISTIC_MAX_RT)
+    }
+
+    /// The most calls that were in flight.
+    pub fn max_concurrency(&self) -> u64 {
+        self.max_concurrency.get()
+    }
+
+    /// Counts `n` passes that were borrowed from this bucket before it began.
+    pub(crate) fn pay(&self, n: u64) {
+        increase(cell(&self.counts, Counter::Paid), n);
+    }
+
+    #[inline]
+    pub(crate) fn of(&self, counter: Counter) -> u64 {
+        cell(&self.counts, counter).get()
+    }
+
+    /// What the ring had counted when this bucket began.
+    #[inline]
+    pub(crate) fn before(&self, counter: Counter) -> u64 {
+        cell(&self.before, counter).get()
+    }
+
+    /// What the ring has counted when this bucket ends, or now, if it is the newest.
+    #[inline]
+    pub(crate) fn after(&self, counter: Counter) -> u64 {
+        self.before(counter).wrapping_add(self.of(counter))
+    }
+
+    /// Forgets the response times and the concurrency; the counts are the caller's.
+    fn clear_extremes(&self) {
+        self.rt.set(None);
+        self.max_concurrency.set(0);
+    }
+}
+
+#[inline]
+fn increase(cell: &Cell<u64>, n: u64) {
+    cell.set(cell.get().wrapping_add(n));
+}
+
+impl Bucket for MetricBucket {
+    fn open(&self, previous: &MetricBucket) {
+        for ((before, n), (earlier, more)) in self
+            .before
+            .iter()
+            .zip(&self.counts)
+            .zip(previous.before.iter().zip(&previous.counts))
+        {
+            before.set(earlier.get().wrapping_add(more.get()));
+            n.set(0);
+        }
+        self.clear_extremes();
+    }
+
+    fn absorb(&self, older: &MetricBucket) {
+        for ((n, before), more) in self.counts.iter().zip(&self.before).zip(&older.counts) {
+            increase(n, more.get());
+            before.set(before.get().wrapping_sub(more.get()));
+        }
+        if let Some((min, max)) = older.rt.get() {
+            let (own_min, own_max) = self.rt.get().unwrap_or((min, max));
+            self.rt.set(Some((own_min.min(min), own_max.max(max))));
+        }
+        self.update_concurrency(older.max_concurrency());
+    }
+
+    fn precede(&self, next: &MetricBucket) {
+        for ((before, n), end) in self.before.iter().zip(&self.counts).zip(&next.before) {
+            before.set(end.get());
+            n.set(0);
+        }
+        self.clear_extremes();
+    }
+}
+
+impl fmt::Debug for MetricBucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for event in MetricEvent::ALL {
+            if self.get(event) > 0 {
+                write!(f, "{separator}{event:?}={}", self.get(event))?;
+                separator = " ";
+            }
+        }
+        f.write_str(if separator.is_empty() { "-" } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_rt_is_5000_where_there_is_none_and_never_more() {
+        let bucket = MetricBucket::default();
+        assert_eq!(
+            (bucket.min_rt(), bucket.shortest_rt(), bucket.max_rt()),
+            (5000, None, None)
+        );
+        bucket.add_rt(9000);
+        assert_eq!(
+            (
+                bucket.min_rt(),
+                bucket.shortest_rt(),
+                bucket.get(MetricEvent::Rt)
+            ),
+            (5000, Some(9000), 9000)
+        );
+        bucket.add_rt(7);
+        assert_eq!(
+            (
+                bucket.min_rt(),
+                bucket.max_rt(),
+                bucket.get(MetricEvent::Rt)
+            ),
+            (7, Some(9000), 9007)
+        );
+    }
+
+    #[test]
+    fn a_bucket_remembers_what_was_counted_before_it() {
+        let (first, second) = (MetricBucket::default(), MetricBucket::default());
+        first.add(MetricEvent::Pass, 3);
+        second.open(&first);
+        second.add(MetricEvent::Pass, 4);
+        let pass = Counter::Event(MetricEvent::Pass);
+        assert_eq!(second.after(pass) - first.before(pass), 7);
+        assert_eq!(second.after(pass) - second.before(pass), 4);
+    }
+
+    #[test]
+    fn a_bucket_may_follow_itself() {
+        let bucket = MetricBucket::default();
+        bucket.add(MetricEvent::Block, 3);
+        bucket.open(&bucket);
+        assert_eq!(bucket.get(MetricEvent::Block), 0);
+        assert_eq!(bucket.before(Counter::Event(MetricEvent::Block)), 3);
+    }
+}

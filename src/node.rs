@@ -1,0 +1,582 @@
+//! One resource's statistics, and the tree of calls.
+//!
+//! ```text
+//!   machine-root
+//!     EntranceNode "web"                  one for each context
+//!       DefaultNode "orders"              one for each resource and context, below the call that first entered it there
+//!         DefaultNode "stock"  ----.
+//!     EntranceNode "job"            >--   ClusterNode "stock": all contexts together,
+//!       DefaultNode "stock"  ------'        and one StatisticNode for each origin
+//! ```
+
+use crate::metric::{ArrayMetric, Metric, MetricNode, SlidingWindowMetric, View};
+use crate::metric_bucket::MetricEvent;
+use crate::occupy::Untouched;
+use crate::time::Timestamp;
+use crate::window::Window;
+use hashbrown::HashMap;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+
+/// The window of a node's rates: Sentinel's `SampleCountProperty` and `IntervalProperty`, 2 buckets of 500 ms.
+const SECOND: Window = Window::of_buckets(2, 500);
+/// The window of a node's totals: 60 buckets of a second.
+const MINUTE: Window = Window::of_buckets(60, 1000);
+/// The one ring that both are views of.
+const RING: Window = Window::of_buckets(120, 500);
+
+/// How long a borrowing request may wait: an answer of this or more is a no.
+///
+/// Sentinel: `OccupyTimeoutProperty`.
+pub const OCCUPY_TIMEOUT_MS: u64 = 500;
+
+/// How many origins a resource keeps apart; those that come later share one node.
+pub const MAX_ORIGINS: usize = 1000;
+
+/// The statistics of a resource, as rules and dashboards read them. Rates are per second.
+///
+/// Sentinel: `Node`. There reads open the current bucket; here they change nothing and say the same.
+pub trait Node {
+    /// Passes per second.
+    fn pass_qps(&self, now: Timestamp) -> f64;
+    /// Refusals per second.
+    fn block_qps(&self, now: Timestamp) -> f64;
+    /// Passes and refusals per second.
+    fn total_qps(&self, now: Timestamp) -> f64;
+    /// Completions per second, the failed ones included.
+    fn success_qps(&self, now: Timestamp) -> f64;
+    /// Failed completions per second.
+    fn exception_qps(&self, now: Timestamp) -> f64;
+    /// Borrowed passes per second, by when they were lent.
+    fn occupied_pass_qps(&self, now: Timestamp) -> f64;
+    /// The rate at which calls would complete if every bucket did as well as the best; never below one completion a bucket.
+    fn max_success_qps(&self, now: Timestamp) -> f64;
+    /// Average response time, in milliseconds; 0 where nothing has completed.
+    fn avg_rt(&self, now: Timestamp) -> f64;
+    /// Shortest response time, in milliseconds; 5000 where nothing has completed, at least 1.
+    fn min_rt(&self, now: Timestamp) -> f64;
+    /// Passes in the second before the current one.
+    fn previous_pass_qps(&self, now: Timestamp) -> f64;
+    /// Refusals in the second before the current one.
+    fn previous_block_qps(&self, now: Timestamp) -> f64;
+    /// Passes and refusals in the last minute.
+    fn total_request(&self, now: Timestamp) -> u64;
+    /// Passes in the last minute.
+    fn total_pass(&self, now: Timestamp) -> u64;
+    /// Completions in the last minute.
+    fn total_success(&self, now: Timestamp) -> u64;
+    /// Failed completions in the last minute.
+    fn total_exception(&self, now: Timestamp) -> u64;
+    /// Refusals in the last minute.
+    fn block_request(&self, now: Timestamp) -> u64;
+    /// Calls in flight.
+    fn cur_thread_num(&self) -> u64;
+    /// Borrowed passes that are still to come.
+    fn waiting(&self, now: Timestamp) -> u64;
+}
+
+/// Second and minute windows and the number of calls in flight.
+///
+/// Both windows are views of one ring of 120 half seconds, so that an event is written once.
+///
+/// Sentinel: `StatisticNode`.
+pub struct StatisticNode {
+    ring: ArrayMetric,
+    second: View,
+    minute: View,
+    threads: Cell<u64>,
+    last_fetch: Cell<Option<Timestamp>>,
+}
+
+impl Default for StatisticNode {
+    fn default() -> StatisticNode {
+        StatisticNode::new(Untouched::Kept)
+    }
+}
+
+impl StatisticNode {
+    /// Nothing counted yet; `untouched` says what becomes of a loan in whose bucket nothing happens.
+    pub fn new(untouched: Untouched) -> StatisticNode {
+        StatisticNode {
+            ring: ArrayMetric::borrowing(RING, SECOND, untouched),
+            second: const { View::of_ring(RING, SECOND) },
+            minute: const { View::of_ring(RING, MINUTE).as_an_array_of_its_own() },
+            threads: Cell::new(0),
+            last_fetch: Cell::new(None),
+        }
+    }
+
+    /// The statistics of the last second: `Metric` in full.
+    pub fn second(&self) -> SlidingWindowMetric<'_> {
+        self.ring.view(self.second)
+    }
+
+    /// The statistics of the last minute: `Metric` in full.
+    pub fn minute(&self) -> SlidingWindowMetric<'_> {
+        self.ring.view(self.minute)
+    }
+
+    /// Opens the current bucket, as each of Sentinel's reads of the last second does; a loan may depend on it
+    /// ([`Untouched::Lost`]).
+    pub fn touch(&self, now: Timestamp) {
+        self.ring.current(now);
+    }
+
+    /// Records `n` passes.
+    #[doc(alias = "addPassRequest")]
+    #[inline]
+    pub fn add_pass_request(&self, n: u64, now: Timestamp) {
+        self.ring.add(MetricEvent::Pass, n, now);
+    }
+
+    /// Records that a call has begun: `n` passes, and one call in flight.
+    #[inline]
+    pub fn begin(&self, n: u64, now: Timestamp) {
+        let threads = self.threads.get().saturating_add(1);
+        self.threads.set(threads);
+        let bucket = self.ring.current(now);
+        bucket.add(MetricEvent::Pass, n);
+        bucket.update_concurrency(threads);
+    }
+
+    /// Records that a call has ended: a response time in milliseconds, `n` successes, `n` failures if it failed, and one call
+    /// fewer in flight.
+    #[inline]
+    pub fn complete(&self, rt: u64, n: u64, failed: bool, now: Timestamp) {
+        let bucket = self.ring.current(now);
+        bucket.add_rt(rt);
+        bucket.add(MetricEvent::Success, n);
+        if failed {
+            bucket.add(MetricEvent::Exception, n);
+        }
+        self.decrease_thread_num();
+    }
+
+    /// Records `n` refusals.
+    #[doc(alias = "increaseBlockQps")]
+    pub fn increase_block_qps(&self, n: u64, now: Timestamp) {
+        self.ring.add(MetricEvent::Block, n, now);
+    }
+
+    /// Records `n` failed completions.
+    #[doc(alias = "increaseExceptionQps")]
+    pub fn increase_exception_qps(&self, n: u64, now: Timestamp) {
+        self.ring.add(MetricEvent::Exception, n, now);
+    }
+
+    /// Records one response time in milliseconds and `n` completions.
+    #[doc(alias = "addRtAndSuccess")]
+    pub fn add_rt_and_success(&self, rt: u64, n: u64, now: Timestamp) {
+        let bucket = self.ring.current(now);
+        bucket.add_rt(rt);
+        bucket.add(MetricEvent::Success, n);
+    }
+
+    /// Records one call more in flight.
+    #[doc(alias = "increaseThreadNum")]
+    pub fn increase_thread_num(&self) {
+        self.threads.set(self.threads.get().saturating_add(1));
+    }
+
+    /// Records one call fewer in flight; there are never fewer than none.
+    #[doc(alias = "decreaseThreadNum")]
+    pub fn decrease_thread_num(&self) {
+        self.threads.set(self.threads.get().saturating_sub(1));
+    }
+
+    /// Records `n` borrowed passes where they count at once: in the minute.
+    #[doc(alias = "addOccupiedPass")]
+    pub fn add_occupied_pass(&self, n: u64, now: Timestamp) {
+        self.ring.add_lent(n, now);
+    }
+
+    /// Borrows `n` passes from the half second of `at`, which has not begun.
+    #[doc(alias = "addWaitingRequest")]
+    pub fn add_waiting_request(&self, at: Timestamp, n: u64) {
+        self.ring.add_waiting(at, n);
+    }
+
+    /// How many milliseconds a request for `acquire` has to wait until a bucket to come can pay for it under `threshold`
+    /// passes a second; [`OCCUPY_TIMEOUT_MS`] or more for no.
+    ///
+    /// Passes of the bucket that leaves at the next boundary are lent now. Exactly at the start of a bucket nothing can be
+    /// borrowed: the wait would be the whole timeout.
+    ///
+    /// Sentinel: `StatisticNode.tryOccupyNext`.
+    #[doc(alias = "tryOccupyNext")]
+    pub fn try_occupy_next(&self, acquire: u64, threshold: f64, now: Timestamp) -> u64 {
+        let (interval, length) = (SECOND.interval_ms(), SECOND.bucket_nanos() / 1_000_000);
+        let second = self.second();
+        let max = threshold * interval as f64 / 1000.0;
+        let borrowed = self.waiting(now);
+        if borrowed as f64 >= max {
+            return OCCUPY_TIMEOUT_MS;
+        }
+        let millis = now.as_millis();
+        let mut earliest = (millis - millis % length + length).saturating_sub(interval);
+        let mut pass = second.pass(now);
+        let mut step = 0;
+        while earliest < millis {
+            let wait = step * length + length - millis % length;
+            if wait >= OCCUPY_TIMEOUT_MS {
+                break;
+            }
+            let leaving = second.window_sum(MetricEvent::Pass, Timestamp::from_millis(earliest));
+            if (pass + borrowed + acquire).saturating_sub(leaving) as f64 <= max {
+                return wait;
+            }
+            earliest += length;
+            pass = pass.saturating_sub(leaving);
+            step += 1;
+        }
+        OCCUPY_TIMEOUT_MS
+    }
+
+    /// The seconds before the current one in which something happened and that have not been told yet, oldest first.
+    ///
+    /// Sentinel: `StatisticNode.metrics`: what its metric log is written from.
+    pub fn metrics(&self, now: Timestamp) -> Vec<MetricNode> {
+        let (current, last) = (MINUTE.start(now), self.last_fetch.get());
+        let mut news = self
+            .minute()
+            .details_on_condition(now, &|at| at < current && last.is_none_or(|last| at > last));
+        news.retain(|node| !node.is_empty());
+        if let Some(newest) = news.last() {
+            self.last_fetch.set(Some(newest.timestamp));
+        }
+        news
+    }
+
+    /// The seconds of the last minute whose start satisfies `predicate`, oldest first.
+    #[doc(alias = "rawMetricsInMin")]
+    pub fn raw_metrics_in_min(
+        &self,
+        now: Timestamp,
+        predicate: &dyn Fn(Timestamp) -> bool,
+    ) -> Vec<MetricNode> {
+        self.minute().details_on_condition(now, predicate)
+    }
+}
+
+impl fmt::Debug for StatisticNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in flight, {:?}", self.threads.get(), self.ring)
+    }
+}
+
+impl Node for StatisticNode {
+    fn pass_qps(&self, now: Timestamp) -> f64 {
+        self.second().average(MetricEvent::Pass, now)
+    }
+
+    fn block_qps(&self, now: Timestamp) -> f64 {
+        self.second().average(MetricEvent::Block, now)
+    }
+
+    fn total_qps(&self, now: Timestamp) -> f64 {
+        self.pass_qps(now) + self.block_qps(now)
+    }
+
+    fn success_qps(&self, now: Timestamp) -> f64 {
+        self.second().average(MetricEvent::Success, now)
+    }
+
+    fn exception_qps(&self, now: Timestamp) -> f64 {
+        self.second().average(MetricEvent::Exception, now)
+    }
+
+    fn occupied_pass_qps(&self, now: Timestamp) -> f64 {
+        self.second().average(MetricEvent::OccupiedPass, now)
+    }
+
+    fn max_success_qps(&self, now: Timestamp) -> f64 {
+        self.second().max_success(now) as f64 * f64::from(SECOND.sample_count())
+            / SECOND.interval_seconds()
+    }
+
+    fn avg_rt(&self, now: Timestamp) -> f64 {
+        match self.second().success(now) {
+            0 => 0.0,
+            completed => self.second().rt(now) as f64 / completed as f64,
+        }
+    }
+
+    fn min_rt(&self, now: Timestamp) -> f64 {
+        self.second().min_rt(now) as f64
+    }
+
+    fn previous_pass_qps(&self, now: Timestamp) -> f64 {
+        self.minute().previous_window_pass(now) as f64
+    }
+
+    fn previous_block_qps(&self, now: Timestamp) -> f64 {
+        self.minute().previous_window_block(now) as f64
+    }
+
+    fn total_request(&self, now: Timestamp) -> u64 {
+        self.total_pass(now).wrapping_add(self.block_request(now))
+    }
+
+    fn total_pass(&self, now: Timestamp) -> u64 {
+        self.minute().pass(now)
+    }
+
+    fn total_success(&self, now: Timestamp) -> u64 {
+        self.minute().success(now)
+    }
+
+    fn total_exception(&self, now: Timestamp) -> u64 {
+        self.minute().exception(now)
+    }
+
+    fn block_request(&self, now: Timestamp) -> u64 {
+        self.minute().block(now)
+    }
+
+    fn cur_thread_num(&self) -> u64 {
+        self.threads.get()
+    }
+
+    fn waiting(&self, now: Timestamp) -> u64 {
+        self.ring.waiting(now)
+    }
+}
+
+/// One resource, all contexts together, and its origins apart.
+///
+/// Sentinel: `ClusterNode`.
+#[derive(Default)]
+pub struct ClusterNode {
+    all: StatisticNode,
+    origins: RefCell<HashMap<Rc<str>, Rc<StatisticNode>>>,
+}
+
+impl ClusterNode {
+    /// All calls of the resource.
+    pub fn statistics(&self) -> &StatisticNode {
+        &self.all
+    }
+
+    /// The calls of one origin, where there have been any.
+    #[doc(alias = "getOriginCountMap")]
+    pub fn origin(&self, origin: &str) -> Option<Rc<StatisticNode>> {
+        self.origins.borrow().get(origin).cloned()
+    }
+
+    /// The node of `origin`, made if need be; beyond [`MAX_ORIGINS`] one that those who come later share, under no name.
+    #[doc(alias = "getOrCreateOriginNode")]
+    pub(crate) fn origin_or_new(&self, origin: &str) -> Rc<StatisticNode> {
+        let mut origins = self.origins.borrow_mut();
+        if let Some(node) = origins.get(origin) {
+            return Rc::clone(node);
+        }
+        let name = if origins.len() < MAX_ORIGINS {
+            origin
+        } else {
+            ""
+        };
+        Rc::clone(origins.entry(name.into()).or_default())
+    }
+}
+
+/// One resource in one context: a call in the tree, with the calls below it.
+///
+/// Sentinel: `DefaultNode`. What is recorded here is recorded in the resource's [`ClusterNode`] too.
+pub struct DefaultNode {
+    resource: Rc<str>,
+    own: StatisticNode,
+    cluster: Rc<ClusterNode>,
+    children: RefCell<Vec<Rc<DefaultNode>>>,
+}
+
+impl DefaultNode {
+    pub(crate) fn new(resource: Rc<str>, cluster: Rc<ClusterNode>) -> DefaultNode {
+        DefaultNode {
+            resource,
+            own: StatisticNode::default(),
+            cluster,
+            children: RefCell::default(),
+        }
+    }
+
+    /// The resource's name.
+    pub fn resource(&self) -> &str {
+        &self.resource
+    }
+
+    /// The calls of this resource in this context.
+    pub fn statistics(&self) -> &StatisticNode {
+        &self.own
+    }
+
+    /// The resource in all contexts.
+    pub fn cluster(&self) -> &Rc<ClusterNode> {
+        &self.cluster
+    }
+
+    /// The resources that were first entered, in this context, within this one.
+    pub fn children(&self) -> Vec<Rc<DefaultNode>> {
+        self.children.borrow().clone()
+    }
+
+    pub(crate) fn add_child(&self, child: Rc<DefaultNode>) {
+        self.children.borrow_mut().push(child);
+    }
+
+    #[inline]
+    pub(crate) fn begin(&self, n: u64, now: Timestamp) {
+        self.own.begin(n, now);
+        self.cluster.all.begin(n, now);
+    }
+
+    #[inline]
+    pub(crate) fn complete(&self, rt: u64, n: u64, failed: bool, now: Timestamp) {
+        self.own.complete(rt, n, failed, now);
+        self.cluster.all.complete(rt, n, failed, now);
+    }
+
+    pub(crate) fn block(&self, n: u64, now: Timestamp) {
+        self.own.increase_block_qps(n, now);
+        self.cluster.all.increase_block_qps(n, now);
+    }
+
+    pub(crate) fn abandon(&self) {
+        self.own.decrease_thread_num();
+        self.cluster.all.decrease_thread_num();
+    }
+}
+
+/// Where calls come in: a context, or the root above them all. It counts nothing itself and adds up what is below it.
+///
+/// What Sentinel does not add up reads there from windows that nobody writes: exceptions, extremes, the previous second and
+/// loans. They are the same here.
+///
+/// Sentinel: `EntranceNode`.
+pub struct EntranceNode {
+    name: Rc<str>,
+    entrances: RefCell<Vec<Rc<EntranceNode>>>,
+    calls: RefCell<Vec<Rc<DefaultNode>>>,
+}
+
+impl EntranceNode {
+    pub(crate) fn new(name: Rc<str>) -> EntranceNode {
+        EntranceNode {
+            name,
+            entrances: RefCell::default(),
+            calls: RefCell::default(),
+        }
+    }
+
+    /// The context's name, or `machine-root`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The entrances below the root; none below an entrance.
+    pub fn entrances(&self) -> Vec<Rc<EntranceNode>> {
+        self.entrances.borrow().clone()
+    }
+
+    /// The resources that were first entered in this context outside any other.
+    pub fn children(&self) -> Vec<Rc<DefaultNode>> {
+        self.calls.borrow().clone()
+    }
+
+    pub(crate) fn add_child(&self, child: Rc<DefaultNode>) {
+        self.calls.borrow_mut().push(child);
+    }
+
+    pub(crate) fn add_entrance(&self, entrance: Rc<EntranceNode>) {
+        self.entrances.borrow_mut().push(entrance);
+    }
+
+    fn add_up<N: std::ops::Add<Output = N> + Default>(&self, of: impl Fn(&dyn Node) -> N) -> N {
+        let entrances = self
+            .entrances
+            .borrow()
+            .iter()
+            .fold(N::default(), |sum, entrance| sum + of(&**entrance));
+        self.calls
+            .borrow()
+            .iter()
+            .fold(entrances, |sum, call| sum + of(&call.own))
+    }
+}
+
+impl Node for EntranceNode {
+    fn pass_qps(&self, now: Timestamp) -> f64 {
+        self.add_up(|node| node.pass_qps(now))
+    }
+
+    fn block_qps(&self, now: Timestamp) -> f64 {
+        self.add_up(|node| node.block_qps(now))
+    }
+
+    fn total_qps(&self, now: Timestamp) -> f64 {
+        self.add_up(|node| node.total_qps(now))
+    }
+
+    fn success_qps(&self, now: Timestamp) -> f64 {
+        self.add_up(|node| node.success_qps(now))
+    }
+
+    fn exception_qps(&self, _: Timestamp) -> f64 {
+        0.0
+    }
+
+    fn occupied_pass_qps(&self, _: Timestamp) -> f64 {
+        0.0
+    }
+
+    fn max_success_qps(&self, _: Timestamp) -> f64 {
+        f64::from(SECOND.sample_count()) / SECOND.interval_seconds()
+    }
+
+    /// The average of the averages below, weighted by passes.
+    fn avg_rt(&self, now: Timestamp) -> f64 {
+        let passes = self.pass_qps(now);
+        self.add_up(|node| node.avg_rt(now) * node.pass_qps(now))
+            / if passes == 0.0 { 1.0 } else { passes }
+    }
+
+    fn min_rt(&self, _: Timestamp) -> f64 {
+        crate::MetricBucket::STATISTIC_MAX_RT as f64
+    }
+
+    fn previous_pass_qps(&self, _: Timestamp) -> f64 {
+        0.0
+    }
+
+    fn previous_block_qps(&self, _: Timestamp) -> f64 {
+        0.0
+    }
+
+    fn total_request(&self, now: Timestamp) -> u64 {
+        self.add_up(|node| node.total_request(now))
+    }
+
+    fn total_pass(&self, now: Timestamp) -> u64 {
+        self.add_up(|node| node.total_pass(now))
+    }
+
+    fn total_success(&self, _: Timestamp) -> u64 {
+        0
+    }
+
+    fn total_exception(&self, _: Timestamp) -> u64 {
+        0
+    }
+
+    fn block_request(&self, now: Timestamp) -> u64 {
+        self.add_up(|node| node.block_request(now))
+    }
+
+    fn cur_thread_num(&self) -> u64 {
+        self.add_up(|node| node.cur_thread_num())
+    }
+
+    fn waiting(&self, _: Timestamp) -> u64 {
+        0
+    }
+}

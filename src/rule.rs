@@ -1,0 +1,500 @@
+//! Rules. Their small types check what they are made from, once; after that a rule is right by construction.
+
+use crate::window::{Window, WindowError};
+use std::fmt;
+use std::rc::Rc;
+
+/// How many buckets a rule's window may have: more would cost memory and gain less than a thousandth.
+pub const MAX_SAMPLE_COUNT: u32 = 1000;
+
+/// How many buckets a rule's window has at most unless it says: 99 % of the limit in strict mode.
+pub const DEFAULT_SAMPLE_COUNT: u32 = 100;
+
+/// The interval of a rule that names none.
+const DEFAULT_INTERVAL_MS: u64 = 1000;
+
+/// The longest name of a rule or a resource, in bytes.
+pub const MAX_NAME: usize = 256;
+
+/// Why a rule cannot be made.
+#[derive(Clone, PartialEq, Debug)]
+pub enum RuleError {
+    /// The name of a resource or a rule is empty.
+    EmptyName,
+    /// The name is longer than [`MAX_NAME`] bytes.
+    LongName {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// The id of a rule has a character that a header or a metric cannot carry: take printable ASCII.
+    BadId {
+        /// The id.
+        id: String,
+    },
+    /// The count is negative, infinite, not a number, or above 2^53.
+    BadCount {
+        /// The count.
+        count: f64,
+    },
+    /// The geometry is no window.
+    Window(WindowError),
+    /// More buckets than [`MAX_SAMPLE_COUNT`].
+    ManyBuckets {
+        /// The bucket count.
+        sample_count: u32,
+    },
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RuleError::EmptyName => write!(f, "`` is no name; use at least one character"),
+            RuleError::LongName { length } => write!(
+                f,
+                "`{length}` bytes are too long a name; use at most {MAX_NAME}"
+            ),
+            RuleError::BadId { id } => {
+                write!(
+                    f,
+                    "`{}` cannot be written in a header; use printable ASCII",
+                    id.escape_debug()
+                )
+            }
+            RuleError::BadCount { count } => write!(
+                f,
+                "`{count}` is no count; use a number from 0 to 9007199254740992"
+            ),
+            RuleError::Window(error) => error.fmt(f),
+            RuleError::ManyBuckets { sample_count } => {
+                write!(
+                    f,
+                    "`{sample_count}` is too many buckets; use at most {MAX_SAMPLE_COUNT}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for RuleError {}
+
+impl From<WindowError> for RuleError {
+    fn from(error: WindowError) -> RuleError {
+        RuleError::Window(error)
+    }
+}
+
+fn checked_name(name: &str) -> Result<Rc<str>, RuleError> {
+    match name.len() {
+        0 => Err(RuleError::EmptyName),
+        length if length > MAX_NAME => Err(RuleError::LongName { length }),
+        _ => Ok(name.into()),
+    }
+}
+
+/// What a rule is called in replies, logs and metrics: printable ASCII, 1 to [`MAX_NAME`] bytes.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct RuleId(Rc<str>);
+
+impl RuleId {
+    /// The id `id`.
+    ///
+    /// # Errors
+    ///
+    /// Where it is empty, too long, or has a character that is not printable ASCII.
+    pub fn new(id: &str) -> Result<RuleId, RuleError> {
+        let name = checked_name(id)?;
+        if id.bytes().any(|b| !(b' '..=b'~').contains(&b)) {
+            return Err(RuleError::BadId { id: id.into() });
+        }
+        Ok(RuleId(name))
+    }
+
+    /// An id made of names that need not be printable: what is not becomes `_`, and what is too long is cut.
+    fn made_of(text: &str) -> RuleId {
+        let printable = text
+            .chars()
+            .map(|c| if (' '..='~').contains(&c) { c } else { '_' });
+        RuleId(printable.take(MAX_NAME).collect::<String>().into())
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RuleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Which resource a rule is for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// The one of this name.
+    Resource(Rc<str>),
+    /// Each one that no other flow rule names, on a window of its own: `*`.
+    Each,
+}
+
+impl Target {
+    /// The resource called `name`, or each where that is `*`.
+    ///
+    /// # Errors
+    ///
+    /// Where the name is empty or too long.
+    pub fn new(name: &str) -> Result<Target, RuleError> {
+        Ok(if name == "*" {
+            Target::Each
+        } else {
+            Target::Resource(checked_name(name)?)
+        })
+    }
+
+    /// The name, or `*`.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Target::Resource(name) => name,
+            Target::Each => "*",
+        }
+    }
+}
+
+/// How much a rule admits: finite, from 0 to 2^53. It may have a fraction.
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
+pub struct Count {
+    count: f64,
+    /// The most whole passes within it.
+    whole: u64,
+}
+
+impl Count {
+    /// The largest count: 2^53.
+    pub const MAX: f64 = 9_007_199_254_740_992.0;
+
+    /// The count `count`.
+    ///
+    /// # Errors
+    ///
+    /// Where it is negative, not finite, or above [`Count::MAX`].
+    pub fn new(count: f64) -> Result<Count, RuleError> {
+        if (0.0..=Count::MAX).contains(&count) {
+            Ok(Count {
+                count,
+                whole: count as u64,
+            })
+        } else {
+            Err(RuleError::BadCount { count })
+        }
+    }
+
+    /// The count as a number.
+    pub fn get(self) -> f64 {
+        self.count
+    }
+
+    /// The most whole passes that the count admits.
+    #[inline]
+    pub(crate) fn whole(self) -> u64 {
+        self.whole
+    }
+}
+
+/// What counts in a window, and so what it guarantees.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Counting {
+    /// The current bucket and the n before it: never more than the count in any interval, at any alignment. At saturation
+    /// n / (n + 1) of it passes in the long run.
+    Strict,
+    /// The current bucket and the n - 1 before it, as Sentinel counts: at most twice the count in any interval.
+    Sentinel,
+    /// As [`Counting::Sentinel`], and the bucket that is leaving, by what is left of it: at most twice the count in any
+    /// interval, close to it on average.
+    Weighted,
+}
+
+/// What a rule limits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Grade {
+    /// Passes in a window: those in it and the cost of the request may be at most the count.
+    Qps {
+        /// The window's geometry: at most [`MAX_SAMPLE_COUNT`] buckets.
+        window: RuleGeometry,
+        /// What counts in it.
+        counting: Counting,
+    },
+    /// Calls in flight: those and the cost of the request may be at most the count.
+    Concurrency,
+}
+
+/// The geometry of a rule's window.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RuleGeometry(Window);
+
+impl RuleGeometry {
+    /// `sample_count` buckets in `interval_ms`; without a number, the interval's largest divisor up to
+    /// [`DEFAULT_SAMPLE_COUNT`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Window::new`], and where there are more than [`MAX_SAMPLE_COUNT`] buckets.
+    pub fn new(interval_ms: u64, sample_count: Option<u32>) -> Result<RuleGeometry, RuleError> {
+        let finest = || Window::finest_sample_count(interval_ms, DEFAULT_SAMPLE_COUNT);
+        match sample_count.unwrap_or_else(finest) {
+            sample_count if sample_count > MAX_SAMPLE_COUNT => {
+                Err(RuleError::ManyBuckets { sample_count })
+            }
+            sample_count => Ok(RuleGeometry(Window::new(interval_ms, sample_count)?)),
+        }
+    }
+
+    /// The window.
+    pub fn window(self) -> Window {
+        self.0
+    }
+
+    fn is_finest(self) -> bool {
+        self.0.sample_count()
+            == Window::finest_sample_count(self.0.interval_ms(), DEFAULT_SAMPLE_COUNT)
+    }
+}
+
+/// Whose requests a rule is for.
+///
+/// Sentinel: `limitApp`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LimitApp {
+    /// Everybody's, together: `default`.
+    Default,
+    /// Each origin's that no other rule of the resource names, apart: `other`.
+    Other,
+    /// Those of the origin of this name.
+    Origin(Rc<str>),
+}
+
+impl LimitApp {
+    /// The origin called `name`, or what `default` and `other` stand for.
+    ///
+    /// # Errors
+    ///
+    /// Where the name is empty or too long.
+    pub fn new(name: &str) -> Result<LimitApp, RuleError> {
+        match name {
+            "default" => Ok(LimitApp::Default),
+            "other" => Ok(LimitApp::Other),
+            name => checked_name(name).map(LimitApp::Origin),
+        }
+    }
+}
+
+/// Whether a rule refuses.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Mode {
+    /// It does.
+    #[default]
+    Enforce,
+    /// It decides and counts, and lets everything through.
+    Shadow,
+}
+
+/// A limit on a resource.
+///
+/// Sentinel: `FlowRule` with `controlBehavior` 0.
+///
+/// ```
+/// use leapgate::{Counting, FlowRule};
+///
+/// let burst = FlowRule::new("login", 100.0)?;
+/// let minute = FlowRule::new("login", 1000.0)?.per(60_000, None)?;
+/// let gentle = FlowRule::new("search", 50.0)?.counting(Counting::Weighted);
+/// let in_flight = FlowRule::new("report", 4.0)?.concurrency();
+/// let ids = [burst.id(), minute.id(), gentle.id(), in_flight.id()];
+/// assert_eq!(ids.map(|id| id.to_string()), ["login", "login/60s", "search/weighted", "report/concurrency"]);
+/// # Ok::<(), leapgate::RuleError>(())
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowRule {
+    id: Option<RuleId>,
+    target: Target,
+    count: Count,
+    grade: Grade,
+    limit_app: LimitApp,
+    mode: Mode,
+    compat: bool,
+}
+
+impl FlowRule {
+    /// At most `count` passes a second for `resource` (`*`: each that no other rule names), in a strict window.
+    ///
+    /// # Errors
+    ///
+    /// Where the name or the count is none.
+    pub fn new(resource: &str, count: f64) -> Result<FlowRule, RuleError> {
+        let window = RuleGeometry::new(DEFAULT_INTERVAL_MS, None)?;
+        Ok(FlowRule {
+            id: None,
+            target: Target::new(resource)?,
+            count: Count::new(count)?,
+            grade: Grade::Qps {
+                window,
+                counting: Counting::Strict,
+            },
+            limit_app: LimitApp::Default,
+            mode: Mode::Enforce,
+            compat: false,
+        })
+    }
+
+    /// This rule, called `id`.
+    #[must_use]
+    pub fn with_id(self, id: RuleId) -> FlowRule {
+        FlowRule {
+            id: Some(id),
+            ..self
+        }
+    }
+
+    /// This rule over `interval_ms` in `sample_count` buckets ([`RuleGeometry::new`]). A limit on concurrency has no
+    /// window and stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// Where that is no window.
+    pub fn per(self, interval_ms: u64, sample_count: Option<u32>) -> Result<FlowRule, RuleError> {
+        let window = RuleGeometry::new(interval_ms, sample_count)?;
+        let grade = match self.grade {
+            Grade::Qps { counting, .. } => Grade::Qps { window, counting },
+            Grade::Concurrency => Grade::Concurrency,
+        };
+        Ok(FlowRule { grade, ..self })
+    }
+
+    /// This rule, with another way to count. A limit on concurrency has no window and stays as it is.
+    #[must_use]
+    pub fn counting(self, counting: Counting) -> FlowRule {
+        let grade = match self.grade {
+            Grade::Qps { window, .. } => Grade::Qps { window, counting },
+            Grade::Concurrency => Grade::Concurrency,
+        };
+        FlowRule { grade, ..self }
+    }
+
+    /// This rule, as a limit on calls in flight.
+    #[must_use]
+    pub fn concurrency(self) -> FlowRule {
+        FlowRule {
+            grade: Grade::Concurrency,
+            ..self
+        }
+    }
+
+    /// This rule, deciding as Sentinel does: two buckets in a second, of which the current one and the one before count.
+    #[must_use]
+    pub fn sentinel(self) -> FlowRule {
+        let grade = match self.grade {
+            Grade::Qps { .. } => Grade::Qps {
+                window: RuleGeometry(Window::of_buckets(2, 500)),
+                counting: Counting::Sentinel,
+            },
+            Grade::Concurrency => Grade::Concurrency,
+        };
+        FlowRule {
+            grade,
+            compat: true,
+            ..self
+        }
+    }
+
+    /// This rule, for those requests only.
+    #[must_use]
+    pub fn for_origin(self, limit_app: LimitApp) -> FlowRule {
+        FlowRule { limit_app, ..self }
+    }
+
+    /// This rule, in that mode.
+    #[must_use]
+    pub fn in_mode(self, mode: Mode) -> FlowRule {
+        FlowRule { mode, ..self }
+    }
+
+    /// The id; where none was given, one made of the resource and of what differs from the defaults, the count excepted.
+    pub fn id(&self) -> RuleId {
+        self.id
+            .clone()
+            .unwrap_or_else(|| RuleId::made_of(&self.default_id()))
+    }
+
+    fn default_id(&self) -> String {
+        let mut id = String::from(self.target.as_str());
+        let mut part = |part: &str| {
+            id.push('/');
+            id.push_str(part);
+        };
+        match self.grade {
+            Grade::Concurrency => part("concurrency"),
+            Grade::Qps { .. } if self.compat => {}
+            Grade::Qps { window, counting } => {
+                match window.window().interval_ms() {
+                    DEFAULT_INTERVAL_MS => {}
+                    millis if millis.is_multiple_of(1000) => part(&format!("{}s", millis / 1000)),
+                    millis => part(&format!("{millis}ms")),
+                }
+                if !window.is_finest() {
+                    part(&format!("{}buckets", window.window().sample_count()));
+                }
+                match counting {
+                    Counting::Strict => {}
+                    Counting::Sentinel => part("sentinel"),
+                    Counting::Weighted => part("weighted"),
+                }
+            }
+        }
+        if self.compat {
+            part("compat=sentinel");
+        }
+        match &self.limit_app {
+            LimitApp::Default => {}
+            LimitApp::Other => part("app=other"),
+            LimitApp::Origin(name) => part(&format!("app={name}")),
+        }
+        if self.mode == Mode::Shadow {
+            part("shadow");
+        }
+        id
+    }
+
+    /// Which resource it is for.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// How much it admits.
+    pub fn count(&self) -> Count {
+        self.count
+    }
+
+    /// What it limits.
+    pub fn grade(&self) -> Grade {
+        self.grade
+    }
+
+    /// Whose requests it is for.
+    pub fn limit_app(&self) -> &LimitApp {
+        &self.limit_app
+    }
+
+    /// Whether it refuses.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+}
+
+/// The rules of one document, in order.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Rules {
+    /// Limits on resources. Those of one resource are gone through in order.
+    pub flow: Vec<FlowRule>,
+    /// Whether anything refuses: in shadow mode each rule is.
+    pub mode: Mode,
+}

@@ -1,0 +1,291 @@
+//! What a request costs inside the module, counted by a host that executes it operator by operator.
+//! The same on every machine.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+
+use anyhow::{Result, ensure};
+use leapgate_host::{Cost, Host, Plugin, Request, Vm};
+
+use super::modules::{DEFAULT_INTERVAL_MS, Limit, Modules, ROUTE, compile, floor_window, rules};
+use crate::table::{Table, grouped, section};
+
+/// Requests that are counted, and the time between two of them: two seconds, so that every bucket
+/// of a window begins twice.
+const REQUESTS: u32 = 2000;
+const MS_BETWEEN: u64 = 1;
+/// Ticks that are counted.
+const TICKS: u32 = 200;
+
+/// What the counted requests cost, on average.
+struct PerRequest {
+    cost: Cost,
+    requests: f64,
+}
+
+/// Instructions that Envoy 1.40 spends on each, fitted to what valgrind counts (`filter
+/// instructions`): enough to compare two modules where nothing counts instructions, and no more
+/// than that.
+const PER_ENTRY: f64 = 2_750.0;
+const PER_CALL: f64 = 800.0;
+const PER_BYTES_RETURNED: f64 = 10_200.0;
+const PER_REPLY: f64 = 10_400.0;
+/// V8 makes fewer instructions of them: many operators only move operands.
+const PER_FUEL: f64 = 0.4;
+
+impl PerRequest {
+    fn fuel(&self) -> f64 {
+        self.cost.fuel as f64 / self.requests
+    }
+
+    fn estimated_instructions(&self) -> f64 {
+        let replies = self
+            .cost
+            .calls
+            .get("proxy_send_local_response")
+            .copied()
+            .unwrap_or(0);
+        let all = PER_ENTRY * self.cost.vm_entries() as f64
+            + PER_CALL * self.cost.host_calls() as f64
+            + PER_BYTES_RETURNED * self.cost.calls_with_bytes as f64
+            + PER_REPLY * replies as f64
+            + PER_FUEL * self.cost.fuel as f64;
+        all / self.requests
+    }
+
+    fn by_name(&self, counts: &BTreeMap<String, u64>) -> String {
+        let each = counts.iter().map(|(name, count)| {
+            let name = name
+                .trim_start_matches("proxy_on_")
+                .trim_start_matches("proxy_");
+            format!("{name} {:.1}", *count as f64 / self.requests)
+        });
+        each.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Prints the tables.
+pub(super) fn run(modules: &Modules) -> Result<()> {
+    section(
+        "filter: inside the module, per request",
+        "Exact, by a host that counts. Fuel is wasm operators executed; a host call that returns bytes enters the VM once more.\n\
+         The floor has the filter's callbacks, and no host call that its window does not need. What all this costs in Envoy is\n\
+         estimated with fixed weights; the next tables measure it. Aim: 1.3 times the floor.",
+    );
+    let floor = |limit: Limit| {
+        measure(
+            &modules.floor,
+            &floor_window(limit, DEFAULT_INTERVAL_MS),
+            limit,
+        )
+    };
+    let ours = |number: usize, limit: Limit| {
+        measure(
+            &modules.ours,
+            &rules(number, limit, DEFAULT_INTERVAL_MS),
+            limit,
+        )
+    };
+    let rows = [
+        ("floor, admitted", 0, floor(Limit::Ample)?),
+        ("leapgate, 1 rule, admitted", 0, ours(1, Limit::Ample)?),
+        (
+            "leapgate, 1 000 rules, admitted",
+            0,
+            ours(1000, Limit::Ample)?,
+        ),
+        ("floor, refused", 3, floor(Limit::Tight)?),
+        ("leapgate, 1 rule, refused", 3, ours(1, Limit::Tight)?),
+        (
+            "leapgate, 1 000 rules, refused",
+            3,
+            ours(1000, Limit::Tight)?,
+        ),
+        (
+            "empty filter of the SDK",
+            0,
+            measure(&modules.empty, "", Limit::Ample)?,
+        ),
+    ];
+    let mut table = Table::new(&[
+        "",
+        "fuel",
+        "host calls",
+        "with bytes",
+        "entries",
+        "instructions, about",
+        "/ floor",
+    ]);
+    for (name, floor, row) in &rows {
+        let floor = rows
+            .get(*floor)
+            .map_or(f64::NAN, |(_, _, floor)| floor.estimated_instructions());
+        let average = |count: u64| format!("{:.2}", count as f64 / row.requests);
+        table.row([
+            (*name).to_owned(),
+            format!("{:.1}", row.fuel()),
+            average(row.cost.host_calls()),
+            average(row.cost.calls_with_bytes),
+            average(row.cost.vm_entries()),
+            grouped(row.estimated_instructions()),
+            format!("{:.2}", row.estimated_instructions() / floor),
+        ]);
+    }
+    table.print();
+    for (name, _, row) in &rows {
+        println!(
+            "{name}\n  calls: {}\n  fuel:  {}",
+            row.by_name(&row.cost.calls),
+            row.by_name(&row.cost.fuel_by_entry)
+        );
+    }
+    println!();
+    path(modules)?;
+    ticks(modules)
+}
+
+/// Where, between host calls, the fuel of one request goes.
+fn path(modules: &Modules) -> Result<()> {
+    println!(
+        "fuel of the request callback up to each host call, of one admitted request inside a bucket"
+    );
+    let rows = [
+        (
+            "floor",
+            &modules.floor,
+            floor_window(Limit::Ample, DEFAULT_INTERVAL_MS),
+        ),
+        (
+            "leapgate, 1 rule",
+            &modules.ours,
+            rules(1, Limit::Ample, DEFAULT_INTERVAL_MS),
+        ),
+    ];
+    for (name, module, configuration) in rows {
+        let host = Host::new();
+        let mut vm = start(&host, module, &configuration)?;
+        vm.request(&Request::to_route(ROUTE))?;
+        let before = vm.cost();
+        let steps = Rc::new(RefCell::new(String::new()));
+        let seen = Rc::clone(&steps);
+        host.before_each_call(move |call| {
+            seen.borrow_mut().push_str(&format!(
+                "{} {}, ",
+                call.name.trim_start_matches("proxy_"),
+                call.fuel
+            ));
+        });
+        vm.request(&Request::to_route(ROUTE))?;
+        let all = vm
+            .cost()
+            .since(&before)
+            .fuel_by_entry
+            .get("proxy_on_request_headers")
+            .copied()
+            .unwrap_or(0);
+        println!("{name}\n  {}end {all}", steps.borrow());
+    }
+    println!();
+    Ok(())
+}
+
+/// What a VM costs while nothing comes.
+fn ticks(modules: &Modules) -> Result<()> {
+    section(
+        "filter: per tick",
+        "Each worker's VM ticks, and the main thread's, so that an idle worker does not fall behind.",
+    );
+    let mut table = Table::new(&["", "every ms", "fuel", "host calls"]);
+    let rows = [
+        (
+            "floor",
+            &modules.floor,
+            floor_window(Limit::Ample, DEFAULT_INTERVAL_MS),
+        ),
+        (
+            "leapgate, 1 rule",
+            &modules.ours,
+            rules(1, Limit::Ample, DEFAULT_INTERVAL_MS),
+        ),
+        (
+            "leapgate, 1 000 rules",
+            &modules.ours,
+            rules(1000, Limit::Ample, DEFAULT_INTERVAL_MS),
+        ),
+    ];
+    for (name, module, configuration) in rows {
+        let host = Host::new();
+        let mut vm = start(&host, module, &configuration)?;
+        vm.request(&Request::to_route(ROUTE))?;
+        let before = vm.cost();
+        for _ in 0..TICKS {
+            host.advance_ms(vm.tick_period_ms().into());
+            vm.tick()?;
+        }
+        let cost = vm.cost().since(&before);
+        let average = |count: u64| format!("{:.1}", count as f64 / f64::from(TICKS));
+        table.row([
+            name.to_owned(),
+            vm.tick_period_ms().to_string(),
+            average(cost.fuel),
+            average(cost.host_calls()),
+        ]);
+    }
+    table.print();
+    Ok(())
+}
+
+fn start(host: &Rc<Host>, file: &Path, configuration: &str) -> Result<Vm> {
+    let module = compile(file)?;
+    // The SDK's empty filter imports all there is, through methods that it never calls.
+    let imports = module
+        .imports()
+        .into_iter()
+        .filter_map(|import| import.strip_prefix("env.").map(str::to_owned));
+    let plugin = Plugin {
+        unimplemented: imports.collect(),
+        ..Plugin::default()
+    };
+    let mut vm = Vm::start(host, &module, plugin)?;
+    let accepted = vm.configure(configuration.as_bytes())?;
+    ensure!(
+        accepted,
+        "{} refused its configuration: {:?}",
+        file.display(),
+        host.log()
+    );
+    Ok(vm)
+}
+
+fn measure(module: &Path, configuration: &str, limit: Limit) -> Result<PerRequest> {
+    let host = Host::new();
+    let mut vm = start(&host, module, configuration)?;
+    let request = Request::to_route(ROUTE);
+    // What happens once is no cost of a request, and a tight limit has its one pass behind it.
+    for _ in 0..REQUESTS {
+        host.advance_ms(MS_BETWEEN);
+        vm.request(&request)?;
+    }
+    let (mut cost, mut requests) = (Cost::default(), 0_u32);
+    for _ in 0..REQUESTS {
+        host.advance_ms(MS_BETWEEN);
+        let before = vm.cost();
+        let refused = vm.request(&request)?.reply.is_some();
+        // A tight limit admits one request a second, which is not what is measured.
+        if refused == (limit == Limit::Tight) {
+            requests += 1;
+            cost.add(&vm.cost().since(&before));
+        }
+    }
+    ensure!(
+        requests > REQUESTS * 9 / 10,
+        "{}: {requests} of {REQUESTS} were decided as they should",
+        module.display()
+    );
+    Ok(PerRequest {
+        cost,
+        requests: requests.into(),
+    })
+}

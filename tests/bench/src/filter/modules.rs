@@ -1,0 +1,135 @@
+//! The modules that are compared, and their configurations.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use leapgate_host::Module;
+use serde_json::json;
+
+/// The route that all requests take, and that the floor knows.
+pub(super) const ROUTE: &str = "bench";
+
+/// More than any run sends.
+const NO_LIMIT: u64 = 1_000_000_000_000;
+
+/// Callbacks that cost the floor an entry each where the filter exports them too: with their
+/// feature of the floor.
+const EXTRA_CALLBACKS: [(&str, &str); 3] = [
+    ("proxy_on_response_headers", "response_headers"),
+    ("proxy_on_log", "log"),
+    ("proxy_on_done", "done"),
+];
+
+/// The built modules, as files.
+pub(super) struct Modules {
+    /// The filter.
+    pub(super) ours: PathBuf,
+    /// The floor, with the callbacks that the filter exports.
+    pub(super) floor: PathBuf,
+    /// The SDK's empty filter.
+    pub(super) empty: PathBuf,
+}
+
+impl Modules {
+    /// Takes the filter from where `build.sh` put it, and builds the yardsticks.
+    pub(super) fn find() -> Result<Self> {
+        let ours = std::env::var_os("LEAPGATE_WASM")
+            .map_or_else(|| PathBuf::from("dist/leapgate.wasm"), PathBuf::from);
+        let exports = compile(&ours)
+            .context("`./build.sh wasm` builds the filter, `./build.sh bench` does it by itself")?
+            .exports();
+        let features: Vec<&str> = EXTRA_CALLBACKS
+            .into_iter()
+            .filter(|(callback, _)| exports.iter().any(|export| export == callback))
+            .map(|(_, feature)| feature)
+            .collect();
+        let built = build_yardsticks(&features)?;
+        Ok(Self {
+            ours,
+            floor: built.join("leapgate_floor.wasm"),
+            empty: built.join("leapgate_empty.wasm"),
+        })
+    }
+}
+
+/// Reads and compiles a module for the counting host.
+pub(super) fn compile(file: &Path) -> Result<Module> {
+    let wasm = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
+    Module::compile(&wasm).with_context(|| file.display().to_string())
+}
+
+/// Builds `tests/floor`; the folder of the results.
+fn build_yardsticks(features: &[&str]) -> Result<PathBuf> {
+    // Beside this program: target/release/leapgate-bench.
+    let program = std::env::current_exe().context("this program's own path")?;
+    let target = program
+        .ancestors()
+        .nth(2)
+        .context("this program lies in no target folder")?
+        .join("floor");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let triple = "wasm32-unknown-unknown";
+    let output = Command::new(cargo)
+        .args([
+            "build",
+            "--quiet",
+            "--locked",
+            "--release",
+            "--workspace",
+            "--target",
+            triple,
+            "--features",
+            &features.join(","),
+        ])
+        .arg("--manifest-path")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../floor/Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&target)
+        .output()
+        .context("cargo does not run")?;
+    if !output.status.success() {
+        bail!(
+            "the floor cannot be built:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(target.join(triple).join("release"))
+}
+
+/// Whether the limit lets the benchmark's requests through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// All of them.
+    Ample,
+    /// One in an interval.
+    Tight,
+}
+
+impl Limit {
+    pub(super) fn count(self) -> u64 {
+        match self {
+            Self::Ample => NO_LIMIT,
+            Self::Tight => 1,
+        }
+    }
+}
+
+/// The interval that rules have by default.
+pub(super) const DEFAULT_INTERVAL_MS: u64 = 1000;
+
+/// The floor's configuration.
+pub(super) fn floor_window(limit: Limit, interval_ms: u64) -> String {
+    format!("{} {interval_ms}", limit.count())
+}
+
+/// The filter's configuration: so many rules, one of them for the route.
+pub(super) fn rules(number: usize, limit: Limit, interval_ms: u64) -> String {
+    let rule = |resource: &str, count: u64| json!({"resource": resource, "count": count, "intervalMs": interval_ms});
+    let mut rules: Vec<_> = (1..number)
+        .map(|i| rule(&format!("route-{i}"), 100))
+        .collect();
+    // In the middle: neither first nor last is found first by luck.
+    rules.insert(rules.len() / 2, rule(ROUTE, limit.count()));
+    json!({"flowRules": rules}).to_string()
+}

@@ -1,0 +1,44 @@
+//! The figures of this project, as tables. `./build.sh bench` prints them all.
+//!
+//! - `core`: one window decision and a whole entry and exit, beside peers that run in the same
+//!   rounds.
+//! - `filter`: what a request costs in the filter, beside the floor (`tests/floor`): exactly, by a host that counts, and in
+//!   a real Envoy, by instructions and CPU time.
+//!
+//! Ratios come from measurements that lie next to each other in time, and are what to look at: a
+//! shared machine's nanoseconds move by a fifth from hour to hour, its ratios hardly.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a benchmark reads the clock and waits for processes; nothing here decides on requests"
+)]
+
+mod core;
+mod filter;
+mod statistics;
+mod table;
+mod valgrind;
+
+use anyhow::{Context as _, Result, bail};
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] => {
+            core::run()?;
+            filter::run(&filter::PARTS)
+        }
+        ["core"] => core::run(),
+        ["filter"] => filter::run(&filter::PARTS),
+        ["filter", parts @ ..] if parts.iter().all(|part| filter::PARTS.contains(part)) => {
+            filter::run(parts)
+        }
+        // What valgrind runs.
+        ["repeat", case, times] => core::repeat(case, times.parse().context("a number of times")?),
+        _ => bail!(
+            "unknown: `{}`; use `core`, `filter`, or `filter` with some of {:?}",
+            words.join(" "),
+            filter::PARTS
+        ),
+    }
+}

@@ -1,0 +1,42 @@
+//! The core's tests, lowest layer first: the first red one names the fault.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests are tests"
+)]
+
+mod support;
+
+// Each stands alone, or rustfmt would sort them.
+mod window;
+
+mod leap_array;
+
+mod metric_bucket;
+
+mod occupy;
+
+mod metric;
+
+mod node;
+
+mod tally;
+
+mod engine;
+
+mod config;
+
+mod model;
+
+mod shared;
+
+mod scenarios;
+
+mod vectors;
+
+mod alloc;
+
+mod documents;

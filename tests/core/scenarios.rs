@@ -1,0 +1,225 @@
+//! The scenarios in `tests/scenarios`, which all shells are held to. `README.md` beside them says what their keys mean.
+
+use crate::support::{at, retry_ms};
+use crate::vectors::{dump, value_of};
+use leapgate::config::{Value as Tree, read};
+use leapgate::{
+    Decision, DefaultNode, Engine, Entry, NodeTree, Outcome, Request, Rules, Timestamp,
+};
+use serde_json::{Value, json};
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+fn rules(document: &Value) -> Rules {
+    let tree = Tree::from_json(document.to_string()).unwrap();
+    read(&tree).unwrap().rules
+}
+
+fn text<'a>(arguments: &'a Value, key: &str) -> &'a str {
+    arguments[key].as_str().unwrap_or("")
+}
+
+/// A scenario as it is played.
+struct Play<'a> {
+    scenario: &'a Value,
+    engine: Engine,
+    open: HashMap<u64, Entry>,
+}
+
+impl Play<'_> {
+    fn enter(&mut self, call: &Value, now: Timestamp) -> Value {
+        let cost = call["cost"].as_u64().unwrap_or(1) as u32;
+        let request = Request::new(text(call, "resource"))
+            .context(text(call, "context"))
+            .origin(text(call, "origin"))
+            .cost(cost);
+        let request = if call["inbound"] == json!(true) {
+            request.inbound()
+        } else {
+            request
+        };
+        let decision = match call["within"].as_u64() {
+            Some(outer) => self.engine.enter(&request.within(&self.open[&outer]), now),
+            None => self.engine.enter(&request, now),
+        };
+        match decision {
+            Decision::Pass(entry) => {
+                match call["id"].as_u64() {
+                    Some(id) => drop(self.open.insert(id, entry)),
+                    None => entry.exit(Outcome::Success, now),
+                }
+                json!("pass")
+            }
+            Decision::Block(blocked) => {
+                json!({ "block": blocked.id().as_str(), "retryAfterMs": retry_ms(&blocked) })
+            }
+        }
+    }
+
+    fn left(&self, resource: &str, now: Timestamp) -> Value {
+        let resource = self.engine.resource(resource);
+        let row = |policy: leapgate::Policy<'_>| {
+            json!([
+                policy.id.as_str(),
+                policy.remaining,
+                policy.reset.as_millis() as u64
+            ])
+        };
+        resource.policies(now).map(row).collect()
+    }
+
+    /// The values of the nodes that are asked for; and that there is no other.
+    fn nodes(&self, asked: &Value, now: Timestamp) -> Value {
+        let tree = self.engine.store().tree().unwrap();
+        let values = self.scenario["values"].as_array().unwrap();
+        let mut places = BTreeSet::new();
+        let rows = asked.as_array().unwrap().iter().map(|row| {
+            let mut place = row.as_object().unwrap().clone();
+            place.remove("values");
+            let place = Value::Object(place);
+            places.insert(place.to_string());
+            let shown = dump(tree, &place, |node| {
+                values
+                    .iter()
+                    .map(|value| value_of(node, value.as_str().unwrap(), now))
+                    .collect()
+            });
+            let mut row = place;
+            row["values"] = shown;
+            row
+        });
+        let rows = rows.collect();
+        assert_eq!(
+            places,
+            self.all_places(tree),
+            "nodes that are there, and nodes that are asked for"
+        );
+        rows
+    }
+
+    fn all_places(&self, tree: &NodeTree) -> BTreeSet<String> {
+        let mut places = vec![json!({ "root": {} }), json!({ "inbound": {} })];
+        let mut resources = BTreeSet::new();
+        for entrance in tree.root().entrances() {
+            let context = entrance.name();
+            places.push(json!({ "entrance": { "context": context } }));
+            let mut below: Vec<Rc<DefaultNode>> = entrance.children();
+            while let Some(node) = below.pop() {
+                places.push(
+                    json!({ "default": { "context": context, "resource": node.resource() } }),
+                );
+                resources.insert(node.resource().to_string());
+                below.extend(node.children());
+            }
+        }
+        let steps = self.scenario["steps"].as_array().unwrap();
+        let origins: BTreeSet<&str> = steps
+            .iter()
+            .map(|step| text(&step["enter"], "origin"))
+            .collect();
+        for resource in resources {
+            let cluster = tree.cluster(&resource).unwrap();
+            places.push(json!({ "cluster": { "resource": resource } }));
+            for origin in origins
+                .iter()
+                .filter(|origin| cluster.origin(origin).is_some())
+            {
+                places.push(json!({ "origin": { "resource": resource, "origin": origin } }));
+            }
+        }
+        places.iter().map(Value::to_string).collect()
+    }
+
+    fn step(&mut self, step: &Value) -> Option<Value> {
+        let now = at(step["at"].as_u64().unwrap());
+        let keys: Vec<&str> = step
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .filter(|key| !["at", "is"].contains(key))
+            .collect();
+        let [operation] = keys[..] else {
+            panic!("one operation, not {keys:?}")
+        };
+        let arguments = &step[operation];
+        match operation {
+            "enter" => {
+                let answers: Vec<Value> = (0..arguments["times"].as_u64().unwrap_or(1))
+                    .map(|_| self.enter(arguments, now))
+                    .collect();
+                let odd = answers.iter().find(|answer| **answer != step["is"]);
+                Some(odd.unwrap_or(&step["is"]).clone())
+            }
+            "exit" => {
+                let outcome = if arguments["error"] == json!(true) {
+                    Outcome::Error
+                } else {
+                    Outcome::Success
+                };
+                self.open
+                    .remove(&arguments["id"].as_u64().unwrap())
+                    .unwrap()
+                    .exit(outcome, now);
+                None
+            }
+            "rules" => {
+                self.engine.replace(rules(arguments)).unwrap();
+                None
+            }
+            "left" => Some(self.left(text(arguments, "resource"), now)),
+            "nodes" => Some(self.nodes(&step["is"], now)),
+            other => panic!("unknown operation {other}"),
+        }
+    }
+}
+
+#[test]
+fn every_scenario_is_answered_as_it_says() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenarios");
+    let mut played = 0;
+    for file in std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+    {
+        if file.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let scenario: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        let engine = Engine::new(rules(&scenario["rules"])).unwrap();
+        let mut play = Play {
+            scenario: &scenario,
+            engine,
+            open: HashMap::new(),
+        };
+        for (number, step) in scenario["steps"].as_array().unwrap().iter().enumerate() {
+            let answer = play.step(step);
+            if let (Some(Value::Array(rows)), Some(Value::Array(expected))) =
+                (&answer, step.get("is"))
+            {
+                for (row, expected) in rows.iter().zip(expected) {
+                    assert_eq!(
+                        row,
+                        expected,
+                        "{}, step {number} at {}",
+                        file.display(),
+                        step["at"]
+                    );
+                }
+            }
+            assert_eq!(
+                answer.as_ref(),
+                step.get("is"),
+                "{}, step {number}: {step}",
+                file.display()
+            );
+        }
+        assert!(
+            play.open.is_empty(),
+            "{}: calls that do not end",
+            file.display()
+        );
+        played += 1;
+    }
+    assert!(played >= 12, "only {played} scenarios");
+}

@@ -1,0 +1,539 @@
+//! Several workers of one process, which have nothing in common but two counters for each rule: each has an engine of its
+//! own, as each worker of Envoy has a virtual machine of its own.
+//!
+//! Workers are threads that run one at a time. Whose turn it is changes at each call of the host, and only there: which is
+//! where workers of a real host can get in one another's way. A schedule says who is next, so that what went wrong goes wrong
+//! again.
+
+use crate::support::{at, rule, rules};
+use leapgate::{
+    Counting, Decision, Engine, FlowRule, Outcome, Past, Request, Snapshots, StateKey, Store,
+    Tallies, Tally, Timestamp,
+};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Who is next.
+enum Schedule {
+    Random(fastrand::Rng),
+    /// A bit for each call: the first worker's, or the second's.
+    Listed(u64),
+}
+
+struct State {
+    turn: usize,
+    alive: Vec<bool>,
+    schedule: Schedule,
+    /// In milliseconds. It goes on now and then, at any call.
+    now: u64,
+    hurry: u64,
+    tickets: u64,
+    admitted: u64,
+    published: Option<Snapshots>,
+    passes: Vec<Span>,
+    in_flight: u64,
+    most_in_flight: u64,
+    refused: usize,
+    calls: usize,
+}
+
+/// A request that was let in: when it asked, and when it had its answer.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    from: u64,
+    to: u64,
+}
+
+struct Process {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Process {
+    fn new(workers: usize, schedule: Schedule, now: u64, hurry: u64) -> Arc<Process> {
+        let state = State {
+            turn: 0,
+            alive: vec![true; workers],
+            schedule,
+            now,
+            hurry,
+            tickets: 0,
+            admitted: 0,
+            published: None,
+            passes: Vec::new(),
+            in_flight: 0,
+            most_in_flight: 0,
+            refused: 0,
+            calls: 0,
+        };
+        Arc::new(Process {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// One call of the host by `worker`, when it is its turn. Then it is another's.
+    fn call<R>(&self, worker: usize, act: impl FnOnce(&mut State) -> R) -> R {
+        let mut state: MutexGuard<'_, State> = self.state.lock().unwrap();
+        while state.turn != worker {
+            state = self.changed.wait(state).unwrap();
+        }
+        let result = act(&mut state);
+        state.pass_on();
+        self.changed.notify_all();
+        result
+    }
+
+    fn done(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+}
+
+impl State {
+    fn pass_on(&mut self) {
+        self.calls += 1;
+        let alive: Vec<usize> = (0..self.alive.len())
+            .filter(|worker| self.alive[*worker])
+            .collect();
+        let next = match &mut self.schedule {
+            Schedule::Random(random) => {
+                self.now += if random.u64(0..self.hurry) == 0 {
+                    random.u64(1..4)
+                } else {
+                    0
+                };
+                // Mostly whoever it is goes on; now and then one is kept waiting for long.
+                let same = self.alive[self.turn] && random.u8(0..3) > 0;
+                if same {
+                    Some(self.turn)
+                } else {
+                    random.choice(alive.iter().copied())
+                }
+            }
+            Schedule::Listed(bits) => {
+                self.now += u64::from((self.calls as u64).is_multiple_of(self.hurry));
+                let next = (*bits & 1) as usize;
+                *bits >>= 1;
+                if self.alive[next] {
+                    Some(next)
+                } else {
+                    alive.first().copied()
+                }
+            }
+        };
+        self.turn = next.unwrap_or(0);
+    }
+}
+
+/// The counters of the process, as one worker has them.
+struct Gauges {
+    process: Arc<Process>,
+    worker: usize,
+}
+
+impl Tally for Gauges {
+    fn admitted(&self) -> Option<u64> {
+        Some(self.process.call(self.worker, |state| state.admitted))
+    }
+
+    fn tickets(&self) -> u64 {
+        self.process.call(self.worker, |state| state.tickets)
+    }
+
+    /// Two calls, as of a gauge: others come between.
+    fn take(&self, n: u64) -> Option<u64> {
+        self.process.call(self.worker, |state| state.tickets += n);
+        Some(self.process.call(self.worker, |state| state.tickets))
+    }
+
+    fn give_back(&self, n: u64) {
+        self.process.call(self.worker, |state| state.tickets -= n);
+    }
+
+    fn commit(&self, n: u64) {
+        self.process.call(self.worker, |state| state.admitted += n);
+    }
+}
+
+/// What a worker knows of the past when it is born.
+#[derive(Clone, Copy)]
+enum Birth {
+    /// With the process.
+    First,
+    /// Later, and nobody has told it.
+    Later,
+    /// Later, and it goes on with what another has published.
+    Told,
+}
+
+struct Born {
+    process: Arc<Process>,
+    worker: usize,
+    birth: Birth,
+}
+
+impl Tallies for Born {
+    type Tally = Gauges;
+
+    fn open(&self, _: &StateKey) -> (Gauges, Past) {
+        let gauges = Gauges {
+            process: Arc::clone(&self.process),
+            worker: self.worker,
+        };
+        let unknown = || Past::Unknown {
+            admitted: gauges.admitted().unwrap(),
+        };
+        let published = || {
+            self.process
+                .call(self.worker, |state| state.published.clone())
+        };
+        let past = match self.birth {
+            Birth::First => Past::Fresh,
+            Birth::Later => unknown(),
+            Birth::Told => published().map_or_else(unknown, Past::Kept),
+        };
+        (gauges, past)
+    }
+}
+
+/// The order in which a worker reads the count and the clock.
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    ObserveFirst,
+    ClockFirst,
+}
+
+#[derive(Clone)]
+struct Plan {
+    limit: usize,
+    interval: u64,
+    /// How a window counts; `None` for a limit on calls in flight.
+    counting: Option<Counting>,
+    order: Order,
+    requests: usize,
+    births: Vec<Birth>,
+}
+
+impl Plan {
+    fn rule(&self) -> FlowRule {
+        let rule = rule("r", "api", self.limit as f64);
+        match self.counting {
+            Some(counting) => rule.per(self.interval, Some(4)).unwrap().counting(counting),
+            None => rule.concurrency(),
+        }
+    }
+}
+
+/// One worker: so many requests, one after another.
+fn work(process: &Arc<Process>, worker: usize, plan: &Plan) {
+    let birth = plan.births[worker];
+    if !matches!(birth, Birth::First) {
+        (0..40 * worker).for_each(|_| process.call(worker, |_| {})); // it is born later
+    }
+    let store = Store::without_statistics(Born {
+        process: Arc::clone(process),
+        worker,
+        birth,
+    });
+    let engine = Engine::with_store(Rc::new(store), rules([plan.rule()])).unwrap();
+    let api = engine.resource("api");
+    for _ in 0..plan.requests {
+        let clock = || process.call(worker, |state| state.now);
+        let from = match plan.order {
+            Order::ObserveFirst => {
+                api.observe();
+                clock()
+            }
+            Order::ClockFirst => {
+                let from = clock();
+                api.observe();
+                from
+            }
+        };
+        match engine.enter_resource(&api, &Request::new("api"), at(from)) {
+            Decision::Pass(entry) => {
+                process.call(worker, |state| {
+                    state.passes.push(Span {
+                        from,
+                        to: state.now,
+                    });
+                    state.in_flight += 1;
+                    state.most_in_flight = state.most_in_flight.max(state.in_flight);
+                });
+                process.call(worker, |state| state.in_flight -= 1);
+                entry.exit(Outcome::Success, at(from));
+            }
+            Decision::Block(_) => process.call(worker, |state| state.refused += 1),
+        }
+        if worker == 0 {
+            engine.store().for_each_state(0, 1, |state| {
+                let snapshots = state.window().and_then(|window| window.snapshots());
+                process.call(worker, |state| state.published = snapshots);
+            });
+        }
+    }
+    process.call(worker, |state| state.alive[worker] = false);
+}
+
+fn run(schedule: Schedule, hurry: u64, plan: &Plan) -> Arc<Process> {
+    let process = Process::new(plan.births.len(), schedule, 1000, hurry);
+    std::thread::scope(|scope| {
+        for worker in 0..plan.births.len() {
+            let process = &process;
+            scope.spawn(move || work(process, worker, plan));
+        }
+    });
+    process
+}
+
+/// The most requests that lie wholly in any stretch of `interval`.
+fn most_within(passes: &[Span], interval: u64) -> usize {
+    let wholly = |from: u64| {
+        passes
+            .iter()
+            .filter(|span| span.from >= from && span.to < from + interval)
+            .count()
+    };
+    passes
+        .iter()
+        .map(|span| wholly(span.from))
+        .max()
+        .unwrap_or(0)
+}
+
+const INTERVAL: u64 = 40;
+const LIMIT: usize = 4;
+
+fn plan(counting: Counting, workers: usize) -> Plan {
+    Plan {
+        limit: LIMIT,
+        interval: INTERVAL,
+        counting: Some(counting),
+        order: Order::ObserveFirst,
+        requests: 60,
+        births: vec![Birth::First; workers],
+    }
+}
+
+/// Runs `plan` under many random schedules. The most that any has let in in one interval, and how many passed in all.
+#[track_caller]
+fn worst(plan: &Plan, schedules: u64) -> (usize, usize) {
+    let (mut worst, mut passes, mut refused) = (0, 0, 0);
+    for seed in 0..schedules {
+        let process = run(
+            Schedule::Random(fastrand::Rng::with_seed(seed)),
+            1 + seed % 4,
+            plan,
+        );
+        let state = process.done();
+        worst = worst.max(most_within(&state.passes, INTERVAL));
+        passes += state.passes.len();
+        assert_eq!(
+            state.admitted, state.tickets,
+            "schedule {seed}: nobody keeps a ticket"
+        );
+        assert_eq!(state.admitted, state.passes.len() as u64, "schedule {seed}");
+        refused += state.refused;
+    }
+    assert!(refused > 0, "too little is asked for");
+    (worst, passes)
+}
+
+#[test]
+fn workers_that_share_two_counts_never_let_in_more_than_the_limit() {
+    for workers in [1, 2, 4] {
+        for (counting, most) in [
+            (Counting::Strict, LIMIT),
+            (Counting::Sentinel, 2 * LIMIT),
+            (Counting::Weighted, 2 * LIMIT),
+        ] {
+            let (worst, passes) = worst(&plan(counting, workers), 24);
+            assert!(
+                worst <= most,
+                "{workers} workers, {counting:?}: {worst} in one interval"
+            );
+            assert!(
+                passes > 24 * LIMIT,
+                "{workers} workers, {counting:?}: only {passes} have passed"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_is_born_later_lets_in_no_more_than_the_limit() {
+    for births in [
+        [Birth::First, Birth::Later, Birth::Later],
+        [Birth::First, Birth::Told, Birth::Told],
+    ] {
+        let plan = Plan {
+            births: births.to_vec(),
+            requests: 80,
+            ..plan(Counting::Strict, 3)
+        };
+        let (worst, passes) = worst(&plan, 24);
+        assert!(worst <= LIMIT, "{worst} in one interval");
+        assert!(passes > 24 * LIMIT, "only {passes} have passed");
+    }
+}
+
+/// That the order matters shows that these schedules find what there is to be found.
+#[test]
+fn reading_the_clock_before_the_count_would_let_in_more_than_the_limit() {
+    let plan = Plan {
+        order: Order::ClockFirst,
+        ..plan(Counting::Strict, 4)
+    };
+    assert!(worst(&plan, 24).0 > LIMIT);
+}
+
+#[test]
+fn in_every_order_of_their_calls_two_workers_let_in_one_where_there_is_room_for_one() {
+    let plan = Plan {
+        limit: 1,
+        requests: 1,
+        ..plan(Counting::Strict, 2)
+    };
+    let mut none = 0;
+    for bits in 0..1_u64 << 14 {
+        // Each makes seven calls at most until it has its answer.
+        if bits.count_ones() == 7 {
+            let process = run(Schedule::Listed(bits), 100, &plan);
+            let passes = process.done().passes.len();
+            assert!(passes <= 1, "{bits:b}: {passes}");
+            none += u32::from(passes == 0);
+        }
+    }
+    assert!(
+        none > 0,
+        "where both reserve before either looks, both give back"
+    );
+}
+
+#[test]
+fn calls_in_flight_of_all_workers_never_exceed_their_limit() {
+    let plan = Plan {
+        limit: 2,
+        counting: None,
+        ..plan(Counting::Strict, 4)
+    };
+    for seed in 0..24 {
+        let process = run(Schedule::Random(fastrand::Rng::with_seed(seed)), 2, &plan);
+        let state = process.done();
+        assert!(
+            state.most_in_flight <= 2,
+            "schedule {seed}: {} in flight",
+            state.most_in_flight
+        );
+        assert!(
+            state.passes.len() > 40 && state.refused > 0,
+            "schedule {seed}: {} passed",
+            state.passes.len()
+        );
+        assert_eq!(state.tickets, 0, "schedule {seed}: all have ended");
+    }
+}
+
+// ---- truly at once ----
+
+#[derive(Default)]
+struct Atomics {
+    tickets: AtomicU64,
+    admitted: AtomicU64,
+}
+
+#[derive(Clone)]
+struct AtOnce(Arc<Atomics>);
+
+impl Tally for AtOnce {
+    fn admitted(&self) -> Option<u64> {
+        Some(self.0.admitted.load(Ordering::SeqCst))
+    }
+
+    fn tickets(&self) -> u64 {
+        self.0.tickets.load(Ordering::SeqCst)
+    }
+
+    fn take(&self, n: u64) -> Option<u64> {
+        self.0.tickets.fetch_add(n, Ordering::SeqCst);
+        Some(self.0.tickets.load(Ordering::SeqCst))
+    }
+
+    fn give_back(&self, n: u64) {
+        self.0.tickets.fetch_sub(n, Ordering::SeqCst);
+    }
+
+    fn commit(&self, n: u64) {
+        self.0.admitted.fetch_add(n, Ordering::SeqCst);
+    }
+}
+
+impl Tallies for AtOnce {
+    type Tally = AtOnce;
+
+    fn open(&self, _: &StateKey) -> (AtOnce, Past) {
+        (self.clone(), Past::Fresh)
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "threads that run at once need a clock that runs"
+)]
+fn begin() -> Instant {
+    Instant::now()
+}
+
+#[test]
+fn threads_that_run_at_once_never_let_in_more_than_the_limit() {
+    const INTERVAL: Duration = Duration::from_millis(20);
+    for (limit, workers) in [(50, 2), (400, 4), (5, 8)] {
+        let counters = AtOnce(Arc::default());
+        let zero = begin();
+        let spans = std::thread::scope(|scope| {
+            let worker = || {
+                let store = Rc::new(Store::without_statistics(counters.clone()));
+                let rule = rule("r", "api", f64::from(limit))
+                    .per(20, Some(10))
+                    .unwrap();
+                let engine = Engine::with_store(store, rules([rule])).unwrap();
+                let api = engine.resource("api");
+                let mut spans = Vec::new();
+                loop {
+                    api.observe();
+                    let now = zero.elapsed();
+                    if now > INTERVAL * 12 {
+                        return spans;
+                    }
+                    let time = Timestamp::from_nanos(now.as_nanos() as u64);
+                    if let Decision::Pass(entry) =
+                        engine.enter_resource(&api, &Request::new("api"), time)
+                    {
+                        entry.exit(Outcome::Success, time);
+                        spans.push(Span {
+                            from: now.as_nanos() as u64,
+                            to: zero.elapsed().as_nanos() as u64,
+                        });
+                    }
+                }
+            };
+            let workers: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+            workers
+                .into_iter()
+                .flat_map(|worker| worker.join().unwrap())
+                .collect::<Vec<Span>>()
+        });
+        let most = most_within(&spans, INTERVAL.as_nanos() as u64);
+        assert!(
+            most <= limit as usize,
+            "{workers} threads, limit {limit}: {most} in one interval"
+        );
+        assert!(
+            spans.len() >= 2 * limit as usize,
+            "{workers} threads, limit {limit}: only {} have passed",
+            spans.len()
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! What the tests share.
+
+use leapgate::{
+    Blocked, Count, Decision, Engine, Entry, FlowRule, Request, RuleId, Rules, Tallies, Tally,
+    Timestamp, Window,
+};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// The instant `millis` milliseconds after the clock's zero.
+pub(crate) fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+/// `sample_count` buckets of `bucket_ms`: worked examples name windows so, `2 x 500`.
+#[track_caller]
+pub(crate) fn buckets(sample_count: u32, bucket_ms: u64) -> Window {
+    Window::new(u64::from(sample_count) * bucket_ms, sample_count).unwrap()
+}
+
+#[track_caller]
+pub(crate) fn count(count: f64) -> Count {
+    Count::new(count).unwrap()
+}
+
+/// A limit of `limit` passes a second in a strict window, called `id`.
+#[track_caller]
+pub(crate) fn rule(id: &str, resource: &str, limit: f64) -> FlowRule {
+    FlowRule::new(resource, limit)
+        .unwrap()
+        .with_id(RuleId::new(id).unwrap())
+}
+
+pub(crate) fn rules(flow: impl Into<Vec<FlowRule>>) -> Rules {
+    Rules {
+        flow: flow.into(),
+        ..Rules::default()
+    }
+}
+
+#[track_caller]
+pub(crate) fn engine(flow: impl Into<Vec<FlowRule>>) -> Engine {
+    Engine::new(rules(flow)).unwrap()
+}
+
+/// Enters, and expects to be let in.
+#[track_caller]
+pub(crate) fn pass<S: Tallies>(
+    engine: &Engine<S>,
+    request: &Request<'_, S::Tally>,
+    now: u64,
+) -> Entry<S::Tally> {
+    match engine.enter(request, at(now)) {
+        Decision::Pass(entry) => entry,
+        Decision::Block(blocked) => panic!("refused at {now} ms: {blocked:?}"),
+    }
+}
+
+/// Enters, and expects to be refused.
+#[track_caller]
+pub(crate) fn block<S: Tallies>(
+    engine: &Engine<S>,
+    request: &Request<'_, S::Tally>,
+    now: u64,
+) -> Blocked {
+    match engine.enter(request, at(now)) {
+        Decision::Pass(entry) => panic!("let in at {now} ms: {entry:?}"),
+        Decision::Block(blocked) => blocked,
+    }
+}
+
+/// How many of `tries` requests at one instant are let in.
+#[track_caller]
+pub(crate) fn admitted<S: Tallies>(
+    engine: &Engine<S>,
+    request: &Request<'_, S::Tally>,
+    tries: usize,
+    now: u64,
+) -> usize {
+    (0..tries)
+        .filter(|_| matches!(engine.enter(request, at(now)), Decision::Pass(_)))
+        .count()
+}
+
+/// In how many milliseconds a refused request may try again.
+pub(crate) fn retry_ms(blocked: &Blocked) -> Option<u64> {
+    blocked.retry_after().map(|wait| {
+        assert_eq!(
+            wait.subsec_nanos() % 1_000_000,
+            0,
+            "{wait:?} is not whole milliseconds"
+        );
+        wait.as_millis() as u64
+    })
+}
+
+/// Two counters that several windows share, as several workers of a process do.
+#[derive(Clone, Default)]
+pub(crate) struct Shared(Rc<Counters>);
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) tickets: Cell<u64>,
+    pub(crate) admitted: Cell<u64>,
+    /// Whether counting fails, as a host's call may.
+    pub(crate) broken: Cell<bool>,
+}
+
+impl std::ops::Deref for Shared {
+    type Target = Counters;
+
+    fn deref(&self) -> &Counters {
+        &self.0
+    }
+}
+
+impl Tally for Shared {
+    fn admitted(&self) -> Option<u64> {
+        Some(self.admitted.get())
+    }
+
+    fn tickets(&self) -> u64 {
+        self.tickets.get()
+    }
+
+    fn take(&self, n: u64) -> Option<u64> {
+        if self.broken.get() {
+            return None;
+        }
+        self.tickets.set(self.tickets.get().wrapping_add(n));
+        Some(self.tickets.get())
+    }
+
+    fn give_back(&self, n: u64) {
+        self.tickets.set(self.tickets.get().wrapping_sub(n));
+    }
+
+    fn commit(&self, n: u64) {
+        self.admitted.set(self.admitted.get().wrapping_add(n));
+    }
+}

@@ -1,0 +1,475 @@
+//! What Sentinel itself answered, replayed. `tests/oracle/README.md` describes the traces.
+//!
+//! All files `<component>*.jsonl` in `tests/vectors` are replayed, whatever their number of traces; another folder can be
+//! named in `LEAPGATE_VECTORS`.
+//!
+//! Most of Sentinel's reads open the current bucket first, which decides whether a borrowed pass counts. Reads here change
+//! nothing, so the replay opens the bucket wherever Sentinel does, and only there.
+
+use crate::support::at;
+use leapgate::{
+    ArrayMetric, BucketLeapArray, Decision, DefaultNode, Engine, Entry, FlowRule, LimitApp, Metric,
+    MetricBucket, MetricEvent, MetricNode, Node, NodeTree, Outcome, Request, RuleId, Rules,
+    StatisticNode, Untouched, Window, WindowWrap,
+};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::path::PathBuf;
+
+/// Replays every trace of `component`: `replay` is given the trace and returns what it was replayed on, for the message.
+fn each_trace(component: &str, replay: impl Fn(&Value, &mut Steps<'_>)) {
+    let folder = std::env::var_os("LEAPGATE_VECTORS").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors"),
+        PathBuf::from,
+    );
+    let mut replayed = 0;
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
+    files.sort();
+    for file in files {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        if !name.starts_with(component) || !name.ends_with(".jsonl") {
+            continue;
+        }
+        for (number, line) in std::fs::read_to_string(&file).unwrap().lines().enumerate() {
+            let trace: Value = serde_json::from_str(line).unwrap();
+            if trace["prioritized"] == json!(true) {
+                continue; // borrows: not decided by this engine
+            }
+            let steps = trace["steps"].as_array().unwrap();
+            assert!(!steps.is_empty(), "{name}, trace {number} has no step");
+            let mut steps = Steps {
+                name,
+                number,
+                steps,
+                done: 0,
+            };
+            replay(&trace, &mut steps);
+            assert_eq!(
+                steps.done,
+                steps.steps.len(),
+                "{name}, trace {number} was not replayed to its end"
+            );
+            replayed += 1;
+        }
+    }
+    assert!(
+        replayed > 0,
+        "no trace of {component} in {}",
+        folder.display()
+    );
+}
+
+/// The steps of one trace, one after another.
+struct Steps<'a> {
+    name: &'a str,
+    number: usize,
+    steps: &'a [Value],
+    done: usize,
+}
+
+/// One step: its time, its operation and the operation's arguments.
+struct Step<'a> {
+    now: u64,
+    operation: &'a str,
+    arguments: &'a Value,
+    whole: &'a Value,
+}
+
+impl<'a> Steps<'a> {
+    fn next(&mut self) -> Option<Step<'a>> {
+        let whole = self.steps.get(self.done)?;
+        self.done += 1;
+        let (operation, arguments) = whole
+            .as_object()
+            .unwrap()
+            .iter()
+            .find(|(key, _)| !["t", "is"].contains(&key.as_str()))
+            .unwrap();
+        Some(Step {
+            now: whole["t"].as_u64().unwrap(),
+            operation,
+            arguments,
+            whole,
+        })
+    }
+
+    /// Holds what we answer to the step just made against what Sentinel did.
+    fn check(&self, step: &Step<'_>, answer: Option<Value>, on: &dyn Debug) {
+        let is = step.whole.get("is");
+        assert!(
+            answer.as_ref() == is,
+            "{}, trace {}, step {}: {}\n  Sentinel: {}\n  here:     {}\n  {on:?}",
+            self.name,
+            self.number,
+            self.done - 1,
+            step.whole,
+            is.map_or("nothing".into(), Value::to_string),
+            answer.map_or("nothing".into(), |answer| answer.to_string()),
+        );
+    }
+}
+
+fn n(value: &Value) -> u64 {
+    value.as_u64().unwrap()
+}
+
+fn geometry(trace: &Value) -> Window {
+    Window::new(n(&trace["intervalMs"]), n(&trace["sampleCount"]) as u32).unwrap()
+}
+
+fn start_and_pass(wrap: &WindowWrap<MetricBucket>) -> Value {
+    json!({ "start": wrap.start().unwrap().as_millis(), "pass": wrap.value().get(MetricEvent::Pass) })
+}
+
+#[test]
+fn leap_array_answers_as_sentinels() {
+    each_trace("leap_array", |trace, steps| {
+        let array = BucketLeapArray::new(geometry(trace));
+        while let Some(step) = steps.next() {
+            let now = at(step.now);
+            let answer = match step.operation {
+                "currentWindow" => {
+                    let wrap = array.current_window(now);
+                    wrap.value()
+                        .add(MetricEvent::Pass, n(&step.arguments["addPass"]));
+                    start_and_pass(wrap)
+                }
+                "list" => {
+                    array.current_window(now);
+                    array.list(now).map(start_and_pass).collect()
+                }
+                "windowValue" => array
+                    .window_value(at(n(&step.arguments["at"])))
+                    .map(|bucket| bucket.get(MetricEvent::Pass))
+                    .into(),
+                "previousWindow" => {
+                    array.current_window(now);
+                    array.previous_window(now).map(start_and_pass).into()
+                }
+                other => panic!("unknown operation {other}"),
+            };
+            steps.check(&step, Some(answer), &array);
+        }
+    });
+}
+
+fn detail(node: &MetricNode) -> Value {
+    json!({
+        "timestamp": node.timestamp.as_millis(), "pass": node.pass, "block": node.block, "success": node.success,
+        "exception": node.exception, "rt": node.rt, "occupiedPass": node.occupied_pass,
+    })
+}
+
+#[test]
+fn array_metric_answers_as_sentinels() {
+    each_trace("array_metric", |trace, steps| {
+        let window = geometry(trace);
+        let metric = match trace["enableOccupy"].as_bool().unwrap() {
+            true => ArrayMetric::borrowing(window, window, Untouched::Lost),
+            false => ArrayMetric::new(window),
+        };
+        while let Some(step) = steps.next() {
+            let (now, argument) = (at(step.now), step.arguments);
+            if !["addWaiting", "waiting"].contains(&step.operation) {
+                metric.current(now);
+            }
+            let add = |event| {
+                metric.add(event, n(argument), now);
+                None
+            };
+            let answer = match step.operation {
+                "addPass" => add(MetricEvent::Pass),
+                "addBlock" => add(MetricEvent::Block),
+                "addSuccess" => add(MetricEvent::Success),
+                "addException" => add(MetricEvent::Exception),
+                "addOccupiedPass" => add(MetricEvent::OccupiedPass),
+                "addRt" => {
+                    metric.current(now).add_rt(n(argument));
+                    None
+                }
+                "addWaiting" => {
+                    metric.add_waiting(at(n(&argument["at"])), n(&argument["count"]));
+                    None
+                }
+                "pass" => Some(metric.pass(now).into()),
+                "block" => Some(metric.block(now).into()),
+                "success" => Some(metric.success(now).into()),
+                "exception" => Some(metric.exception(now).into()),
+                "rt" => Some(metric.rt(now).into()),
+                "minRt" => Some(metric.min_rt(now).into()),
+                "maxSuccess" => Some(metric.max_success(now).into()),
+                "previousWindowPass" => Some(metric.previous_window_pass(now).into()),
+                "occupiedPass" => Some(metric.occupied_pass(now).into()),
+                "waiting" => Some(metric.waiting(now).into()),
+                "details" => Some(metric.details(now).iter().map(detail).collect()),
+                other => panic!("unknown operation {other}"),
+            };
+            steps.check(&step, answer, &metric);
+        }
+    });
+}
+
+#[test]
+fn statistic_node_answers_as_sentinels() {
+    each_trace("statistic_node", |_, steps| {
+        let node = StatisticNode::new(Untouched::Lost);
+        while let Some(step) = steps.next() {
+            let (now, argument) = (at(step.now), step.arguments);
+            match step.operation {
+                "passQps" | "blockQps" | "totalQps" | "successQps" | "exceptionQps"
+                | "maxSuccessQps" | "avgRt" | "minRt" => {
+                    node.touch(now);
+                }
+                // Refused outright, where as much is borrowed as may be, before the current second is looked at.
+                "tryOccupyNext" if node.waiting(now) < n(&argument["threshold"]) => node.touch(now),
+                _ => {} // of the minute, of calls in flight or of loans; what is added opens the bucket by itself
+            }
+            steps.check(&step, operate(&node, &step), &node);
+        }
+    });
+}
+
+/// What an operation answers: nothing, where it records something.
+fn operate(node: &StatisticNode, step: &Step<'_>) -> Option<Value> {
+    let (now, argument) = (at(step.now), step.arguments);
+    match step.operation {
+        "addPassRequest" => node.add_pass_request(n(argument), now),
+        "increaseBlockQps" => node.increase_block_qps(n(argument), now),
+        "increaseExceptionQps" => node.increase_exception_qps(n(argument), now),
+        "addRtAndSuccess" => {
+            node.add_rt_and_success(n(&argument["rt"]), n(&argument["success"]), now)
+        }
+        "increaseThreadNum" => node.increase_thread_num(),
+        "decreaseThreadNum" => node.decrease_thread_num(),
+        "addOccupiedPass" => node.add_occupied_pass(n(argument), now),
+        "addWaitingRequest" => {
+            node.add_waiting_request(at(n(&argument["at"])), n(&argument["acquire"]))
+        }
+        "tryOccupyNext" => {
+            let threshold = argument["threshold"].as_f64().unwrap();
+            return Some(
+                node.try_occupy_next(n(&argument["acquire"]), threshold, now)
+                    .into(),
+            );
+        }
+        value => return Some(value_of(node, value, now)),
+    }
+    None
+}
+
+/// The values of a node by Sentinel's names.
+const VALUES: [&str; 18] = [
+    "passQps",
+    "blockQps",
+    "totalQps",
+    "successQps",
+    "exceptionQps",
+    "avgRt",
+    "minRt",
+    "curThreadNum",
+    "totalRequest",
+    "totalPass",
+    "totalSuccess",
+    "blockRequest",
+    "totalException",
+    "previousPassQps",
+    "previousBlockQps",
+    "maxSuccessQps",
+    "occupiedPassQps",
+    "waiting",
+];
+
+pub(crate) fn value_of(node: &dyn Node, value: &str, now: leapgate::Timestamp) -> Value {
+    match value {
+        "passQps" => node.pass_qps(now).into(),
+        "blockQps" => node.block_qps(now).into(),
+        "totalQps" => node.total_qps(now).into(),
+        "successQps" => node.success_qps(now).into(),
+        "exceptionQps" => node.exception_qps(now).into(),
+        "avgRt" => node.avg_rt(now).into(),
+        "minRt" => node.min_rt(now).into(),
+        "curThreadNum" => node.cur_thread_num().into(),
+        "totalRequest" => node.total_request(now).into(),
+        "totalPass" => node.total_pass(now).into(),
+        "totalSuccess" => node.total_success(now).into(),
+        "blockRequest" => node.block_request(now).into(),
+        "totalException" => node.total_exception(now).into(),
+        "previousPassQps" => node.previous_pass_qps(now).into(),
+        "previousBlockQps" => node.previous_block_qps(now).into(),
+        "maxSuccessQps" => node.max_success_qps(now).into(),
+        "occupiedPassQps" => node.occupied_pass_qps(now).into(),
+        "waiting" => node.waiting(now).into(),
+        other => panic!("unknown value {other}"),
+    }
+}
+
+/// A flow rule, as Sentinel's recorder writes it.
+fn flow_rule(resource: &str, written: &Value) -> FlowRule {
+    assert_eq!(
+        written["controlBehavior"].as_u64().unwrap_or(0),
+        0,
+        "{written}"
+    );
+    assert_eq!(written["strategy"].as_u64().unwrap_or(0), 0, "{written}");
+    let rule = FlowRule::new(resource, written["count"].as_f64().unwrap()).unwrap();
+    let rule = match n(&written["grade"]) {
+        0 => rule.concurrency(),
+        1 => rule,
+        other => panic!("unknown grade {other}"),
+    };
+    let limit_app = LimitApp::new(written["limitApp"].as_str().unwrap_or("default")).unwrap();
+    rule.for_origin(limit_app).sentinel()
+}
+
+fn outcome(exit: &Value) -> Outcome {
+    if exit["error"].as_bool().unwrap() {
+        Outcome::Error
+    } else {
+        Outcome::Success
+    }
+}
+
+fn decides_as_sentinel(component: &str) {
+    each_trace(component, |trace, steps| {
+        let rules = Rules {
+            flow: vec![flow_rule("service", &trace["flowRule"])],
+            ..Rules::default()
+        };
+        let engine = Engine::new(rules).unwrap();
+        let mut open: HashMap<u64, Entry> = HashMap::new();
+        while let Some(step) = steps.next() {
+            let (now, id) = (at(step.now), n(&step.arguments["id"]));
+            let answer = match step.operation {
+                "enter" => {
+                    assert_eq!(step.arguments["prioritized"], json!(false));
+                    let cost = n(&step.arguments["acquire"]) as u32;
+                    match engine.enter(&Request::new("service").cost(cost), now) {
+                        Decision::Pass(entry) => {
+                            open.insert(id, entry);
+                            Some(json!("pass"))
+                        }
+                        Decision::Block(_) => Some(json!({ "block": "flow" })),
+                    }
+                }
+                "exit" => {
+                    open.remove(&id).unwrap().exit(outcome(step.arguments), now);
+                    None
+                }
+                other => panic!("unknown operation {other}"),
+            };
+            let node = engine.store().tree().unwrap().cluster("service").unwrap();
+            steps.check(&step, answer, node.statistics());
+        }
+    });
+}
+
+#[test]
+fn a_compatible_flow_rule_decides_as_sentinels() {
+    decides_as_sentinel("flow_reject");
+}
+
+#[test]
+fn a_compatible_limit_on_concurrency_decides_as_sentinels() {
+    decides_as_sentinel("flow_concurrency");
+}
+
+/// The resources below a node, by name, nested.
+fn below(children: &[std::rc::Rc<DefaultNode>]) -> Value {
+    let nested =
+        |node: &std::rc::Rc<DefaultNode>| (node.resource().to_string(), below(&node.children()));
+    Value::Object(children.iter().map(nested).collect::<Map<_, _>>())
+}
+
+/// The node that a dump names, if it exists, shown by `show`.
+pub(crate) fn dump(tree: &NodeTree, place: &Value, show: impl Fn(&dyn Node) -> Value) -> Value {
+    let (kind, names) = place.as_object().unwrap().iter().next().unwrap();
+    let name = |key: &str| names[key].as_str().unwrap();
+    let shown = match kind.as_str() {
+        "default" => tree
+            .default_node(name("context"), name("resource"))
+            .map(|node| show(node.statistics())),
+        "cluster" => tree
+            .cluster(name("resource"))
+            .map(|node| show(node.statistics())),
+        "origin" => tree
+            .cluster(name("resource"))
+            .and_then(|node| node.origin(name("origin")))
+            .map(|node| show(&*node)),
+        "entrance" => tree.entrance(name("context")).map(|node| show(&*node)),
+        "inbound" => Some(show(tree.inbound().statistics())),
+        "root" => Some(show(&**tree.root())),
+        other => panic!("unknown kind of node {other}"),
+    };
+    shown.unwrap_or(Value::Null)
+}
+
+#[test]
+fn the_node_tree_says_what_sentinels_says() {
+    each_trace("node_tree", |trace, steps| {
+        let written = trace["flowRules"].as_array().unwrap();
+        let rule = |(i, rule): (usize, &Value)| {
+            let id = RuleId::new(&i.to_string()).unwrap();
+            flow_rule(rule["resource"].as_str().unwrap(), rule).with_id(id)
+        };
+        let flow = written.iter().enumerate().map(rule).collect();
+        let engine = Engine::new(Rules {
+            flow,
+            ..Rules::default()
+        })
+        .unwrap();
+        let tree = engine.store().tree().unwrap();
+        let mut open: HashMap<u64, Entry> = HashMap::new();
+        while let Some(step) = steps.next() {
+            let (now, arguments) = (at(step.now), step.arguments);
+            let answer = match step.operation {
+                "enter" => {
+                    let text = |key: &str| arguments[key].as_str().unwrap();
+                    let request = Request::new(text("resource"))
+                        .context(text("context"))
+                        .origin(text("origin"))
+                        .cost(n(&arguments["acquire"]) as u32);
+                    let request = if text("type") == "IN" {
+                        request.inbound()
+                    } else {
+                        request
+                    };
+                    let decision = match arguments["parent"].as_u64() {
+                        Some(parent) => engine.enter(&request.within(&open[&parent]), now),
+                        None => engine.enter(&request, now),
+                    };
+                    match decision {
+                        Decision::Pass(entry) => {
+                            open.insert(n(&arguments["id"]), entry);
+                            Some(json!("pass"))
+                        }
+                        Decision::Block(blocked) => {
+                            let rule: u64 = blocked.id().as_str().parse().unwrap();
+                            Some(json!({ "block": "flow", "rule": rule }))
+                        }
+                    }
+                }
+                "exit" => {
+                    let entry = open.remove(&n(&arguments["id"])).unwrap();
+                    entry.exit(outcome(arguments), now);
+                    None
+                }
+                "dump" => Some(dump(tree, arguments, |node| {
+                    VALUES
+                        .iter()
+                        .map(|value| (value.to_string(), value_of(node, value, now)))
+                        .collect()
+                })),
+                "tree" => {
+                    let entrance = tree.entrance(arguments["context"].as_str().unwrap());
+                    Some(entrance.map_or(Value::Null, |entrance| below(&entrance.children())))
+                }
+                other => panic!("unknown operation {other}"),
+            };
+            steps.check(&step, answer, &now);
+        }
+    });
+}

@@ -1,0 +1,86 @@
+"""What a wrong configuration is told, in the log of the Envoy that refuses it; and the largest that are taken."""
+
+import json
+import re
+import subprocess
+import tempfile
+
+from harness import ENVOY, ROOT, EnvoyTest, route
+
+LOGIN = {"resource": "login", "count": 2, "intervalMs": 60_000}
+
+
+def rules(*flow_rules, **rest):
+    return {"flowRules": list(flow_rules), **rest}
+
+
+REFUSED = [
+    ("", 'document: `` is no configuration; give the plugin rules: `{"flowRules": [{"resource": "*", "count": 100}]}`'),
+    ('{"flowRules": [}', "document: `{\"flowRules\": [}` goes wrong on line 1, column 16 (expected value); correct it there"),
+    ([LOGIN], "document: `[…]` is an array; put it in an object, under `flowRules`"),
+    ({"flowrules": []}, "document: `flowrules` is no key here; use `flowRules`, or one of `mode`, `envoy`"),
+    ({"degradeRules": []}, "document: `degradeRules` is no key here; use"),
+    (rules({**LOGIN, "key": ["clientIp"]}), "flowRules[0]: `key` is no key here; use one of"),
+    ('{"mode": "shadow", "mode": "enforce"}', "document: `mode` is given twice; keep one of the two"),
+    (rules(LOGIN, {"resource": "api"}), "flowRules[1]: `count` is missing; add it"),
+    (rules({**LOGIN, "count": -1}), "flowRules[0].count: `-1` is no count; use a number from 0 to 9007199254740992"),
+    (rules({**LOGIN, "count": "2"}), "flowRules[0].count: `2` is a string; use a number"),
+    (rules({**LOGIN, "intervalMs": 1000, "sampleCount": 7}),
+     "flowRules[0].sampleCount: `7` does not divide the 1000 ms interval; use one of 1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 100"),
+    (rules({**LOGIN, "window": "fast"}),
+     "flowRules[0].window: `fast` is not available; use one of `strict`, `sentinel`, `weighted`"),
+    (rules({**LOGIN, "grade": "concurrency"}),
+     "flowRules[0].intervalMs: `60000` means nothing to a limit on concurrency; leave it out"),
+    (rules({**LOGIN, "controlBehavior": "throttle"}), "flowRules[0].controlBehavior: `throttle` is not available; use `reject`"),
+    (rules({**LOGIN, "limitApp": "shop"}), "flowRules[0].limitApp: `shop` never applies in Envoy"),
+    (rules(LOGIN, LOGIN), "flowRules[1].id: "),
+    (rules(envoy={"resource": {"header": "x-api"}}), "envoy.resource: `header` is no key here; use one of `from`, `fixed`"),
+    (rules(envoy={"cluster": {}}), "envoy: `cluster` is no key here; use one of"),
+    (rules(envoy={"scope": "vm"}), "envoy.scope: `vm` is not available; use one of `process`, `worker`"),
+    (rules(envoy={"reply": {"status": 200}}), "envoy.reply.status: `200` is not possible; use a whole number from 400 to 599"),
+    (rules(envoy={"reply": {"headers": {"x y": "a"}}}), "envoy.reply.headers: `x y` is no name of a header"),
+    (rules(envoy={"rateLimitHeaders": "ietf"}),
+     "envoy.rateLimitHeaders: `ietf` is not available; use one of `draft`, `legacy`, `off`"),
+    ("[" * 5000 + "]" * 5000, "is nested too deep on line 1, column 128; use at most 127 levels"),
+    ('{"flowRules": ' + "[" * 5000 + "]" * 5000 + "}", "is nested too deep on line 1, column 141; use at most 127 levels"),
+    (json.dumps({"flowRules": [{**LOGIN, "app": "x" * 10_000_000}]}), "bytes are too long a document; use at most 8388608"),
+]
+
+
+class Configuration(EnvoyTest):
+    def test_a_wrong_document_is_refused_with_one_sentence_and_changes_nothing(self):
+        running = self.envoy(rules(LOGIN), [route("login")])
+        self.assertEqual(running.get("/login")[0], 200)
+        for document, sentence in REFUSED:
+            with self.subTest(sentence):
+                before = len(running.log())
+                self.assertFalse(running.configure(document), "it was accepted")
+                said = re.findall(r"leapgate: (\S+: .*)", running.log()[before:])
+                self.assertEqual(len(said), 1, said)
+                self.assertIn(sentence, said[0])
+        # One was used before the first refusal, one is left.
+        self.assertEqual([running.get("/login")[0] for _ in range(2)], [200, 429])
+
+    def test_a_listener_is_not_opened_on_a_wrong_document(self):
+        running = self.envoy({"flowRules": 5}, [route("login")])
+        running.wait_for_log("leapgate: flowRules: `5` is a number; use an array")
+        self.assertEqual(running.stat("listener_manager.total_listeners_active"), 0)
+
+    def test_an_envoy_whose_own_file_is_wrong_says_so_and_ends(self):
+        text = (ROOT / "envoy" / "envoy.yaml").read_text()
+        cases = [('"count": 5', 0, "configuration '"), ('"count": -5', 1, "flowRules[0].count: `-5` is no count")]
+        for count, code, sentence in cases:
+            with self.subTest(count), tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+                file.write(text.replace('"count": 5', count))
+                file.flush()
+                command = [ENVOY, "--mode", "validate", "-c", file.name, "--disable-hot-restart"]
+                done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+                self.assertEqual(done.returncode, code, done.stderr)
+                self.assertIn(sentence, done.stdout + done.stderr)
+
+    def test_ten_thousand_rules_are_loaded(self):
+        many = [{"resource": f"route-{i}", "count": 5, "intervalMs": 60_000} for i in range(9_999)]
+        running = self.envoy(rules(), [route("route-9998"), route("login")])
+        self.assertTrue(running.configure(rules(*many, LOGIN)), running.log()[-2000:])
+        self.assertEqual([running.get("/login")[0] for _ in range(3)], [200, 200, 429])
+        self.assertEqual([running.get("/route-9998")[0] for _ in range(6)], [200] * 5 + [429])

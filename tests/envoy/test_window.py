@@ -1,0 +1,99 @@
+"""The promise itself, under overload: what a client saw is held against the limit in every interval there is."""
+
+import socket
+import time
+
+from harness import EnvoyTest, cluster, eventually, free_port, route
+from load import Load, Source, most_in_any_window
+
+SECONDS = 10
+LIMIT = 500
+
+
+class Window(EnvoyTest):
+    def overload(self, workers, rules, seconds=SECONDS, **how):
+        """Ten windows of overload on one route, a trickle on another; answers the Envoy and both sources."""
+        envoy = self.envoy(rules, [route("hot"), route("calm")], workers=workers, **how)
+        hot, calm = Source("/hot", connections=32), Source("/calm", connections=4, rate=20)
+        with Load(envoy.port, hot, calm):
+            time.sleep(seconds)
+        self.assertEqual(envoy.workers_reached(), workers, "each worker had a connection")
+        self.assertEqual(hot.lost + calm.lost, 0)
+        self.assertGreaterEqual(len(hot.samples), 5 * LIMIT * seconds, "that was no overload")
+        return envoy, hot, calm
+
+    def holds(self, workers):
+        rules = {"flowRules": [{"resource": "hot", "count": LIMIT}, {"resource": "calm", "count": 100}]}
+        envoy, hot, calm = self.overload(workers, rules)
+        self.assertLessEqual(most_in_any_window(hot.admitted(), 1.0), LIMIT)
+        self.assertGreaterEqual(len(hot.admitted()), 0.95 * LIMIT * SECONDS)
+        self.assertEqual({sample.status for sample in hot.samples}, {200, 429})
+        self.assertGreaterEqual(len(calm.samples), 0.9 * 20 * SECONDS)
+        self.assertEqual({sample.status for sample in calm.samples}, {200}, "the calm route was disturbed")
+        # Whatever the workers took in each other's way they have given back.
+        gauges = {name: envoy.stat(f"wasmcustom.leapgate.hot.1000ms_100.{name}") for name in ("tickets", "admitted")}
+        self.assertEqual(gauges, {name: len(hot.admitted()) for name in gauges})
+
+    def test_never_more_than_the_limit_with_one_worker(self):
+        self.holds(1)
+
+    def test_never_more_than_the_limit_with_two_workers(self):
+        self.holds(2)
+
+    def test_never_more_than_the_limit_with_four_workers(self):
+        self.holds(4)
+
+    def test_star_gives_every_route_a_window_of_its_own(self):
+        _, hot, calm = self.overload(4, {"flowRules": [{"resource": "*", "count": LIMIT}]}, seconds=3)
+        self.assertLessEqual(most_in_any_window(hot.admitted(), 1.0), LIMIT)
+        self.assertGreaterEqual(len(hot.admitted()), 0.95 * LIMIT * 3)
+        self.assertEqual({sample.status for sample in calm.samples}, {200})
+
+    def test_without_gauges_the_limit_still_holds_and_the_log_says_what_changed(self):
+        rules = {"flowRules": [{"resource": "hot", "count": LIMIT}]}
+        silenced = {"stats_matcher": {"exclusion_list": {"patterns": [{"prefix": "wasmcustom"}]}}}
+        envoy, hot, _ = self.overload(4, rules, seconds=5, stats_config=silenced)
+        self.assertLessEqual(most_in_any_window(hot.admitted(), 1.0), LIMIT)
+        self.assertGreaterEqual(len(hot.admitted()), 0.8 * LIMIT * 5)
+        self.assertIn("shared data", envoy.log())
+
+
+class Concurrency(EnvoyTest):
+    COUNT = 8
+
+    def start(self, upstream_port, workers=4):
+        rules = {"flowRules": [{"resource": "slow", "count": self.COUNT, "grade": "concurrency"}]}
+        return self.envoy(rules, [route("slow", cluster="up")], workers=workers, clusters=[cluster("up", upstream_port)])
+
+    def in_flight_becomes(self, envoy, count):
+        name = "wasmcustom.leapgate.slow/concurrency.in_flight"
+        eventually(f"{name} is {count}", lambda: envoy.stats().get(name) == count)
+
+    def test_never_more_than_count_at_the_upstream(self):
+        upstream = self.upstream(0.02)
+        envoy = self.start(upstream.port)
+        source = Source("/slow", connections=64)
+        with Load(envoy.port, source):
+            time.sleep(3)
+        self.assertEqual(envoy.workers_reached(), 4)
+        self.assertEqual(upstream.most, self.COUNT)
+        self.assertEqual({sample.status for sample in source.samples}, {200, 429})
+        self.in_flight_becomes(envoy, 0)
+
+    def test_a_client_that_leaves_gives_its_place_back(self):
+        upstream = self.upstream(3)
+        envoy = self.start(upstream.port)
+        leaving = [socket.create_connection(("127.0.0.1", envoy.port)) for _ in range(self.COUNT)]
+        for connection in leaving:
+            connection.send(b"GET /slow HTTP/1.1\r\nhost: shop\r\n\r\n")
+        self.in_flight_becomes(envoy, self.COUNT)
+        self.assertEqual(envoy.get("/slow")[0], 429)
+        for connection in leaving:
+            connection.close()
+        self.in_flight_becomes(envoy, 0)
+        self.assertEqual(envoy.get("/slow")[0], 200)
+
+    def test_an_upstream_that_is_gone_keeps_no_place(self):
+        envoy = self.start(free_port())
+        self.assertEqual({envoy.get("/slow")[0] for _ in range(3 * self.COUNT)}, {503})
+        self.in_flight_becomes(envoy, 0)
