@@ -215,7 +215,10 @@ case "${1-}" in
   wasm) wasm ;;
   bench)
     rust
-    [ "${2-}" = core ] || { envoy && wasm; }
+    if [ "${2-}" != core ]; then
+      envoy
+      wasm
+    fi
     LEAPGATE_WASM=$PWD/$WASM ENVOY=$PWD/$ENVOY exec cargo run --locked --release -p leapgate-bench -- "${@:2}"
     ;;
   *)

@@ -132,6 +132,17 @@ pub fn parse(configuration: &[u8]) -> Result<(Rules, Settings), ConfigError> {
         let fault = r#"is no configuration; give the plugin rules: `{"flowRules": [{"resource": "*", "count": 100}]}`"#;
         return Err(ConfigError::new("document", "", fault));
     }
+    // Envoy hands over a message of any other type as it is on the wire, which is no text.
+    let is_wire = |byte: &u8| *byte < b' ' && !byte.is_ascii_whitespace();
+    if configuration.iter().take(64).any(is_wire) {
+        let fault =
+            "is no JSON; give the plugin its configuration as a `google.protobuf.StringValue`";
+        return Err(ConfigError::new(
+            "document",
+            &String::from_utf8_lossy(configuration),
+            fault,
+        ));
+    }
     let value = Value::from_json(configuration)?;
     let document = read(&value)?;
     for (i, rule) in document.rules.flow.iter().enumerate() {
@@ -452,6 +463,15 @@ mod tests {
                 r#"document: `` is no configuration; give the plugin rules: `{"flowRules": [{"resource": "*", "count": 100}]}`"#
             );
         }
+    }
+
+    #[test]
+    fn a_message_on_the_wire_is_told_what_to_be_instead() {
+        // google.protobuf.Struct {"mode": "shadow"}
+        let wire = "\n\u{12}\n\u{4}mode\u{12}\n\u{1a}\u{6}shadow";
+        let fault =
+            "is no JSON; give the plugin its configuration as a `google.protobuf.StringValue`";
+        assert!(says(wire).ends_with(fault), "{}", says(wire));
     }
 
     #[test]

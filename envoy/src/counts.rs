@@ -92,14 +92,9 @@ impl<H: Host> Counts<H> {
     }
 
     fn gauges(&self, name: &str, grade: Grade) -> Option<Keeper<H>> {
-        let gauge = |what: &str| {
-            let gauge = self
-                .host
-                .define_metric(Kind::Gauge, &format!("{name}.{what}"))?;
-            // A gauge that a stats matcher has silenced takes everything and reads 0.
-            let works = self.host.add(gauge, 1) && self.host.read(gauge).is_some_and(|n| n >= 1);
-            self.host.add(gauge, -1);
-            works.then_some(gauge)
+        let gauge = |what| {
+            self.host
+                .define_metric(Kind::Gauge, &format!("{name}.{what}"))
         };
         let tickets = gauge(if grade == Grade::Concurrency {
             "in_flight"
@@ -111,6 +106,16 @@ impl<H: Host> Counts<H> {
         } else {
             gauge("admitted")?
         };
+        // A gauge that a stats matcher has silenced takes everything and reads 0. Tickets may be too many for a moment;
+        // `admitted` must not, since one that falls is taken for a reset.
+        let reads = |n: u64| self.host.read(tickets).is_some_and(|tickets| tickets >= n);
+        if !reads(1) {
+            let works = self.host.add(tickets, 1) && reads(1);
+            self.host.add(tickets, -1);
+            if !works {
+                return None;
+            }
+        }
         Some(Keeper::Gauges {
             host: self.host.clone(),
             tickets,

@@ -12,9 +12,12 @@ proxy_wasm::main! {{
     proxy_wasm::set_root_context(|_| Box::new(Root { filter: None }));
 }}
 
+/// What outlives a configuration, by root id and scope.
+type Stores = Vec<(String, Scope, Rc<FilterStore<Proxy>>)>;
+
 thread_local! {
-    /// What outlives a configuration, by root id and scope: listeners that share a root id share their windows.
-    static STORES: RefCell<Vec<(String, Scope, Rc<FilterStore<Proxy>>)>> = const { RefCell::new(Vec::new()) };
+    /// Listeners that share a root id share their windows.
+    static STORES: RefCell<Stores> = const { RefCell::new(Vec::new()) };
 }
 
 fn store(root_id: String, scope: Scope) -> Rc<FilterStore<Proxy>> {

@@ -1,10 +1,13 @@
 //! Resources, several rules together, replacing rules, and bounds.
 
-use crate::support::{admitted, at, block, engine, pass, retry_ms, rule, rules};
+use crate::support::{Shared, admitted, at, block, engine, pass, retry_ms, rule, rules};
 use leapgate::{
     Controller, Counting, Engine, FlowRule, LimitApp, Local, LocalTally, MAX_CONTEXTS, MAX_ORIGINS,
-    MAX_RULES_PER_RESOURCE, Mode, Node, Outcome, Request, Rules, RulesError, Store,
+    MAX_RULES_PER_RESOURCE, Mode, Node, Outcome, Past, Request, Rules, RulesError, StateKey, Store,
+    Tallies,
 };
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 fn per_minute(id: &str, resource: &str, limit: f64) -> FlowRule {
@@ -206,6 +209,55 @@ fn no_time_is_told_where_any_rule_can_never_let_it_pass() {
         (blocked.id().as_str(), blocked.retry_after()),
         ("small", None)
     );
+}
+
+/// Counts that others could share, by the id of their rule.
+#[derive(Default)]
+struct ByRule(RefCell<HashMap<String, Shared>>);
+
+impl Tallies for ByRule {
+    type Tally = Shared;
+
+    fn open(&self, key: &StateKey) -> (Shared, Past) {
+        let mut tallies = self.0.borrow_mut();
+        (
+            tallies.entry(key.rule.to_string()).or_default().clone(),
+            Past::Fresh,
+        )
+    }
+}
+
+#[test]
+fn where_one_rule_cannot_reserve_what_the_others_have_is_given_back() {
+    let store = Rc::new(Store::new(ByRule::default()));
+    let flow = [
+        rule("first", "api", 5.0),
+        rule("in flight", "api", 5.0).concurrency(),
+        rule("last", "api", 5.0),
+    ];
+    let engine = Engine::with_store(store, rules(flow)).unwrap();
+    let tally = |id: &str| engine.store().tallies().0.borrow()[id].clone();
+    let tickets = || ["first", "in flight", "last"].map(|id| tally(id).tickets.get());
+    // Others have taken tickets and have not let anybody in yet.
+    tally("last").tickets.set(5);
+    assert_eq!(
+        block(&engine, &Request::new("api"), 1000).id().as_str(),
+        "last"
+    );
+    assert_eq!(tickets(), [0, 0, 5]);
+    tally("last").tickets.set(0);
+    tally("last").broken.set(true);
+    assert_eq!(
+        block(&engine, &Request::new("api"), 1000).id().as_str(),
+        "last"
+    );
+    assert_eq!(tickets(), [0, 0, 0]);
+    tally("last").broken.set(false);
+    let entry = pass(&engine, &Request::new("api").cost(2), 1000);
+    assert_eq!(tickets(), [2, 1, 2]);
+    entry.exit(Outcome::Success, at(1000));
+    assert_eq!(tickets(), [2, 0, 2]);
+    assert_eq!(tally("first").admitted.get(), 2);
 }
 
 #[test]

@@ -603,6 +603,27 @@ fn differs_from_sentinel_an_untouched_loan_counts() {
 }
 
 #[test]
+fn a_bucket_that_begins_holds_what_was_borrowed_from_it_and_what_is_its_own() {
+    for (own, borrowed, next) in [(1, 2, 0), (16, 16, 0), (1, 2, 5)] {
+        let metric = metric(10, 200);
+        metric.add(MetricEvent::Pass, own, at(4000));
+        metric.add_waiting(at(4200), borrowed);
+        assert_eq!(
+            (metric.pass(at(4000)), metric.waiting(at(4000))),
+            (own, borrowed),
+            "{metric:?}"
+        );
+        metric.add(MetricEvent::Pass, next, at(4200));
+        assert_eq!(
+            (metric.pass(at(4200)), metric.waiting(at(4200))),
+            (own + borrowed + next, 0),
+            "{metric:?}"
+        );
+        assert_eq!(metric.details(at(4200)).len(), 2, "{metric:?}");
+    }
+}
+
+#[test]
 fn a_whole_interval_of_borrowing_is_all_paid() {
     let metric = metric(10, 200);
     for bucket in 0..10 {

@@ -541,6 +541,110 @@ fn long_random_sequences_of_an_engine_are_as_the_log_says() {
     }
 }
 
+/// Three rules of different lengths and ways to count, and a limit on calls in flight that nobody holds on to.
+fn several(random: &mut fastrand::Rng) -> Rules {
+    let mut flow = vec![rule("in flight", "api", 4.0).concurrency()];
+    for (i, (interval, sample_count)) in [(1000, 10), (400, 4), (3000, 3)].into_iter().enumerate() {
+        let limit = random.u64(8..80) as f64 / 8.0;
+        let rule = rule(&i.to_string(), "api", limit)
+            .per(interval, Some(sample_count))
+            .unwrap();
+        flow.push(rule.counting(random.choice(ALL).unwrap()));
+    }
+    random.shuffle(&mut flow);
+    Rules {
+        flow,
+        ..Rules::default()
+    }
+}
+
+/// Calls under a clock that goes on.
+fn calls(random: &mut fastrand::Rng, number: usize) -> Vec<Call> {
+    let mut now = random.u64(0..10_000);
+    let call = |_| {
+        now += if random.bool() { 0 } else { random.u64(0..300) };
+        (now, random.u64(1..4))
+    };
+    (0..number).map(call).collect()
+}
+
+fn enter(engine: &Engine, (now, cost): Call) -> Decision {
+    engine.enter(&Request::new("api").cost(cost as u32), at(now))
+}
+
+#[test]
+fn the_time_to_try_again_is_exact_where_several_rules_refuse() {
+    let mut waits = 0;
+    for seed in 0..200 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let rules = several(&mut random);
+        let calls = calls(&mut random, 40);
+        for refused in 0..calls.len() {
+            let again = || {
+                let engine = Engine::new(rules.clone()).unwrap();
+                let last = calls[..=refused]
+                    .iter()
+                    .map(|call| enter(&engine, *call))
+                    .last();
+                (engine, last.unwrap())
+            };
+            let (engine, Decision::Block(blocked)) = again() else {
+                continue;
+            };
+            let (now, cost) = calls[refused];
+            let Some(wait) = blocked.retry_after() else {
+                let day = now + 86_400_000;
+                assert!(
+                    matches!(enter(&engine, (day, cost)), Decision::Block(_)),
+                    "seed {seed}, {refused}: {blocked:?}"
+                );
+                continue;
+            };
+            waits += 1;
+            let then = now + wait.as_millis() as u64;
+            assert!(
+                matches!(enter(&engine, (then - 1, cost)), Decision::Block(_)),
+                "seed {seed}, {refused}: {blocked:?}"
+            );
+            let passes = matches!(enter(&again().0, (then, cost)), Decision::Pass(_));
+            assert!(passes, "seed {seed}, {refused}: {blocked:?}");
+        }
+    }
+    assert!(waits > 1000, "{waits}");
+}
+
+#[test]
+fn what_is_refused_might_as_well_not_have_come() {
+    for seed in 0..100 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let rules = several(&mut random);
+        let (all, admitted) = (
+            Engine::new(rules.clone()).unwrap(),
+            Engine::new(rules).unwrap(),
+        );
+        let left = |engine: &Engine, now| -> Vec<u64> {
+            engine
+                .resource("api")
+                .policies(at(now))
+                .map(|policy| policy.remaining)
+                .collect()
+        };
+        for call in calls(&mut random, 200) {
+            if matches!(enter(&all, call), Decision::Pass(_)) {
+                assert!(
+                    matches!(enter(&admitted, call), Decision::Pass(_)),
+                    "seed {seed}, {call:?}"
+                );
+            }
+            assert_eq!(
+                left(&all, call.0),
+                left(&admitted, call.0),
+                "seed {seed}, {call:?}"
+            );
+        }
+    }
+}
+
 /// What passes in a hundred intervals of a clock that never tires, as a share of what the limit allows.
 fn share_at_saturation(window: Window, counting: Counting, limit: f64) -> f64 {
     let rule = RuleWindow::new(window, counting, LocalTally::default(), Past::Fresh);

@@ -26,7 +26,7 @@ struct State {
     turn: usize,
     alive: Vec<bool>,
     schedule: Schedule,
-    /// In milliseconds. It goes on now and then, at any call.
+    /// In milliseconds. It goes on at one call of `hurry`.
     now: u64,
     hurry: u64,
     tickets: u64,
@@ -76,7 +76,7 @@ impl Process {
 
     /// One call of the host by `worker`, when it is its turn. Then it is another's.
     fn call<R>(&self, worker: usize, act: impl FnOnce(&mut State) -> R) -> R {
-        let mut state: MutexGuard<'_, State> = self.state.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
         while state.turn != worker {
             state = self.changed.wait(state).unwrap();
         }
@@ -124,6 +124,29 @@ impl State {
             }
         };
         self.turn = next.unwrap_or(0);
+    }
+}
+
+/// Lets the others go on where a worker has panicked: its panic is what is to be seen, not a test that never ends.
+struct Leaving<'a> {
+    process: &'a Process,
+    worker: usize,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut state = self
+                .process
+                .state
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            state.alive[self.worker] = false;
+            if state.turn == self.worker {
+                state.pass_on();
+            }
+            self.process.changed.notify_all();
+        }
     }
 }
 
@@ -228,6 +251,7 @@ impl Plan {
 
 /// One worker: so many requests, one after another.
 fn work(process: &Arc<Process>, worker: usize, plan: &Plan) {
+    let _leaving = Leaving { process, worker };
     let birth = plan.births[worker];
     if !matches!(birth, Birth::First) {
         (0..40 * worker).for_each(|_| process.call(worker, |_| {})); // it is born later
@@ -398,7 +422,7 @@ fn in_every_order_of_their_calls_two_workers_let_in_one_where_there_is_room_for_
     };
     let mut none = 0;
     for bits in 0..1_u64 << 14 {
-        // Each makes seven calls at most until it has its answer.
+        // Each makes six calls until it has its answer: here are all orders of seven of each.
         if bits.count_ones() == 7 {
             let process = run(Schedule::Listed(bits), 100, &plan);
             let passes = process.done().passes.len();

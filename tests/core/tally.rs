@@ -459,24 +459,27 @@ fn a_window_that_has_not_begun_has_kept_nothing() {
 #[test]
 fn a_count_that_falls_counts_the_whole_window_as_used() {
     for counting in ALL {
-        let tally = Shared::default();
-        let window = RuleWindow::new(buckets(10, 100), counting, tally.clone(), Past::Fresh);
-        assert_eq!(fill(&window, 5.0, 1000), 5);
-        assert_eq!(fill(&window, 5.0, 5000), 5);
-        tally.tickets.set(0);
-        tally.admitted.set(0);
-        let admitted = (6500..9000)
-            .find(|now| enter(&window, 5.0, 1, *now))
-            .unwrap();
-        assert_eq!(
-            admitted,
-            if counting == Counting::Sentinel {
+        for filled in [&[1000, 5000][..], &[6400], &[]] {
+            let tally = Shared::default();
+            let window = RuleWindow::new(buckets(10, 100), counting, tally.clone(), Past::Fresh);
+            assert!(filled.iter().all(|now| fill(&window, 5.0, *now) == 5));
+            tally.tickets.set(tally.tickets.get() + 3); // another's, which is seen and then reset with the rest
+            tally.admitted.set(tally.admitted.get() + 3);
+            enter(&window, 0.0, 1, 6450);
+            tally.tickets.set(0);
+            tally.admitted.set(0);
+            let expected = if counting == Counting::Sentinel {
                 7500
             } else {
                 7600
-            },
-            "{counting:?}: {window:?}"
-        );
+            };
+            let admitted = (6500..9000).find(|now| enter(&window, 5.0, 1, *now));
+            assert_eq!(
+                admitted,
+                Some(expected),
+                "{counting:?}, {filled:?}: {window:?}"
+            );
+        }
     }
 }
 

@@ -7,7 +7,7 @@ from harness import EnvoyTest, cluster, eventually, free_port, route
 from load import Load, Source, most_in_any_window
 
 SECONDS = 10
-LIMIT = 500
+LIMIT = 200
 
 
 class Window(EnvoyTest):

@@ -134,6 +134,12 @@ pub(super) fn all() -> Vec<Case> {
         100_000,
         Box::new(governor),
     );
+    add(
+        "the loop around each of these".to_owned(),
+        Group::Window,
+        100_000,
+        Box::new(|| Ok(nothing())),
+    );
 
     add(
         "enter + exit".to_owned(),
@@ -192,6 +198,19 @@ fn window(counting: Counting, buckets: u32, step: u64, limit: f64) -> Result<Run
         }
         passed
     }))
+}
+
+/// What all cases have in common: the clock, and what hides the subject from the compiler.
+fn nothing() -> Run {
+    let subject = Cell::new(0);
+    let mut now = START_NANOS;
+    Box::new(move |times| {
+        for _ in 0..times {
+            now += STEP_NANOS;
+            black_box(&subject).set(now);
+        }
+        times
+    })
 }
 
 fn summed(buckets: u64) -> Run {
