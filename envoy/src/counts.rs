@@ -41,20 +41,24 @@ impl<H: Host> Counts<H> {
         }
     }
 
-    /// The name of what `key` counts: no two keys have the same.
-    fn name(&self, key: &StateKey) -> String {
+    /// The prefix and the parts of `key`, each as `part` writes it, with a dot between them.
+    fn name(&self, key: &StateKey, part: impl Fn(&mut String, &str)) -> String {
         let mut name = self.prefix.clone();
-        for part in [
+        let parts = [
             Some(key.rule.as_str()),
             key.resource.as_deref(),
             key.origin.as_deref(),
-        ]
-        .into_iter()
-        .flatten()
-        {
+        ];
+        for text in parts.into_iter().flatten() {
             name.push('.');
-            exact(&mut name, part);
+            part(&mut name, text);
         }
+        name
+    }
+
+    /// The name of what `key` counts: no two keys have the same.
+    fn exact_name(&self, key: &StateKey) -> String {
+        let mut name = self.name(key, exact);
         if let Grade::Qps { window, .. } = key.grade {
             let window = window.window();
             // Writing to a string cannot fail.
@@ -64,29 +68,6 @@ impl<H: Host> Counts<H> {
                 window.interval_ms(),
                 window.sample_count()
             );
-        }
-        name
-    }
-
-    /// The beginning of the names of the counters of `key`, as they read well in Prometheus.
-    fn readable_name(&self, key: &StateKey) -> String {
-        let mut name = self.prefix.clone();
-        for part in [
-            Some(key.rule.as_str()),
-            key.resource.as_deref(),
-            key.origin.as_deref(),
-        ]
-        .into_iter()
-        .flatten()
-        {
-            name.push('.');
-            for c in part.chars() {
-                match c {
-                    '*' => name.push_str("each"),
-                    c if c.is_ascii_alphanumeric() || c == '-' => name.push(c),
-                    _ => name.push('_'),
-                }
-            }
         }
         name
     }
@@ -173,6 +154,17 @@ fn exact(name: &mut String, part: &str) {
     }
 }
 
+/// Appends `part` as it reads well in Prometheus.
+fn readable(name: &mut String, part: &str) {
+    for c in part.chars() {
+        match c {
+            '*' => name.push_str("each"),
+            c if c.is_ascii_alphanumeric() || c == '-' => name.push(c),
+            _ => name.push('_'),
+        }
+    }
+}
+
 /// The counts of one rule.
 pub struct RuleCounts<H> {
     keeper: Keeper<H>,
@@ -201,14 +193,14 @@ impl<H: Host> Tallies for Counts<H> {
     type Tally = RuleCounts<H>;
 
     fn open(&self, key: &StateKey) -> (RuleCounts<H>, Past) {
-        let name = self.name(key);
+        let name = self.exact_name(key);
         let keeper = self.keeper(&name, key.grade);
         let mut counts = RuleCounts {
             keeper,
             host: self.host.clone(),
             ring_key: None,
             published: Cell::new(None),
-            readable_name: self.readable_name(key),
+            readable_name: self.name(key, readable),
             counters: OnceCell::new(),
             told: Cell::new([0; 3]),
         };
