@@ -29,16 +29,12 @@ fn push_number(text: &mut String, mut n: u64) {
             break;
         }
     }
-    text.extend(
-        digits
-            .iter()
-            .skip(digits.len() - used)
-            .map(|digit| char::from(*digit)),
-    );
+    let written = digits.get(digits.len() - used..).unwrap_or_default();
+    text.push_str(std::str::from_utf8(written).unwrap_or_default());
 }
 
 fn number(n: u64) -> String {
-    let mut text = String::new();
+    let mut text = String::with_capacity(20);
     push_number(&mut text, n);
     text
 }
@@ -144,7 +140,8 @@ pub fn rate_limit_headers<'p>(
     match form {
         RateLimitHeaders::Off => {}
         RateLimitHeaders::Draft => {
-            let (mut quotas, mut limits) = (String::new(), String::new());
+            // One allocation each, for most.
+            let (mut quotas, mut limits) = (String::with_capacity(96), String::with_capacity(96));
             for policy in policies {
                 for list in [&mut quotas, &mut limits] {
                     list.push_str(if list.is_empty() { "" } else { ", " });
@@ -192,11 +189,10 @@ pub fn rate_limit_headers<'p>(
 /// Appends a string of RFC 9651 (structured fields). An id is printable ASCII.
 fn push_string_item(list: &mut String, text: &str) {
     list.push('"');
-    for c in text.chars() {
-        if matches!(c, '"' | '\\') {
-            list.push('\\');
-        }
-        list.push(c);
+    if text.contains(['"', '\\']) {
+        list.push_str(&text.replace('\\', "\\\\").replace('"', "\\\""));
+    } else {
+        list.push_str(text);
     }
     list.push('"');
 }
