@@ -21,21 +21,6 @@ pub(crate) struct Context {
     nodes: RefCell<HashMap<Rc<str>, Rc<DefaultNode>>>,
 }
 
-impl Context {
-    /// One that is no part of a tree: its name is all that there is of it.
-    pub(crate) fn uncounted(name: &str) -> Context {
-        Context {
-            entrance: Rc::new(EntranceNode::new(name.into())),
-            nodes: RefCell::default(),
-        }
-    }
-
-    /// Its name.
-    pub(crate) fn name(&self) -> &str {
-        self.entrance.name()
-    }
-}
-
 /// The statistics of all resources.
 ///
 /// Sentinel: `Constants.ROOT`, `Constants.ENTRY_NODE`, `ClusterBuilderSlot`, `NodeSelectorSlot` and `ContextUtil`, which are

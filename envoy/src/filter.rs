@@ -147,8 +147,7 @@ impl<H: Host> Filter<H> {
             .engine
             .enter_resource(&resource, &Request::new(""), now)
         {
-            // No rule here makes a request wait: the configuration sees to that.
-            Decision::Wait(_, entry) | Decision::Pass(entry) => Some(Passed {
+            Decision::Pass(entry) => Some(Passed {
                 resource,
                 _entry: entry,
             }),

@@ -82,7 +82,7 @@ fn exercise(engine: &Engine, from: u64) -> (u64, u64) {
                         drop(outer)
                     }
                 }
-                Decision::Wait(..) | Decision::Block(_) => blocks += 1,
+                Decision::Block(_) => blocks += 1,
             }
         }
     }

@@ -7,8 +7,8 @@
 
 use crate::support::{at, rule, rules};
 use leapgate::{
-    Counting, Decision, Engine, FlowRule, Outcome, Past, Request, SharedInstant, Snapshots,
-    StateKey, Store, Tallies, Tally, Timestamp,
+    Counting, Decision, Engine, FlowRule, Outcome, Past, Request, Snapshots, StateKey, Store,
+    Tallies, Tally, Timestamp,
 };
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,6 @@ struct State {
     hurry: u64,
     tickets: u64,
     admitted: u64,
-    latest: Option<Timestamp>,
     published: Option<Snapshots>,
     passes: Vec<Span>,
     in_flight: u64,
@@ -62,7 +61,6 @@ impl Process {
             hurry,
             tickets: 0,
             admitted: 0,
-            latest: None,
             published: None,
             passes: Vec::new(),
             in_flight: 0,
@@ -180,27 +178,6 @@ impl Tally for Gauges {
     fn commit(&self, n: u64) {
         self.process.call(self.worker, |state| state.admitted += n);
     }
-
-    fn latest(&self) -> &impl SharedInstant {
-        self
-    }
-}
-
-/// How far the turns of the process's throttle reach.
-impl SharedInstant for Gauges {
-    fn get(&self) -> Option<Timestamp> {
-        self.process.call(self.worker, |state| state.latest)
-    }
-
-    fn swap(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
-        self.process.call(self.worker, |state| {
-            let is_from = state.latest == from;
-            if is_from {
-                state.latest = to;
-            }
-            is_from
-        })
-    }
 }
 
 /// What a worker knows of the past when it is born.
@@ -312,7 +289,6 @@ fn work(process: &Arc<Process>, worker: usize, plan: &Plan) {
                 process.call(worker, |state| state.in_flight -= 1);
                 entry.exit(Outcome::Success, at(from));
             }
-            Decision::Wait(wait, _) => panic!("told to wait for {wait:?}"),
             Decision::Block(_) => process.call(worker, |state| state.refused += 1),
         }
         if worker == 0 {
@@ -490,8 +466,6 @@ fn calls_in_flight_of_all_workers_never_exceed_their_limit() {
 struct Atomics {
     tickets: AtomicU64,
     admitted: AtomicU64,
-    /// In nanoseconds; zero for none.
-    latest: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -517,26 +491,6 @@ impl Tally for AtOnce {
 
     fn commit(&self, n: u64) {
         self.0.admitted.fetch_add(n, Ordering::SeqCst);
-    }
-
-    fn latest(&self) -> &impl SharedInstant {
-        self
-    }
-}
-
-impl SharedInstant for AtOnce {
-    fn get(&self) -> Option<Timestamp> {
-        let nanos = self.0.latest.load(Ordering::SeqCst);
-        (nanos > 0).then_some(Timestamp::from_nanos(nanos))
-    }
-
-    fn swap(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
-        let [from, to] = [from, to].map(|instant| instant.map_or(0, Timestamp::as_nanos));
-        let order = Ordering::SeqCst;
-        self.0
-            .latest
-            .compare_exchange(from, to, order, order)
-            .is_ok()
     }
 }
 
