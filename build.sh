@@ -19,7 +19,7 @@ BINARYEN=132.0.0
 ENVOY=.tools/envoy
 PYTHON=.tools/venv/bin/python
 WASM=dist/leapgate.wasm
-MAX_WASM_BYTES=200000
+MAX_WASM_BYTES=350000
 TARGET=${CARGO_TARGET_DIR:-target}
 
 # What Envoy calls. The SDK exports every callback there is, and the host enters the VM, about 2,500

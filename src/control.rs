@@ -1,55 +1,167 @@
 //! What a flow rule decides at its threshold, and what it has decided so far.
 
-use crate::rule::{Count, Grade};
+mod throttle;
+mod warm_up;
+
+use crate::rule::{ControlBehavior, Count, FlowRule, Grade, WarmUp};
 use crate::tally::{Past, RuleWindow, Tally};
 use crate::time::Timestamp;
 use std::cell::Cell;
 use std::time::Duration;
+use throttle::{Line, Pace};
+use warm_up::Warmth;
 
-/// What a rule measures.
+/// What a rule asks of its state. It is no part of the state, so that it can change while the state goes on.
+pub(crate) struct Terms {
+    pub(crate) count: Count,
+    /// In nanoseconds.
+    interval: u64,
+    warm_up: WarmUp,
+    /// How much passes in an interval at least: where it warms up, when it is cold.
+    slowest: f64,
+    /// In nanoseconds.
+    max_queueing: u64,
+    /// How far ahead turns can reach, in nanoseconds: the longest wait on the resource, and what a request can cost.
+    furthest: u64,
+    /// Whether it decides as Sentinel does.
+    pub(crate) compat: bool,
+}
+
+impl Terms {
+    /// What `rule` asks, on a resource where no rule lets a request wait for longer than `longest_wait` nanoseconds.
+    pub(crate) fn new(rule: &FlowRule, longest_wait: u64) -> Terms {
+        let count = rule.count().get();
+        let interval = match rule.grade() {
+            Grade::Qps { window, .. } => window.window().interval_nanos(),
+            Grade::Concurrency => 0,
+        };
+        let slowest = match rule.control_behavior() {
+            ControlBehavior::Reject | ControlBehavior::Throttle => count,
+            ControlBehavior::WarmUp | ControlBehavior::WarmUpThrottle => {
+                count / f64::from(rule.warming_up().cold_factor())
+            }
+        };
+        let dearest = if rule.is_compat() {
+            0
+        } else {
+            (interval as f64 * count.max(1.0) / slowest).ceil() as u64
+        };
+        Terms {
+            count: rule.count(),
+            interval,
+            warm_up: rule.warming_up(),
+            slowest,
+            max_queueing: rule.max_queueing().as_nanos(),
+            furthest: longest_wait.saturating_add(dearest),
+            compat: rule.is_compat(),
+        }
+    }
+}
+
+/// What a rule measures, and whom it makes wait.
+#[repr(u8)] // a tag of its own is looked at sooner than one that is hidden in a variant
 enum Measure<T> {
     /// Passes in a window.
     Passes(RuleWindow<T>),
     /// Calls in flight: the tickets that are out.
     InFlight(T),
+    /// Turns.
+    Turns(Box<Line>, T),
+    /// Passes in a window, and how cold the rule is; and turns, if they are taken.
+    Warm(Box<Warm<T>>),
 }
 
-/// The state of a rule on one resource: its window or its calls in flight, and how it has decided.
+struct Warm<T> {
+    window: RuleWindow<T>,
+    warmth: Warmth,
+    line: Option<Line>,
+}
+
+/// The state of a rule on one resource: its window, its turns or its calls in flight, and how it has decided.
 ///
 /// The count is no part of it, so that it can change while the state goes on. A decision has three steps, which let several
-/// rules decide together: `has_room` for each; if all have, `reserve` for each; if all could,
-/// `commit` for each.
+/// rules decide together: whether there is room (`has_room`), or when there will be (`wait`), for each; if there is for all,
+/// `reserve` for each; if all could, `commit` for each.
 ///
-/// Sentinel: `DefaultController`.
+/// Sentinel: `TrafficShapingController`: `DefaultController`, `ThrottlingController`, `WarmUpController` and
+/// `WarmUpRateLimiterController`.
 pub struct Controller<T> {
     measure: Measure<T>,
+    /// Whether what it measures has ever been asked for; kept where Sentinel asks.
+    met: Cell<bool>,
     passed: Cell<u64>,
+    waited: Cell<u64>,
     blocked: Cell<u64>,
     shadow_blocked: Cell<u64>,
 }
 
+/// A request, as far as a rule is told of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Ask {
+    pub(crate) cost: u64,
+    /// Whether the rule counts it: not where it measures others.
+    pub(crate) counts: bool,
+    /// For how long it waits, in nanoseconds.
+    pub(crate) wait: u64,
+}
+
+impl Ask {
+    /// A request that passes at once, of a rule that counts it.
+    #[inline]
+    pub(crate) fn at_once(cost: u64) -> Ask {
+        Ask {
+            cost,
+            counts: true,
+            wait: 0,
+        }
+    }
+}
+
 impl<T: Tally> Controller<T> {
-    /// The state of a rule of this grade over those counts.
-    pub fn new(grade: Grade, tally: T, past: Past) -> Controller<T> {
-        let measure = match grade {
-            Grade::Qps { window, counting } => {
-                Measure::Passes(RuleWindow::new(window.window(), counting, tally, past))
+    /// The state of a rule of this grade and behaviour over those counts; `compat`: of one that decides as Sentinel does.
+    pub fn new(
+        grade: Grade,
+        behavior: ControlBehavior,
+        compat: bool,
+        tally: T,
+        past: Past,
+    ) -> Controller<T> {
+        let measure = match (grade, behavior) {
+            (Grade::Concurrency, _) => Measure::InFlight(tally),
+            (Grade::Qps { .. }, ControlBehavior::Throttle) => Measure::Turns(Box::default(), tally),
+            (Grade::Qps { window, counting }, behavior) => {
+                let window = RuleWindow::new(window.window(), counting, tally, past);
+                let window = if compat {
+                    window.losing_untouched_loans()
+                } else {
+                    window
+                };
+                match behavior {
+                    ControlBehavior::Reject => Measure::Passes(window),
+                    _ => Measure::Warm(Box::new(Warm {
+                        window,
+                        warmth: Warmth::new(compat),
+                        line: behavior.is_paced().then(Line::default),
+                    })),
+                }
             }
-            Grade::Concurrency => Measure::InFlight(tally),
         };
         Controller {
             measure,
+            met: Cell::new(false),
             passed: Cell::new(0),
+            waited: Cell::new(0),
             blocked: Cell::new(0),
             shadow_blocked: Cell::new(0),
         }
     }
 
-    /// The window; `None` for a limit on concurrency.
+    /// The window; `None` for a limit on concurrency and for a throttle.
     pub fn window(&self) -> Option<&RuleWindow<T>> {
         match &self.measure {
             Measure::Passes(window) => Some(window),
-            Measure::InFlight(_) => None,
+            Measure::Warm(warm) => Some(&warm.window),
+            Measure::InFlight(_) | Measure::Turns(..) => None,
         }
     }
 
@@ -57,66 +169,135 @@ impl<T: Tally> Controller<T> {
     pub fn tally(&self) -> &T {
         match &self.measure {
             Measure::Passes(window) => window.tally(),
-            Measure::InFlight(tally) => tally,
+            Measure::Warm(warm) => warm.window.tally(),
+            Measure::InFlight(tally) | Measure::Turns(_, tally) => tally,
         }
     }
 
     /// Reads shared counts. To be called before the clock is read for the next call here that takes a time.
     #[inline]
     pub fn observe(&self) {
-        if let Measure::Passes(window) = &self.measure {
-            window.observe();
+        match &self.measure {
+            Measure::Passes(window) => window.observe(),
+            Measure::Warm(warm) => warm.window.observe(),
+            Measure::InFlight(_) | Measure::Turns(..) => {}
         }
     }
 
     /// Brings the window up to `now`.
     #[inline]
     pub fn advance(&self, now: Timestamp) {
-        if let Measure::Passes(window) = &self.measure {
-            window.advance(now);
+        match &self.measure {
+            Measure::Passes(window) => window.advance(now),
+            Measure::Warm(warm) => warm.advance(now),
+            Measure::InFlight(_) | Measure::Turns(..) => {}
         }
     }
 
-    /// Whether `cost` more would be within `count`. Takes nothing.
+    /// Records that what it measures has been asked for.
+    pub(crate) fn meet(&self) {
+        self.met.set(true);
+    }
+
+    /// Whether what it measures has ever been asked for.
+    pub(crate) fn is_met(&self) -> bool {
+        self.met.get()
+    }
+
+    /// Whether a request of that cost may pass at once. Takes nothing.
     #[inline]
-    pub(crate) fn has_room(&self, count: Count, cost: u64, now: Timestamp) -> bool {
+    pub(crate) fn has_room(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
         match &self.measure {
-            Measure::Passes(window) => window.has_room(count, cost, now),
-            Measure::InFlight(tally) => tally.tickets().saturating_add(cost) <= count.whole(),
+            Measure::Passes(window) => window.has_room(terms.count, cost, now),
+            Measure::InFlight(tally) => tally.tickets().saturating_add(cost) <= terms.count.whole(),
+            Measure::Turns(line, tally) => has_turn(line, tally, terms, cost, now),
+            Measure::Warm(warm) => cost == 0 || warm.has_room(terms, cost, now),
         }
     }
 
-    /// Takes tickets for `cost` if that is within `count`, else none.
-    #[inline]
-    pub(crate) fn reserve(&self, count: Count, cost: u64, now: Timestamp) -> bool {
+    /// For how long a request that may not pass at once has to wait, in nanoseconds; `None` where it is refused. Takes
+    /// nothing.
+    #[cold]
+    pub(crate) fn wait(
+        &self,
+        terms: &Terms,
+        cost: u64,
+        prioritized: bool,
+        now: Timestamp,
+    ) -> Option<u64> {
         match &self.measure {
-            Measure::Passes(window) => window.reserve(count, cost, now),
+            Measure::Passes(window) if prioritized => {
+                let wait = window.time_to_loan(terms.count, cost, now)?;
+                Some(wait.as_nanos() as u64)
+            }
+            Measure::Passes(_) | Measure::InFlight(_) => None,
+            Measure::Turns(line, tally) => turn(line, tally, Pace::new(terms, cost, now)),
+            Measure::Warm(warm) => {
+                warm.warmth.hold_back(now);
+                let line = warm.line.as_ref()?;
+                turn(line, warm.window.tally(), warm.pace(terms, cost, now))
+            }
+        }
+    }
+
+    /// Takes what a request needs that passes at once, if it is there, else nothing.
+    #[inline]
+    pub(crate) fn reserve_at_once(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
+        match &self.measure {
+            Measure::Passes(window) => window.reserve(terms.count, cost, now),
             Measure::InFlight(tally) => {
                 let Some(taken) = tally.take(cost) else {
                     return false;
                 };
-                if taken > count.whole() {
+                if taken > terms.count.whole() {
                     tally.give_back(cost);
                     return false;
                 }
                 true
             }
+            Measure::Turns(..) | Measure::Warm(_) => self.reserve(terms, Ask::at_once(cost), now),
         }
     }
 
-    /// Gives back what was reserved, because another rule refused.
-    pub(crate) fn give_back(&self, cost: u64) {
-        self.tally().give_back(cost);
+    /// Takes what a request needs, if it is there, else nothing.
+    #[inline(never)]
+    pub(crate) fn reserve(&self, terms: &Terms, ask: Ask, now: Timestamp) -> bool {
+        match &self.measure {
+            Measure::Passes(_) | Measure::InFlight(_) if !ask.counts => true,
+            Measure::Passes(window) if ask.wait > 0 => {
+                window.lend(terms.count, ask.cost, now.plus_nanos(ask.wait), now)
+            }
+            Measure::Passes(_) | Measure::InFlight(_) => self.reserve_at_once(terms, ask.cost, now),
+            Measure::Turns(line, tally) => {
+                take_turn(line, tally, ask, || Pace::new(terms, ask.cost, now))
+            }
+            Measure::Warm(warm) => warm.reserve(terms, ask, now),
+        }
     }
 
-    /// Records that a call in flight has ended.
-    pub(crate) fn leave(&self) {
-        self.tally().give_back(1);
+    /// Gives back what was just reserved, because another rule refused.
+    #[cold]
+    pub(crate) fn give_back(&self, ask: Ask, now: Timestamp) {
+        match &self.measure {
+            Measure::Passes(_) | Measure::InFlight(_) if !ask.counts => {}
+            Measure::Passes(window) if ask.wait == 0 => window.give_back(ask.cost),
+            Measure::Passes(window) => window.take_back(ask.cost, now.plus_nanos(ask.wait)),
+            Measure::InFlight(tally) => tally.give_back(ask.cost),
+            Measure::Turns(..) | Measure::Warm(_) if ask.cost == 0 => {}
+            Measure::Turns(line, tally) => line.give_back(tally.latest()),
+            Measure::Warm(warm) => match &warm.line {
+                Some(line) => line.give_back(warm.window.tally().latest()),
+                None if !ask.counts => {}
+                None if ask.wait == 0 => warm.window.give_back(ask.cost),
+                None => warm.window.take_back(ask.cost, now.plus_nanos(ask.wait)),
+            },
+        }
     }
 
-    /// Charges what was reserved. Whether the call is in flight from now on ([`Controller::leave`]).
+    /// Charges what was reserved for a request that passes at once. Whether the call is in flight from now on
+    /// ([`Controller::leave`]).
     #[inline]
-    pub(crate) fn commit(&self, cost: u64) -> bool {
+    pub(crate) fn commit_at_once(&self, cost: u64) -> bool {
         self.passed.set(self.passed.get().wrapping_add(1));
         match &self.measure {
             Measure::Passes(window) => {
@@ -131,7 +312,91 @@ impl<T: Tally> Controller<T> {
                 }
                 None => tally.take(1).is_some(),
             },
+            Measure::Turns(..) => false,
+            Measure::Warm(warm) => {
+                warm.commit(cost);
+                false
+            }
         }
+    }
+
+    /// Charges what was reserved. Whether the call is in flight from now on.
+    pub(crate) fn commit(&self, ask: Ask) -> bool {
+        let is_lent = ask.wait > 0
+            && match &self.measure {
+                Measure::Passes(_) => true,
+                // What takes turns is counted when it takes one: what the window says is how much the rule is used.
+                Measure::Warm(warm) => warm.line.is_none(),
+                Measure::InFlight(_) | Measure::Turns(..) => false,
+            };
+        if ask.counts && !is_lent {
+            return self.commit_at_once(ask.cost);
+        }
+        self.passed.set(self.passed.get().wrapping_add(1));
+        false
+    }
+
+    /// Counts a request that the rule measures and does not limit. Whether the call is in flight from now on.
+    pub(crate) fn charge(&self, ask: Ask, now: Timestamp) -> bool {
+        match &self.measure {
+            Measure::Passes(window) => charge(window, ask.cost, ask.wait, now),
+            Measure::Warm(warm) => charge(&warm.window, ask.cost, ask.wait, now),
+            Measure::InFlight(tally) => return tally.take(1).is_some(),
+            Measure::Turns(..) => {}
+        }
+        false
+    }
+
+    /// Records that a call has ended at `now`, which was in flight.
+    #[inline]
+    pub(crate) fn leave(&self, now: Timestamp) {
+        match &self.measure {
+            Measure::InFlight(tally) => tally.give_back(1),
+            _ => self.look(now),
+        }
+    }
+
+    /// Opens the current bucket, where Sentinel looks at it: what it records then does so.
+    #[inline(never)]
+    fn look(&self, now: Timestamp) {
+        if self.window().is_some_and(RuleWindow::loses_untouched_loans) {
+            self.advance(now);
+        }
+    }
+
+    /// Records that a call was given up: at a time that nobody knows, if there is no `now`. If it was made to wait, until
+    /// `release`, and that is still to come, what was lent to it is given back, and its turn, if no later one was taken.
+    #[inline(never)]
+    pub(crate) fn give_up(&self, cost: u64, release: Option<Timestamp>, now: Option<Timestamp>) {
+        let give_turn_back = |line: &Line, tally: &T| {
+            if let Some(release) = release.filter(|_| cost > 0) {
+                line.give_up(tally.latest(), release, now);
+            }
+        };
+        let window = match &self.measure {
+            Measure::InFlight(tally) => return tally.give_back(1),
+            Measure::Turns(line, tally) => return give_turn_back(line, tally),
+            Measure::Warm(warm) => match &warm.line {
+                Some(line) => return give_turn_back(line, warm.window.tally()),
+                None => &warm.window,
+            },
+            Measure::Passes(window) => window,
+        };
+        match (release, now) {
+            (None, _) => {}
+            (Some(release), None) => window.give_up(cost, release),
+            (Some(release), Some(now)) => {
+                self.advance(now);
+                if now < release {
+                    window.take_back(cost, release);
+                }
+            }
+        }
+    }
+
+    /// Records that the rule has made a request wait.
+    pub(crate) fn waits(&self) {
+        self.waited.set(self.waited.get().wrapping_add(1));
     }
 
     /// Records that the rule has refused a request.
@@ -150,6 +415,11 @@ impl<T: Tally> Controller<T> {
         self.passed.get()
     }
 
+    /// Requests, of those, that the rule has made wait, or would have, had it not been in shadow mode.
+    pub fn waited(&self) -> u64 {
+        self.waited.get()
+    }
+
     /// Requests that the rule was the first to refuse.
     pub fn blocked(&self) -> u64 {
         self.blocked.get()
@@ -160,28 +430,200 @@ impl<T: Tally> Controller<T> {
         self.shadow_blocked.get()
     }
 
-    /// How much is left under `count`: whole passes, rounded down.
-    pub(crate) fn remaining(&self, count: Count, now: Timestamp) -> u64 {
+    /// How much is left: whole passes, rounded down. Where turns are taken, one if it would pass at once.
+    pub(crate) fn remaining(&self, terms: &Terms, now: Timestamp) -> u64 {
         match &self.measure {
-            Measure::Passes(window) => (count.get() - window.sum(now)) as u64,
-            Measure::InFlight(tally) => count.whole().saturating_sub(tally.tickets()),
-        }
-    }
-
-    /// How long until a `cost` fits if nothing else came; `None` where it never can. A call in flight may end at any
-    /// moment: for those it is a millisecond.
-    pub(crate) fn time_to_room(&self, count: Count, cost: u64, now: Timestamp) -> Option<Duration> {
-        match &self.measure {
-            Measure::Passes(window) => window.time_to_room(count, cost, now),
-            Measure::InFlight(_) => {
-                (cost as f64 <= count.get()).then_some(Duration::from_millis(1))
+            Measure::Passes(window) => (terms.count.get() - window.sum(now)) as u64,
+            Measure::InFlight(tally) => terms.count.whole().saturating_sub(tally.tickets()),
+            Measure::Turns(line, tally) => {
+                u64::from(turn(line, tally, Pace::new(terms, 1, now)) == Some(0))
             }
+            Measure::Warm(warm) => match &warm.line {
+                Some(_) => u64::from(warm.has_room(terms, 1, now)),
+                None => {
+                    let rate = warm.warmth.rate_then(terms, &warm.window, now);
+                    let sum = warm.window.sum(now);
+                    let one = u64::from(warm.warmth.fits(terms, rate, sum, 1));
+                    ((rate - sum) as u64).max(one)
+                }
+            },
         }
     }
 
-    /// How long until quota next comes back if nothing else came; zero where none is used or, of calls in flight, unknown.
-    pub(crate) fn time_to_more(&self, now: Timestamp) -> Duration {
-        self.window()
-            .map_or(Duration::ZERO, |window| window.time_to_more(now))
+    /// How long until a request of that cost is let in, to pass or to wait, if nothing else came; `None` where it never is. A
+    /// call in flight may end at any moment: for those it is a millisecond.
+    pub(crate) fn time_to_room(
+        &self,
+        terms: &Terms,
+        cost: u64,
+        prioritized: bool,
+        now: Timestamp,
+    ) -> Option<Duration> {
+        match &self.measure {
+            Measure::Passes(window) if prioritized => {
+                window.time_to_loan_or_room(terms.count, cost, now)
+            }
+            Measure::Passes(window) => window.time_to_room(terms.count, cost, now),
+            Measure::InFlight(_) => {
+                (cost as f64 <= terms.count.get()).then_some(Duration::from_millis(1))
+            }
+            Measure::Turns(line, tally) => {
+                let pace = Pace::new(terms, cost, now)?;
+                Some(line.time_to_queue(tally.latest(), &pace, now))
+            }
+            Measure::Warm(warm) => warm.time_to_room(terms, cost, now),
+        }
+    }
+
+    /// How long until one passes at once, or where one does, until quota next comes back, if nothing else came; zero where
+    /// none is used or, of calls in flight, unknown.
+    pub(crate) fn time_to_more(&self, terms: &Terms, remaining: u64, now: Timestamp) -> Duration {
+        let turns = match &self.measure {
+            Measure::Turns(line, tally) => Some((&**line, tally, Pace::new(terms, 1, now))),
+            Measure::Warm(warm) => warm
+                .line
+                .as_ref()
+                .map(|line| (line, warm.window.tally(), warm.pace(terms, 1, now))),
+            _ => None,
+        };
+        if let Some((line, tally, pace)) = turns {
+            let wait = pace.map(|pace| line.time_to_pass(tally.latest(), &pace, now));
+            return wait.unwrap_or_default();
+        }
+        match (remaining, self.window()) {
+            (0, _) => self.time_to_room(terms, 1, false, now).unwrap_or_default(),
+            (_, Some(window)) => window.time_to_more(now),
+            (_, None) => Duration::ZERO,
+        }
+    }
+}
+
+impl<T: Tally> Warm<T> {
+    /// What a turn costs at `now`.
+    fn pace(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<Pace> {
+        let rate = self.warmth.rate_then(terms, &self.window, now);
+        Pace::at_rate(terms, rate, cost, now)
+    }
+
+    #[inline(never)]
+    fn advance(&self, now: Timestamp) {
+        self.window.advance(now);
+        self.warmth.advance(&self.window, now);
+    }
+
+    /// Counts a pass that was reserved. Those that take turns have reserved none.
+    fn commit(&self, cost: u64) {
+        if self.line.is_some() {
+            count(&self.window, cost);
+        } else {
+            self.window.commit(cost);
+        }
+    }
+
+    #[inline(never)]
+    fn has_room(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
+        let rate = self.warmth.rate(terms, &self.window, now);
+        if let Some(line) = &self.line {
+            let pace = Pace::at_rate(terms, rate, cost, now);
+            return turn(line, self.window.tally(), pace) == Some(0);
+        }
+        let limit = self.warmth.limit(terms, &self.window, rate, cost, now);
+        limit.is_some_and(|limit| self.window.has_room(limit, cost, now))
+    }
+
+    fn reserve(&self, terms: &Terms, ask: Ask, now: Timestamp) -> bool {
+        if let Some(line) = &self.line {
+            let pace = || self.pace(terms, ask.cost, now);
+            return take_turn(line, self.window.tally(), ask, pace);
+        }
+        if !ask.counts {
+            return true;
+        }
+        let rate = self.warmth.rate(terms, &self.window, now);
+        let limit = self.warmth.limit(terms, &self.window, rate, ask.cost, now);
+        limit.is_some_and(|limit| match ask.wait {
+            0 => self.window.reserve(limit, ask.cost, now),
+            wait => self.window.lend(limit, ask.cost, now.plus_nanos(wait), now),
+        })
+    }
+
+    fn time_to_room(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<Duration> {
+        if let Some(line) = &self.line {
+            return self.time_to_queue(line, terms, cost, now);
+        }
+        let fastest = self.warmth.fastest_then(terms, &self.window);
+        self.window.first_fit(
+            now,
+            |sum| self.warmth.fits(terms, fastest, sum, cost),
+            |at, sum| {
+                let rate = self.warmth.rate_then(terms, &self.window, at);
+                self.warmth.fits(terms, rate, sum, cost)
+            },
+        )
+    }
+
+    /// When a request may queue depends in Sentinel on what it costs itself, and that on the second.
+    fn time_to_queue(
+        &self,
+        line: &Line,
+        terms: &Terms,
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Duration> {
+        let latest = self.window.tally().latest();
+        let second = now.as_millis() / 1000;
+        let mut at = now;
+        for ahead in 1..MAX_SECONDS_AHEAD {
+            let pace = self.pace(terms, cost, at)?;
+            let then = now
+                .plus_nanos(line.time_to_queue(latest, &pace, now).as_nanos() as u64)
+                .max(at);
+            let next = Timestamp::from_millis((second + ahead) * 1000);
+            if !terms.compat || then < next {
+                return Some(then.since(now));
+            }
+            at = next;
+        }
+        Some(at.since(now))
+    }
+}
+
+/// How many seconds are looked at for one in which a request may queue.
+const MAX_SECONDS_AHEAD: u64 = 1000;
+
+/// For how long a request has to wait for its turn; `None` where that is too long.
+#[inline]
+fn turn<T: Tally>(line: &Line, tally: &T, pace: Option<Pace>) -> Option<u64> {
+    line.wait(tally.latest(), &pace?)
+}
+
+/// Whether the turn of a request has come; one that costs nothing needs none.
+#[inline(never)]
+fn has_turn<T: Tally>(line: &Line, tally: &T, terms: &Terms, cost: u64, now: Timestamp) -> bool {
+    cost == 0 || turn(line, tally, Pace::new(terms, cost, now)) == Some(0)
+}
+
+/// Takes the turn of a request; one that costs nothing needs none.
+fn take_turn<T: Tally>(
+    line: &Line,
+    tally: &T,
+    ask: Ask,
+    pace: impl FnOnce() -> Option<Pace>,
+) -> bool {
+    ask.cost == 0 || pace().is_some_and(|pace| line.take(tally.latest(), &pace, ask.wait))
+}
+
+/// Counts a request in a window that does not limit it.
+fn charge<T: Tally>(window: &RuleWindow<T>, cost: u64, wait: u64, now: Timestamp) {
+    if wait > 0 {
+        window.lend(Count::nearest(Count::MAX), cost, now.plus_nanos(wait), now);
+    } else {
+        count(window, cost);
+    }
+}
+
+fn count<T: Tally>(window: &RuleWindow<T>, cost: u64) {
+    if window.tally().take(cost).is_some() {
+        window.commit(cost);
     }
 }

@@ -2,14 +2,21 @@
 //!
 //! A request enters a resource. All its rules are asked, in order, and none of them is charged yet; if all have room, all
 //! reserve; if all could, all are charged, else all give back. A refusal by one charges none.
+//!
+//! Where rules make it wait, it waits for the longest of their waits, and all of them count it when it is released.
 
-use crate::control::Controller;
+use crate::authority::AuthorityRule;
+use crate::breaker::{Breaker, DegradeRule};
+use crate::control::{Ask, Controller, Terms};
+use crate::guard::{Admissions, BreakerKey, Guard, Guarded, Guards, InForce};
 use crate::node::{ClusterNode, DefaultNode, MAX_ORIGINS, StatisticNode};
-use crate::rule::{Count, FlowRule, Grade, LimitApp, Mode, RuleId, Rules, Target};
+use crate::occupy::OCCUPY_TIMEOUT_MS;
+use crate::rule::{ControlBehavior, FlowRule, Grade, LimitApp, Mode, RuleId, Strategy, Target};
+use crate::system::{Gauges, SystemLimit, SystemRule};
 use crate::tally::{LocalTally, Past, Tally};
 use crate::time::Timestamp;
-use crate::tree::{Context, NodeTree};
-use hashbrown::HashMap;
+use crate::tree::{Context, DEFAULT_CONTEXT, MAX_CONTEXTS, NodeTree};
+use hashbrown::{HashMap, HashSet};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::rc::{Rc, Weak};
@@ -23,6 +30,24 @@ pub const MAX_RULES_PER_RESOURCE: usize = 64;
 /// Sentinel: `Constants.MAX_SLOT_CHAIN_SIZE`, above which a resource is not checked at all.
 pub const MAX_RESOURCES: usize = 6000;
 
+/// How often a decision is made again whose turn somebody else has taken.
+const MAX_ATTEMPTS: u32 = 8;
+
+/// The rules of one document, in order.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Rules {
+    /// Limits on resources. Those of one resource are gone through in order.
+    pub flow: Vec<FlowRule>,
+    /// Circuit breakers.
+    pub degrade: Vec<DegradeRule>,
+    /// Limits on all that comes from outside, together.
+    pub system: Vec<SystemRule>,
+    /// Which origins may enter a resource.
+    pub authority: Vec<AuthorityRule>,
+    /// Whether anything refuses: in shadow mode each rule is.
+    pub mode: Mode,
+}
+
 /// What the state of a rule belongs to: the same key, the same state, whatever the rule's count and position.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StateKey {
@@ -34,6 +59,12 @@ pub struct StateKey {
     pub origin: Option<Rc<str>>,
     /// What the rule limits, and the geometry of its window.
     pub grade: Grade,
+    /// Whose requests it counts.
+    pub strategy: Strategy,
+    /// What happens at its threshold.
+    pub behavior: ControlBehavior,
+    /// Whether it decides as Sentinel does.
+    pub compat: bool,
 }
 
 /// Where the counts of rules are kept.
@@ -64,26 +95,41 @@ pub enum RulesError {
     SameId {
         /// The id.
         id: RuleId,
-        /// Where the second one stands among the flow rules.
+        /// The list in which the second one stands, as a document calls it.
+        list: &'static str,
+        /// Where it stands there.
         index: usize,
     },
     /// More rules apply to a resource than [`MAX_RULES_PER_RESOURCE`].
     ManyRules {
         /// The resource, or `*`.
         resource: String,
-        /// Where the first rule too many stands among the flow rules.
+        /// The list in which the first rule too many stands, as a document calls it.
+        list: &'static str,
+        /// Where it stands there.
         index: usize,
     },
+    /// A system rule, where no statistics are kept: leave it out.
+    NoStatistics,
 }
 
 impl RulesError {
-    /// Where the rule that cannot be had stands among the flow rules.
-    pub fn index(&self) -> usize {
+    /// Where the rule stands that cannot be had: in which list of a document, and at which place there.
+    pub fn place(&self) -> (&'static str, usize) {
         match self {
-            RulesError::SameId { index, .. } | RulesError::ManyRules { index, .. } => *index,
+            RulesError::SameId { list, index, .. } | RulesError::ManyRules { list, index, .. } => {
+                (list, *index)
+            }
+            RulesError::NoStatistics => (SYSTEM_RULES, 0),
         }
     }
 }
+
+/// The lists of rules, as a document calls them.
+const FLOW_RULES: &str = "flowRules";
+const DEGRADE_RULES: &str = "degradeRules";
+const SYSTEM_RULES: &str = "systemRules";
+const AUTHORITY_RULES: &str = "authorityRules";
 
 impl fmt::Display for RulesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,6 +138,12 @@ impl fmt::Display for RulesError {
                 f,
                 "`{id}` is the id of an earlier rule; give one of them another `id`"
             ),
+            RulesError::NoStatistics => {
+                write!(
+                    f,
+                    "`1` is too many where no statistics are kept; leave it out"
+                )
+            }
             RulesError::ManyRules { resource, .. } => {
                 write!(
                     f,
@@ -115,6 +167,10 @@ pub struct Store<S: Tallies> {
     /// The same, in the order in which they were made.
     in_order: RefCell<Vec<Weak<Controller<S::Tally>>>>,
     tables: RefCell<Vec<Weak<Table<S::Tally>>>>,
+    breakers: RefCell<HashMap<BreakerKey, Weak<Breaker>>>,
+    gauges: Cell<Gauges>,
+    /// The contexts, where no statistics are kept.
+    contexts: RefCell<HashMap<Rc<str>, Rc<Context>>>,
 }
 
 impl<S: Tallies> Store<S> {
@@ -135,6 +191,9 @@ impl<S: Tallies> Store<S> {
             states: RefCell::default(),
             in_order: RefCell::default(),
             tables: RefCell::default(),
+            breakers: RefCell::default(),
+            gauges: Cell::default(),
+            contexts: RefCell::default(),
         }
     }
 
@@ -159,10 +218,46 @@ impl<S: Tallies> Store<S> {
             return state;
         }
         let (tally, past) = self.tallies.open(&key);
-        let state = Rc::new(Controller::new(key.grade, tally, past));
+        let controller = Controller::new(key.grade, key.behavior, key.compat, tally, past);
+        let state = Rc::new(controller);
         states.insert(key, Rc::downgrade(&state));
         self.in_order.borrow_mut().push(Rc::downgrade(&state));
         state
+    }
+
+    fn breaker(&self, key: BreakerKey) -> Rc<Breaker> {
+        let mut breakers = self.breakers.borrow_mut();
+        if let Some(breaker) = breakers.get(&key).and_then(Weak::upgrade) {
+            return breaker;
+        }
+        let breaker = Rc::new(Breaker::new(key.geometry));
+        breakers.insert(key, Rc::downgrade(&breaker));
+        breaker
+    }
+
+    /// Tells what the machine's load is, for system rules.
+    ///
+    /// Sentinel: `SystemStatusListener`, which reads it from the machine.
+    pub fn set_gauges(&self, gauges: Gauges) {
+        self.gauges.set(gauges);
+    }
+
+    /// The context called `name`, made if need be; beyond [`MAX_CONTEXTS`] one that those who come later share, under no name.
+    fn context(&self, name: &str) -> Rc<Context> {
+        if let Some(tree) = &self.tree {
+            return tree.context(name);
+        }
+        let mut contexts = self.contexts.borrow_mut();
+        if let Some(context) = contexts.get(name) {
+            return Rc::clone(context);
+        }
+        let name = if contexts.len() < MAX_CONTEXTS {
+            name
+        } else {
+            ""
+        };
+        let context = || Rc::new(Context::uncounted(name));
+        Rc::clone(contexts.entry(name.into()).or_insert_with(context))
     }
 
     /// How many states there are.
@@ -206,6 +301,9 @@ impl<S: Tallies> Store<S> {
         self.tables
             .borrow_mut()
             .retain(|table| table.strong_count() > 0);
+        self.breakers
+            .borrow_mut()
+            .retain(|_, breaker| breaker.strong_count() > 0);
     }
 }
 
@@ -213,10 +311,14 @@ impl<S: Tallies> Store<S> {
 struct Check<T> {
     rule: Rc<FlowRule>,
     id: RuleId,
-    /// The rule's count, where the decision need not look for it.
-    count: Count,
+    /// What the rule asks, where the decision need not look for it.
+    terms: Terms,
     applies: Applies,
+    counts: Counts,
     enforced: bool,
+    /// For how long the rule would have made the request wait that is being decided on, in nanoseconds. Of rules that are
+    /// not enforced.
+    shadow_wait: Cell<u64>,
     /// `None` where each origin has a state of its own ([`Origin::states`]).
     state: Option<Rc<Controller<T>>>,
 }
@@ -226,6 +328,20 @@ enum Applies {
     All,
     Origin(Rc<str>),
     OtherOrigins,
+    /// It is for another resource.
+    Nobody,
+}
+
+/// Which requests of this resource a rule counts.
+#[derive(PartialEq, Eq)]
+enum Counts {
+    /// Those that it is for.
+    Same,
+    All,
+    /// Those that come in by this context. It is for no others.
+    Context(Rc<str>),
+    /// Those of another resource instead.
+    None,
 }
 
 /// Which rules refuse a request.
@@ -235,11 +351,51 @@ struct Refusal<'a, T> {
     refusing: u64,
 }
 
+/// A request that has been let in.
+struct Admitted<'a, T> {
+    /// The rules that are to be told how it ends: a bit for each check.
+    held: u64,
+    /// In nanoseconds.
+    wait: u64,
+    /// The first rule that lends it a pass.
+    lender: Option<&'a Check<T>>,
+}
+
+/// Where a request comes in: its origin, the statistics in its context, the context, and those of all that comes from outside.
+type Whereabouts<T> = (
+    Option<Rc<Origin<T>>>,
+    Option<Rc<DefaultNode>>,
+    Option<Rc<Context>>,
+    Option<Rc<ClusterNode>>,
+);
+
+impl<T> Admitted<'_, T> {
+    /// One that passes at once.
+    fn at_once(held: u64) -> Self {
+        Admitted {
+            held,
+            wait: 0,
+            lender: None,
+        }
+    }
+}
+
+/// Who asks, and for what.
+struct Caller<'a, T> {
+    origin: Option<&'a Origin<T>>,
+    /// Empty where no rule of the resource asks for it.
+    context: &'a str,
+    cost: u64,
+    prioritized: bool,
+}
+
 /// One origin of a resource.
 struct Origin<T> {
     name: Rc<str>,
     statistics: Option<Rc<StatisticNode>>,
-    /// By check: the state of a rule for other origins, where it applies to this one.
+    /// Whether no rule of the resource names it.
+    is_other: bool,
+    /// By check: the state of a rule that has one for each other origin, where it applies to this one.
     states: Box<[Option<Rc<Controller<T>>>]>,
 }
 
@@ -247,9 +403,20 @@ struct Origin<T> {
 pub struct Resource<T> {
     name: Rc<str>,
     checks: Box<[Check<T>]>,
+    guards: Guards,
     origins: RefCell<HashMap<Rc<str>, Rc<Origin<T>>>>,
     /// The statistics in the context that most requests come in by.
     default_node: OnceCell<Rc<DefaultNode>>,
+    /// Whether any rule counts other requests than those that it is for.
+    by_relation: bool,
+    /// Whether any rule takes turns.
+    may_wait: bool,
+    /// Whether any other rules apply than flow rules.
+    is_guarded: bool,
+    /// Whether any rule is for one context alone.
+    by_context: bool,
+    /// By check: the rules that are told of the end of each call. Sentinel looks at a window then.
+    told_of_ends: u64,
 }
 
 /// A set of rules in force.
@@ -258,9 +425,82 @@ struct Table<T> {
     named: HashMap<Rc<str>, Vec<usize>>,
     /// The rules for each resource that none names.
     each: Vec<usize>,
+    /// By resource: the rules that measure it, and are for another.
+    measuring: HashMap<Rc<str>, Vec<usize>>,
+    /// How many resources are named in one way or the other.
+    known: usize,
     rules: Vec<(Rc<FlowRule>, RuleId)>,
+    degrade: ByTarget<DegradeRule>,
+    authority: ByTarget<AuthorityRule>,
+    system: Rc<[Rc<InForce<SystemRule>>]>,
     mode: Mode,
     resources: RefCell<HashMap<Rc<str>, Rc<Resource<T>>>>,
+}
+
+/// The rules of one kind, by the resource that they are for.
+struct ByTarget<R> {
+    named: HashMap<Rc<str>, Vec<Rc<InForce<R>>>>,
+    /// For each resource that none of the kind names.
+    each: Vec<Rc<InForce<R>>>,
+}
+
+impl<R> Default for ByTarget<R> {
+    fn default() -> ByTarget<R> {
+        ByTarget {
+            named: HashMap::new(),
+            each: Vec::new(),
+        }
+    }
+}
+
+impl<R> ByTarget<R> {
+    fn of(&self, resource: &str) -> &[Rc<InForce<R>>] {
+        self.named.get(resource).unwrap_or(&self.each)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Rc<InForce<R>>> {
+        self.named.values().flatten().chain(&self.each)
+    }
+
+    /// Adds a rule, the `index`th of `list`.
+    fn add(
+        &mut self,
+        target: &Target,
+        rule: Rc<InForce<R>>,
+        list: &'static str,
+        index: usize,
+    ) -> Result<(), RulesError> {
+        let of_resource = match target {
+            Target::Resource(name) => self.named.entry(Rc::clone(name)).or_default(),
+            Target::Each => &mut self.each,
+        };
+        of_resource.push(rule);
+        if of_resource.len() > MAX_RULES_PER_RESOURCE {
+            return Err(RulesError::ManyRules {
+                resource: target.as_str().into(),
+                list,
+                index,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Ids that are taken: none is given twice in one list.
+#[derive(Default)]
+struct Ids(HashSet<RuleId>);
+
+impl Ids {
+    fn take(&mut self, id: &RuleId, list: &'static str, index: usize) -> Result<(), RulesError> {
+        match self.0.insert(id.clone()) {
+            true => Ok(()),
+            false => Err(RulesError::SameId {
+                id: id.clone(),
+                list,
+                index,
+            }),
+        }
+    }
 }
 
 /// Rules, applied to requests. `S` says where counts are kept; by default they are this engine's own.
@@ -276,7 +516,7 @@ struct Table<T> {
 ///     entry.exit(Outcome::Success, at(now + 5));
 /// }
 /// let Decision::Block(blocked) = engine.enter(&Request::new("login"), at(20)) else { panic!() };
-/// assert_eq!(blocked.rule().id().as_str(), "login");
+/// assert_eq!(blocked.id().as_str(), "login");
 /// assert_eq!(blocked.retry_after().map(|wait| wait.as_millis()), Some(990));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -323,6 +563,26 @@ impl<S: Tallies> Engine<S> {
         Ok(())
     }
 
+    /// Tells `each` how the authority rules, system rules and breakers in force have decided: the id, how many requests the rule
+    /// was the first to refuse, and how many it would have refused, had it not been in shadow mode.
+    pub fn for_each_guard(&self, mut each: impl FnMut(&RuleId, u64, u64)) {
+        let table = self.table.borrow();
+        let mut tell =
+            |id: &RuleId, (blocked, shadow_blocked): (u64, u64)| each(id, blocked, shadow_blocked);
+        table
+            .authority
+            .all()
+            .for_each(|rule| tell(&rule.id, rule.decisions()));
+        table
+            .system
+            .iter()
+            .for_each(|rule| tell(&rule.id, rule.decisions()));
+        table
+            .degrade
+            .all()
+            .for_each(|rule| tell(&rule.id, rule.decisions()));
+    }
+
     /// What outlives the rules.
     pub fn store(&self) -> &Rc<Store<S>> {
         &self.store
@@ -365,16 +625,20 @@ impl<T: Tally> Table<T> {
         let mut table = Table {
             named: HashMap::new(),
             each: Vec::new(),
+            measuring: HashMap::new(),
+            known: 0,
             rules: Vec::with_capacity(rules.flow.len()),
+            degrade: ByTarget::default(),
+            authority: ByTarget::default(),
+            system: Rc::new([]),
             mode: rules.mode,
             resources: RefCell::default(),
         };
-        let mut ids = hashbrown::HashSet::new();
+        table.put_guards(store, rules.degrade, rules.system, rules.authority)?;
+        let mut ids = Ids::default();
         for (index, rule) in rules.flow.into_iter().enumerate() {
             let id = rule.id();
-            if !ids.insert(id.clone()) {
-                return Err(RulesError::SameId { id, index });
-            }
+            ids.take(&id, FLOW_RULES, index)?;
             let of_resource = match rule.target() {
                 Target::Resource(name) => table.named.entry(Rc::clone(name)).or_default(),
                 Target::Each => &mut table.each,
@@ -383,14 +647,41 @@ impl<T: Tally> Table<T> {
             if of_resource.len() > MAX_RULES_PER_RESOURCE {
                 return Err(RulesError::ManyRules {
                     resource: rule.target().as_str().into(),
+                    list: FLOW_RULES,
                     index,
                 });
             }
+            if let Strategy::Chain(context) = rule.strategy() {
+                store.context(context); // one that a rule names is known before others come
+            }
+            if let Some(measured) = measured_elsewhere(&rule) {
+                let measuring = table.measuring.entry(Rc::clone(measured)).or_default();
+                measuring.push(index);
+            }
             table.rules.push((Rc::new(rule), id));
         }
-        for name in table.named.keys() {
+        for (name, measuring) in &table.measuring {
+            let rules = table.named.get(name).unwrap_or(&table.each).len() + measuring.len();
+            if let (true, Some(&index)) = (rules > MAX_RULES_PER_RESOURCE, measuring.last()) {
+                let resource = name.as_ref().into();
+                return Err(RulesError::ManyRules {
+                    resource,
+                    list: FLOW_RULES,
+                    index,
+                });
+            }
+        }
+        let measured = table.measuring.keys();
+        let guarded = table
+            .degrade
+            .named
+            .keys()
+            .chain(table.authority.named.keys());
+        let named: HashSet<&Rc<str>> = table.named.keys().chain(measured).chain(guarded).collect();
+        for name in named {
             table.add(store, name);
         }
+        table.known = table.resources.borrow().len();
         // What others over the same store have met goes on here, before they go.
         for other in store.tables.borrow().iter().filter_map(Weak::upgrade) {
             for (name, met) in other.resources.borrow().iter() {
@@ -410,14 +701,59 @@ impl<T: Tally> Table<T> {
         Ok(table)
     }
 
+    /// Puts the rules in force that are no flow rules.
+    fn put_guards<S: Tallies<Tally = T>>(
+        &mut self,
+        store: &Store<S>,
+        degrade: Vec<DegradeRule>,
+        system: Vec<SystemRule>,
+        authority: Vec<AuthorityRule>,
+    ) -> Result<(), RulesError> {
+        if store.tree().is_none() && !system.is_empty() {
+            return Err(RulesError::NoStatistics);
+        }
+        let mut ids = Ids::default();
+        for (index, rule) in degrade.into_iter().enumerate() {
+            let (id, target, mode) = (rule.id(), rule.target().clone(), rule.mode());
+            ids.take(&id, DEGRADE_RULES, index)?;
+            let rule = InForce::new(rule, id, mode, self.mode);
+            self.degrade.add(&target, rule, DEGRADE_RULES, index)?;
+        }
+        // Authority and system rules keep no state: two with one id may be told apart by what they are.
+        for (index, rule) in authority.into_iter().enumerate() {
+            let (id, target, mode) = (rule.id(), rule.target().clone(), rule.mode());
+            let rule = InForce::new(rule, id, mode, self.mode);
+            self.authority.add(&target, rule, AUTHORITY_RULES, index)?;
+        }
+        let in_force = |rule: SystemRule| {
+            let (id, mode) = (rule.id(), rule.mode());
+            InForce::new(rule, id, mode, self.mode)
+        };
+        self.system = system.into_iter().map(in_force).collect();
+        Ok(())
+    }
+
+    /// The rules of a resource that are no flow rules.
+    fn guards<S: Tallies<Tally = T>>(&self, store: &Store<S>, name: &Rc<str>) -> Guards {
+        let guard = |rule: &Rc<InForce<DegradeRule>>| Guard {
+            rule: Rc::clone(rule),
+            breaker: store.breaker(BreakerKey {
+                rule: rule.id.clone(),
+                resource: Rc::clone(name),
+                geometry: rule.rule.geometry(),
+            }),
+        };
+        Guards {
+            authority: self.authority.of(name).into(),
+            system: Rc::clone(&self.system),
+            breakers: self.degrade.of(name).iter().map(guard).collect(),
+        }
+    }
+
     /// A resource that is not known yet.
     #[cold]
     fn meet<S: Tallies<Tally = T>>(&self, store: &Store<S>, name: &str) -> Rc<Resource<T>> {
-        let strangers = self
-            .resources
-            .borrow()
-            .len()
-            .saturating_sub(self.named.len());
+        let strangers = self.resources.borrow().len().saturating_sub(self.known);
         if strangers < store.max_resources.get() {
             return self.add(store, &name.into());
         }
@@ -427,32 +763,65 @@ impl<T: Tally> Table<T> {
     }
 
     fn add<S: Tallies<Tally = T>>(&self, store: &Store<S>, name: &Rc<str>) -> Rc<Resource<T>> {
-        let rules = self.named.get(name).unwrap_or(&self.each);
-        let check = |(rule, id): &(Rc<FlowRule>, RuleId)| {
+        let own = self.named.get(name).unwrap_or(&self.each);
+        let measuring = self.measuring.get(name).map_or(&[][..], Vec::as_slice);
+        let rule = |&i: &usize| self.rules.get(i);
+        let longest_wait = own
+            .iter()
+            .filter_map(rule)
+            .map(|(rule, _)| longest_wait(rule));
+        let longest_wait = longest_wait.max().unwrap_or_default();
+        let check = |(rule, id): &(Rc<FlowRule>, RuleId), is_own: bool| {
+            let counts = match (rule.strategy(), measured_elsewhere(rule)) {
+                (Strategy::Chain(context), _) => Counts::Context(Rc::clone(context)),
+                (_, Some(measured)) if measured == name => Counts::All,
+                (_, Some(_)) => Counts::None,
+                (_, None) => Counts::Same,
+            };
             let mut check = Check {
                 rule: Rc::clone(rule),
                 id: id.clone(),
-                count: rule.count(),
+                terms: Terms::new(rule, longest_wait),
                 applies: match rule.limit_app() {
+                    _ if !is_own => Applies::Nobody,
                     LimitApp::Default => Applies::All,
                     LimitApp::Origin(name) => Applies::Origin(Rc::clone(name)),
                     LimitApp::Other => Applies::OtherOrigins,
                 },
+                counts,
                 enforced: rule.mode() == Mode::Enforce && self.mode == Mode::Enforce,
+                shadow_wait: Cell::new(0),
                 state: None,
             };
-            if *rule.limit_app() != LimitApp::Other {
+            if !check.is_by_origin() {
                 check.state = Some(store.state(check.key(name, None)));
             }
             check
         };
+        let strangers = measuring.iter().filter(|i| !own.contains(i));
+        let checks: Box<[Check<T>]> = own
+            .iter()
+            .filter_map(rule)
+            .map(|rule| check(rule, true))
+            .chain(strangers.filter_map(rule).map(|rule| check(rule, false)))
+            .collect();
+        let told_of_ends = checks.iter().enumerate().filter(|(_, check)| {
+            check.terms.compat && matches!(check.rule.grade(), Grade::Qps { .. })
+        });
+        let guards = self.guards(store, name);
         let resource = Rc::new(Resource {
             name: Rc::clone(name),
-            checks: rules
+            told_of_ends: told_of_ends.fold(0, |told, (i, _)| told | 1 << i),
+            may_wait: checks
                 .iter()
-                .filter_map(|&i| self.rules.get(i))
-                .map(check)
-                .collect(),
+                .any(|check| check.rule.control_behavior().is_paced()),
+            by_relation: checks.iter().any(|check| check.counts != Counts::Same),
+            by_context: checks
+                .iter()
+                .any(|check| matches!(check.counts, Counts::Context(_))),
+            checks,
+            is_guarded: !guards.are_none(),
+            guards,
             origins: RefCell::default(),
             default_node: OnceCell::new(),
         });
@@ -463,34 +832,81 @@ impl<T: Tally> Table<T> {
     }
 }
 
+/// The resource that `rule` measures instead of the one that it is for. A throttle measures nothing.
+fn measured_elsewhere(rule: &FlowRule) -> Option<&Rc<str>> {
+    match rule.strategy() {
+        Strategy::Relate(resource) if rule.control_behavior() != ControlBehavior::Throttle => {
+            Some(resource)
+        }
+        _ => None,
+    }
+}
+
+/// For how long `rule` lets a request wait at most, in nanoseconds.
+fn longest_wait(rule: &FlowRule) -> u64 {
+    if rule.control_behavior().is_paced() {
+        rule.max_queueing().as_nanos()
+    } else {
+        OCCUPY_TIMEOUT_MS * 1_000_000
+    }
+}
+
 impl<T: Tally> Check<T> {
-    /// Records that the rule has no room. Where it is enforced, the request is refused.
-    #[cold]
-    fn refuse<'a>(
-        &'a self,
-        index: usize,
-        state: &Controller<T>,
-        refusal: &mut Option<Refusal<'a, T>>,
-    ) {
-        match refusal {
-            _ if !self.enforced => state.shadow_block(),
-            Some(refusal) => refusal.refusing |= 1 << index,
-            None => {
-                state.block();
-                *refusal = Some(Refusal {
-                    first: self,
-                    refusing: 1 << index,
-                });
+    /// Whether each origin has a state of its own. (Sentinel's throttle has one for all.)
+    fn is_by_origin(&self) -> bool {
+        *self.rule.limit_app() == LimitApp::Other
+            && *self.rule.strategy() == Strategy::Direct
+            && !(self.terms.compat && self.rule.control_behavior() == ControlBehavior::Throttle)
+    }
+
+    fn key(&self, resource: &Rc<str>, origin: Option<&Rc<str>>) -> StateKey {
+        let is_of_each =
+            *self.rule.target() == Target::Each && measured_elsewhere(&self.rule).is_none();
+        StateKey {
+            rule: self.id.clone(),
+            resource: is_of_each.then(|| Rc::clone(resource)),
+            origin: origin.cloned(),
+            grade: self.rule.grade(),
+            strategy: self.rule.strategy().clone(),
+            behavior: self.rule.control_behavior(),
+            compat: self.terms.compat,
+        }
+    }
+
+    /// Whether the rule is for requests of that origin.
+    #[inline]
+    fn applies_to(&self, origin: Option<&Origin<T>>) -> bool {
+        match &self.applies {
+            Applies::All => true,
+            Applies::Origin(name) => origin.is_some_and(|origin| origin.name == *name),
+            Applies::OtherOrigins => origin.is_some_and(|origin| origin.is_other),
+            Applies::Nobody => false,
+        }
+    }
+
+    /// Whether the rule is for the request, and whether it counts it.
+    ///
+    /// Sentinel: `FlowRuleChecker.selectNodeByRequesterAndStrategy`.
+    #[inline]
+    fn role(&self, caller: &Caller<'_, T>) -> (bool, bool) {
+        let applies = self.applies_to(caller.origin);
+        match &self.counts {
+            Counts::Same => (applies, applies),
+            Counts::All => (applies, true),
+            Counts::None => (applies, false),
+            Counts::Context(name) => {
+                let is_in_context = **name == *caller.context;
+                (applies && is_in_context, is_in_context)
             }
         }
     }
 
-    fn key(&self, resource: &Rc<str>, origin: Option<&Rc<str>>) -> StateKey {
-        StateKey {
-            rule: self.id.clone(),
-            resource: (*self.rule.target() == Target::Each).then(|| Rc::clone(resource)),
-            origin: origin.cloned(),
-            grade: self.rule.grade(),
+    /// For how long the request waits as far as the rule is concerned, if it waits for `wait`.
+    fn wait(&self, wait: u64) -> u64 {
+        if self.enforced {
+            wait
+        } else {
+            self.shadow_wait.get().max(wait)
         }
     }
 }
@@ -501,6 +917,7 @@ pub struct Request<'a, T: Tally = LocalTally> {
     context: &'a str,
     origin: &'a str,
     cost: u64,
+    prioritized: bool,
     inbound: bool,
     within: Option<&'a Entry<T>>,
 }
@@ -514,6 +931,7 @@ impl<'a, T: Tally> Request<'a, T> {
             context: "",
             origin: "",
             cost: 1,
+            prioritized: false,
             inbound: false,
             within: None,
         }
@@ -542,6 +960,19 @@ impl<'a, T: Tally> Request<'a, T> {
         }
     }
 
+    /// This request, as one that may borrow: where a rule that rejects has no room for it, it is told to wait until a bucket to
+    /// come can pay for it, if that is in less than [`OCCUPY_TIMEOUT_MS`].
+    ///
+    /// Sentinel: `SphU.entryWithPriority`.
+    #[doc(alias = "entryWithPriority")]
+    #[must_use]
+    pub fn prioritized(self) -> Request<'a, T> {
+        Request {
+            prioritized: true,
+            ..self
+        }
+    }
+
     /// This request, as one from outside: it counts in the inbound statistics too.
     #[doc(alias = "EntryType")]
     #[must_use]
@@ -549,6 +980,18 @@ impl<'a, T: Tally> Request<'a, T> {
         Request {
             inbound: true,
             ..self
+        }
+    }
+
+    /// By which context it comes in.
+    fn context_name(&self) -> &'a str {
+        match self.within {
+            Some(parent) => parent
+                .context
+                .as_deref()
+                .map_or(DEFAULT_CONTEXT, Context::name),
+            None if self.context.is_empty() => DEFAULT_CONTEXT,
+            None => self.context,
         }
     }
 
@@ -568,22 +1011,41 @@ impl<'a, T: Tally> Request<'a, T> {
 pub enum Decision<T: Tally = LocalTally> {
     /// Let in: the entry is to be ended when the call has ended.
     Pass(Entry<T>),
+    /// Let in, but not before so much time has passed. One that is given up until then is to be told so
+    /// ([`Entry::cancel`]), or dropped.
+    Wait(Duration, Entry<T>),
     /// Refused; nothing was charged.
     Block(Blocked),
+}
+
+/// What refused a request.
+///
+/// Sentinel: the subclasses of `BlockException`.
+#[doc(alias = "BlockException")]
+#[derive(Clone, Debug)]
+pub enum Cause {
+    /// A limit on the resource.
+    Flow(Rc<FlowRule>),
+    /// A circuit breaker that is not closed.
+    Degrade(Rc<DegradeRule>),
+    /// What the machine bears, by which measure.
+    System(SystemLimit, Rc<SystemRule>),
+    /// An origin that may not enter.
+    Authority(Rc<AuthorityRule>),
 }
 
 /// A refusal.
 #[derive(Clone, Debug)]
 pub struct Blocked {
-    rule: Rc<FlowRule>,
+    cause: Cause,
     id: RuleId,
     retry_after: Option<Duration>,
 }
 
 impl Blocked {
-    /// The first rule that refused, in order.
-    pub fn rule(&self) -> &FlowRule {
-        &self.rule
+    /// The first rule that refused: of authority rules, system rules, breakers and flow rules, in this order.
+    pub fn cause(&self) -> &Cause {
+        &self.cause
     }
 
     /// Its id.
@@ -591,10 +1053,25 @@ impl Blocked {
         &self.id
     }
 
-    /// How long until the same request would pass if nothing else came: the longest, if several rules refuse. `None` where
-    /// it never can.
+    /// How long until the same request would be let in if nothing else came, to pass or to wait: the longest, if several rules
+    /// refuse. `None` where it never can.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
+    }
+}
+
+impl From<crate::guard::Refusal> for Blocked {
+    fn from(refusal: crate::guard::Refusal) -> Blocked {
+        let cause = match refusal.by {
+            Guarded::Authority(rule) => Cause::Authority(rule),
+            Guarded::System(limit, rule) => Cause::System(limit, rule),
+            Guarded::Degrade(rule) => Cause::Degrade(rule),
+        };
+        Blocked {
+            cause,
+            id: refusal.id,
+            retry_after: refusal.retry_after,
+        }
     }
 }
 
@@ -610,15 +1087,20 @@ pub enum Outcome {
 /// A call in flight.
 ///
 /// Ended once, with an outcome. Dropped without one, it gives back what it holds of limits on concurrency and records
-/// nothing.
+/// nothing; and if it is still waiting, what it would have been released with ([`Entry::cancel`]), as far as the next
+/// decision can tell.
 #[must_use]
 pub struct Entry<T: Tally = LocalTally> {
     resource: Rc<Resource<T>>,
     origin: Option<Rc<Origin<T>>>,
-    /// By check: the limits on concurrency that this call counts against.
+    /// By check: the rules that are to be told how this call ends.
     held: u64,
+    /// How the breakers let it in.
+    admissions: Admissions,
     cost: u64,
     started: Timestamp,
+    /// When its wait is over.
+    release: Timestamp,
     node: Option<Rc<DefaultNode>>,
     context: Option<Rc<Context>>,
     inbound: Option<Rc<ClusterNode>>,
@@ -637,8 +1119,78 @@ impl<T: Tally> Entry<T> {
             node.complete(rt, self.cost, failed, now);
         }
         self.inbound = None;
-        self.release();
+        if !self.admissions.are_none() {
+            let admissions = std::mem::take(&mut self.admissions);
+            self.resource.guards.complete(admissions, rt, failed, now);
+        }
+        let held = std::mem::take(&mut self.held);
+        if held != 0 {
+            let tell = |_, _: &_, state: &Rc<Controller<T>>| state.leave(now);
+            self.resource.each_state(held, self.origin.as_deref(), tell);
+        }
         self.origin = None;
+    }
+
+    /// Gives the call up. While it is still waiting, that gives back what it would have been released with: what it borrowed,
+    /// and its turn, if no later one was taken. Later, it is as if it were dropped.
+    pub fn cancel(mut self, now: Timestamp) {
+        self.give_up(Some(now));
+    }
+
+    /// Records that the call has begun.
+    #[inline(always)] // else the entry is kept in memory for its sake
+    fn begin(&self) {
+        if let Some(node) = &self.node {
+            node.begin(self.cost, self.started);
+        }
+        for node in self.others().into_iter().flatten() {
+            node.begin(self.cost, self.started);
+        }
+    }
+
+    /// Records that the call has begun on a pass that `lender` lends it.
+    ///
+    /// Sentinel: `DefaultController.canPass`, which records it on the rule's node alone: there the other nodes never see that
+    /// pass.
+    #[cold]
+    fn begin_on_loan(&self, tree: Option<&NodeTree>, lender: &Check<T>) {
+        let (n, now) = (self.cost, self.started);
+        let others = || self.others().into_iter().flatten();
+        if lender.terms.compat {
+            if let Some(node) = &self.node {
+                node.begin_elsewhere(now);
+            }
+            others().for_each(|node| node.begin_elsewhere(now));
+            let measured = match (&lender.counts, &lender.applies, &self.node) {
+                (Counts::Context(_), _, Some(node)) => {
+                    return node.statistics().lend(n, self.release, now);
+                }
+                (Counts::Same, Applies::All, Some(node)) => Some(Rc::clone(node.cluster())),
+                (Counts::Same, _, _) => {
+                    let origin = self.origin.as_deref();
+                    if let Some(node) = origin.and_then(|origin| origin.statistics.as_ref()) {
+                        node.lend(n, self.release, now);
+                    }
+                    None
+                }
+                _ => measured_elsewhere(&lender.rule)
+                    .zip(tree)
+                    .and_then(|(measured, tree)| tree.cluster(measured)),
+            };
+            if let Some(measured) = measured {
+                measured.statistics().lend(n, self.release, now);
+            }
+            return;
+        }
+        if let Some(node) = &self.node {
+            node.begin_on_loan(n, self.release, now);
+        }
+        others().for_each(|node| node.begin_on_loan(n, self.release, now));
+    }
+
+    /// When it may go on: when it was let in, or when its wait is over.
+    pub fn release(&self) -> Timestamp {
+        self.release
     }
 
     /// The statistics besides the resource's own.
@@ -651,20 +1203,28 @@ impl<T: Tally> Entry<T> {
         ]
     }
 
-    /// Gives back what it holds of limits on concurrency.
+    /// Gives back what it holds, at a time that nobody knows, if there is no `now`.
     #[inline]
-    fn release(&mut self) {
+    fn give_up(&mut self, now: Option<Timestamp>) {
+        if !self.admissions.are_none() {
+            let admissions = std::mem::take(&mut self.admissions);
+            let guards = &self.resource.guards;
+            guards.give_back(admissions, now.unwrap_or(self.started));
+        }
         let held = std::mem::take(&mut self.held);
         if held != 0 {
+            let release = (self.release > self.started).then_some(self.release);
+            let give_up =
+                |_, _: &_, state: &Rc<Controller<T>>| state.give_up(self.cost, release, now);
             self.resource
-                .each_state(held, self.origin.as_deref(), |_, _, state| state.leave());
+                .each_state(held, self.origin.as_deref(), give_up);
         }
     }
 }
 
 impl<T: Tally> Drop for Entry<T> {
     fn drop(&mut self) {
-        self.release();
+        self.give_up(None);
         if let Some(node) = self.node.take() {
             node.abandon();
             for node in self.others().into_iter().flatten() {
@@ -721,28 +1281,27 @@ impl<T: Tally> Resource<T> {
         }
     }
 
-    /// How the rules stand that apply to requests of no origin in particular, in order.
+    /// How the rules stand that apply to requests of no origin in particular and no context, in order.
     pub fn policies(&self, now: Timestamp) -> impl Iterator<Item = Policy<'_>> {
+        let caller = Caller {
+            origin: None,
+            context: DEFAULT_CONTEXT,
+            cost: 1,
+            prioritized: false,
+        };
         self.checks.iter().filter_map(move |check| {
-            let state = self.state(check, 0, None)?;
-            let count = check.rule.count();
-            let remaining = state.remaining(count, now);
-            let reset = match remaining {
-                0 => state.time_to_room(count, 1, now).unwrap_or_default(),
-                _ => state.time_to_more(now),
-            };
+            let state = check.state.as_ref().filter(|_| check.role(&caller).0)?;
+            let remaining = state.remaining(&check.terms, now);
             Some(Policy {
                 rule: &check.rule,
                 id: &check.id,
                 remaining,
-                reset,
+                reset: state.time_to_more(&check.terms, remaining, now),
             })
         })
     }
 
-    /// The state of the check, the `index`th, for requests of that origin; `None` where the rule is not for them.
-    ///
-    /// Sentinel: `FlowRuleChecker.selectNodeByRequesterAndStrategy`.
+    /// The state of the check, the `index`th, for requests of that origin; `None` where there is none for it.
     #[inline]
     fn state<'a>(
         &self,
@@ -750,13 +1309,9 @@ impl<T: Tally> Resource<T> {
         index: usize,
         origin: Option<&'a Origin<T>>,
     ) -> Option<&'a Rc<Controller<T>>> {
-        match &check.applies {
-            Applies::All => check.state.as_ref(),
-            Applies::Origin(name) => check
-                .state
-                .as_ref()
-                .filter(|_| origin.is_some_and(|origin| origin.name == *name)),
-            Applies::OtherOrigins => origin?.states.get(index)?.as_ref(),
+        match &check.state {
+            Some(state) => Some(state),
+            None => origin?.states.get(index)?.as_ref(),
         }
     }
 
@@ -791,94 +1346,396 @@ impl<T: Tally> Resource<T> {
         } else {
             Some(self.origin(store, request.origin))
         };
-        let (context, node) = self.node(store.tree(), request);
+        let (context, node) = self.node(store, request);
         let inbound = store
             .tree()
             .filter(|_| request.inbound)
             .map(|tree| Rc::clone(tree.inbound()));
-        match self.decide(origin.as_deref(), request.cost, now) {
-            Ok(held) => {
-                let entry = Entry {
-                    resource: Rc::clone(self),
-                    origin,
-                    held,
-                    cost: request.cost,
-                    started: now,
-                    node,
-                    context,
-                    inbound,
-                };
-                if let Some(node) = &entry.node {
-                    node.begin(request.cost, now);
-                }
-                for node in entry.others().into_iter().flatten() {
-                    node.begin(request.cost, now);
-                }
-                Decision::Pass(entry)
-            }
-            Err(refusal) => {
-                let blocked = self.blocked(refusal, origin.as_deref(), request.cost, now);
-                if let Some(node) = node {
-                    node.block(request.cost, now);
-                }
-                let origin = origin
-                    .as_ref()
-                    .and_then(|origin| origin.statistics.as_deref());
-                for node in [origin, inbound.as_deref().map(ClusterNode::statistics)]
-                    .into_iter()
-                    .flatten()
-                {
-                    node.increase_block_qps(request.cost, now);
-                }
-                Decision::Block(blocked)
-            }
+        let may_wait = self.may_wait || request.prioritized;
+        let passes = if self.is_guarded {
+            None
+        } else {
+            self.pass_at_once(origin.as_deref(), request.cost, may_wait, now)
+        };
+        let Some(held) = passes else {
+            let whereabouts = (origin, node, context, inbound);
+            return self.enter_slowly(whereabouts, store, request, now);
+        };
+        let entry = Entry {
+            resource: Rc::clone(self),
+            origin,
+            held,
+            admissions: Admissions::default(),
+            cost: request.cost,
+            started: now,
+            release: now,
+            node,
+            context,
+            inbound,
+        };
+        entry.begin();
+        Decision::Pass(entry)
+    }
+
+    /// What becomes of a request that flow rules alone do not let pass at once.
+    #[cold]
+    #[inline(never)]
+    fn enter_slowly(
+        self: &Rc<Self>,
+        whereabouts: Whereabouts<T>,
+        store: &Store<impl Tallies<Tally = T>>,
+        request: &Request<'_, T>,
+        now: Timestamp,
+    ) -> Decision<T> {
+        let origin = whereabouts.0.as_deref();
+        let decided = if self.is_guarded {
+            self.decide_guarded(&whereabouts, store, request, now)
+        } else {
+            self.decide(origin, request, now)
+                .map(|admitted| (admitted, Admissions::default()))
+        };
+        let (admitted, admissions) = match decided {
+            Ok(admitted) => admitted,
+            Err(blocked) => return self.block(blocked, &whereabouts, request, now),
+        };
+        let Admitted { held, wait, lender } = admitted;
+        let (origin, node, context, inbound) = whereabouts;
+        let entry = Entry {
+            resource: Rc::clone(self),
+            origin,
+            held,
+            admissions,
+            cost: request.cost,
+            started: now,
+            release: now.plus_nanos(wait),
+            node,
+            context,
+            inbound,
+        };
+        match lender {
+            None => entry.begin(),
+            Some(lender) => entry.begin_on_loan(store.tree(), lender),
+        }
+        match wait {
+            0 => Decision::Pass(entry),
+            wait => Decision::Wait(Duration::from_nanos(wait), entry),
         }
     }
 
-    /// Charges all rules, or none. The limits on concurrency that were charged, a bit for each check.
-    #[inline]
+    /// Asks the rules that are no flow rules, and then those.
+    fn decide_guarded(
+        &self,
+        (origin, _, _, inbound): &Whereabouts<T>,
+        store: &Store<impl Tallies<Tally = T>>,
+        request: &Request<'_, T>,
+        now: Timestamp,
+    ) -> Result<(Admitted<'_, T>, Admissions), Blocked> {
+        let (origin, cost) = (origin.as_deref(), request.cost);
+        let inbound = inbound.as_deref().map(ClusterNode::statistics);
+        let gauges = store.gauges.get();
+        let asked = self
+            .guards
+            .check(request.origin, inbound, &gauges, cost, now);
+        let mut admissions = asked?;
+        let may_wait = self.may_wait || request.prioritized;
+        let admitted = match self.pass_at_once(origin, cost, may_wait, now) {
+            Some(held) => Admitted::at_once(held),
+            None => self.decide(origin, request, now)?,
+        };
+        // Last, so that no probe is taken for a request that a flow rule refuses. Nothing has happened to the breakers
+        // since they were asked.
+        self.guards.reserve(&mut admissions, now)?;
+        Ok((admitted, admissions))
+    }
+
+    /// Records that a request was refused.
+    fn block(
+        &self,
+        blocked: Blocked,
+        (origin, node, _, inbound): &Whereabouts<T>,
+        request: &Request<'_, T>,
+        now: Timestamp,
+    ) -> Decision<T> {
+        if let Some(node) = node {
+            node.block(request.cost, now);
+        }
+        let origin = origin
+            .as_ref()
+            .and_then(|origin| origin.statistics.as_deref());
+        let inbound = inbound.as_deref().map(ClusterNode::statistics);
+        for node in [origin, inbound].into_iter().flatten() {
+            node.increase_block_qps(request.cost, now);
+        }
+        Decision::Block(blocked)
+    }
+
+    /// Charges all flow rules, or none, of a request that may not pass at once.
     fn decide(
+        &self,
+        origin: Option<&Origin<T>>,
+        request: &Request<'_, T>,
+        now: Timestamp,
+    ) -> Result<Admitted<'_, T>, Blocked> {
+        let is_plain = !self.by_relation && !self.may_wait && !request.prioritized;
+        let refusal = is_plain.then(|| self.refusal(origin, request.cost, now));
+        let refusal = match refusal.flatten() {
+            Some(refusal) => refusal,
+            None => {
+                let caller = Caller {
+                    origin,
+                    context: if self.by_context {
+                        request.context_name()
+                    } else {
+                        ""
+                    },
+                    cost: request.cost,
+                    prioritized: request.prioritized,
+                };
+                match self.decide_together(&caller, now) {
+                    Ok(admitted) => return Ok(admitted),
+                    Err(refusal) => refusal,
+                }
+            }
+        };
+        Err(self.blocked(refusal, origin, request, now))
+    }
+
+    /// Which rules refuse a request that none of them may make wait. `None` where all have room after all.
+    fn refusal(
         &self,
         origin: Option<&Origin<T>>,
         cost: u64,
         now: Timestamp,
-    ) -> Result<u64, Refusal<'_, T>> {
-        let (mut willing, mut refusal) = (0, None);
+    ) -> Option<Refusal<'_, T>> {
+        let (mut refusing, mut first) = (0, None);
+        let mut shadow_refusing = 0;
         for (i, check) in self.checks.iter().enumerate() {
-            let Some(state) = self.state(check, i, origin) else {
+            let applies = check.applies_to(origin);
+            let Some(state) = self.state(check, i, origin).filter(|_| applies) else {
                 continue;
             };
             state.advance(now);
-            if state.has_room(check.count, cost, now) {
-                willing |= 1 << i;
+            if state.has_room(&check.terms, cost, now) {
+                continue;
+            }
+            if check.enforced {
+                refusing |= 1 << i;
+                first = first.or(Some(check));
             } else {
-                check.refuse(i, state, &mut refusal);
+                shadow_refusing |= 1 << i;
             }
         }
-        if let Some(refusal) = refusal {
-            return Err(refusal);
-        }
-        let mut reserved = 0;
-        self.each_state(willing, origin, |i, check, state| {
-            if refusal.is_some() {
-                // Nothing more is taken: all of it is given back.
-            } else if state.reserve(check.count, cost, now) {
-                reserved |= 1 << i;
-            } else {
-                check.refuse(i, state, &mut refusal);
-            }
+        let first = first?;
+        self.each_state(refusing | shadow_refusing, origin, |_, check, state| {
+            state.wait(&check.terms, cost, false, now);
         });
-        if let Some(refusal) = refusal {
-            self.each_state(reserved, origin, |_, _, state| state.give_back(cost));
-            return Err(refusal);
+        self.each_state(shadow_refusing, origin, |_, _, state| state.shadow_block());
+        Some(Refusal { first, refusing })
+    }
+
+    /// Charges all rules, if all let the request pass at once: those that are to be told how it ends, a bit for each check.
+    /// Else none, and [`Resource::decide`] says what becomes of it.
+    #[inline(always)] // here is where every request comes through
+    fn pass_at_once(
+        &self,
+        origin: Option<&Origin<T>>,
+        cost: u64,
+        may_wait: bool,
+        now: Timestamp,
+    ) -> Option<u64> {
+        if self.by_relation {
+            return None;
         }
-        let mut held = 0;
+        // Most have one rule, which needs no other's consent.
+        if let [check] = &*self.checks
+            && check.enforced
+        {
+            let applies = check.applies_to(origin);
+            let Some(state) = self.state(check, 0, origin).filter(|_| applies) else {
+                return Some(0);
+            };
+            state.advance(now);
+            let takes = state.has_room(&check.terms, cost, now)
+                && state.reserve_at_once(&check.terms, cost, now);
+            return takes.then(|| u64::from(state.commit_at_once(cost)) | self.told_of_ends);
+        }
+        let (mut willing, mut refusing) = (0, 0);
+        for (i, check) in self.checks.iter().enumerate() {
+            if !check.applies_to(origin) {
+                continue;
+            }
+            if let Some(state) = self.state(check, i, origin) {
+                state.advance(now);
+                if state.has_room(&check.terms, cost, now) {
+                    willing |= 1 << i;
+                } else if check.enforced || may_wait {
+                    return None;
+                } else {
+                    refusing |= 1 << i;
+                }
+            }
+        }
+        let (mut reserved, mut could) = (0, true);
+        self.each_state(willing, origin, |i, check, state| {
+            // Where one could not, nothing more is taken: all of it is given back.
+            could = could && state.reserve_at_once(&check.terms, cost, now);
+            reserved |= u64::from(could) << i;
+        });
+        if !could {
+            self.each_state(reserved, origin, |_, _, state| {
+                state.give_back(Ask::at_once(cost), now);
+            });
+            return None;
+        }
+        let mut held = reserved & self.told_of_ends;
         self.each_state(reserved, origin, |i, _, state| {
-            if state.commit(cost) {
+            if state.commit_at_once(cost) {
                 held |= 1 << i;
             }
         });
-        Ok(held)
+        if refusing != 0 {
+            // Rules in shadow mode, and none that would lend.
+            self.each_state(refusing, origin, |_, check, state| {
+                state.wait(&check.terms, cost, false, now);
+                state.shadow_block();
+            });
+        }
+        Some(held)
+    }
+
+    /// Charges all flow rules, or none.
+    fn decide_together(
+        &self,
+        caller: &Caller<'_, T>,
+        now: Timestamp,
+    ) -> Result<Admitted<'_, T>, Refusal<'_, T>> {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            if let Some(decided) = self.try_to_decide(caller, attempts < MAX_ATTEMPTS, now) {
+                return decided;
+            }
+        }
+    }
+
+    /// Charges all rules, or none. `None` where somebody else was faster to take a turn and one may try `again`.
+    fn try_to_decide(
+        &self,
+        caller: &Caller<'_, T>,
+        again: bool,
+        now: Timestamp,
+    ) -> Option<Result<Admitted<'_, T>, Refusal<'_, T>>> {
+        let cost = caller.cost;
+        // A bit for each check, in each of these. `measured` are those that count the request and are not for it.
+        let (mut willing, mut counting, mut measured) = (0, 0, 0);
+        let (mut waiting, mut refusing, mut shadow_refusing) = (0_u64, 0_u64, 0_u64);
+        let (mut wait, mut first) = (0, None);
+        for (i, check) in self.checks.iter().enumerate() {
+            let Some(state) = self.state(check, i, caller.origin) else {
+                continue;
+            };
+            let (applies, counts) = check.role(caller);
+            let bit = 1 << i;
+            match (applies, counts) {
+                (true, true) => counting |= bit,
+                (true, false) if check.terms.compat && !state.is_met() => continue,
+                (true, false) => {}
+                (false, true) => {
+                    measured |= bit;
+                    state.advance(now);
+                    state.meet();
+                    continue;
+                }
+                (false, false) => continue,
+            }
+            state.advance(now);
+            if state.has_room(&check.terms, cost, now) {
+                willing |= bit;
+                continue;
+            }
+            match state.wait(&check.terms, cost, caller.prioritized, now) {
+                Some(own) => {
+                    willing |= bit;
+                    waiting |= bit;
+                    if check.enforced {
+                        wait = wait.max(own);
+                    } else {
+                        check.shadow_wait.set(own);
+                    }
+                }
+                None if check.enforced => {
+                    refusing |= bit;
+                    first = first.or(Some(check));
+                }
+                None => shadow_refusing |= bit,
+            }
+        }
+        let ask = |i: usize, check: &Check<T>| Ask {
+            cost,
+            counts: counting >> i & 1 == 1,
+            wait: if waiting >> i & 1 == 1 {
+                check.wait(wait)
+            } else {
+                wait
+            },
+        };
+        let (mut reserved, mut overtaken) = (0, false);
+        if refusing == 0 {
+            self.each_state(willing, caller.origin, |i, check, state| {
+                if refusing != 0 || overtaken {
+                    // Nothing more is taken: all of it is given back.
+                } else if state.reserve(&check.terms, ask(i, check), now) {
+                    reserved |= 1 << i;
+                } else if again && check.rule.control_behavior().is_paced() {
+                    overtaken = true;
+                } else if check.enforced {
+                    refusing |= 1 << i;
+                    first = Some(check);
+                } else {
+                    shadow_refusing |= 1 << i;
+                }
+            });
+            if refusing != 0 || overtaken {
+                self.each_state(reserved, caller.origin, |i, check, state| {
+                    state.give_back(ask(i, check), now);
+                });
+                if overtaken {
+                    return None;
+                }
+            }
+        }
+        if shadow_refusing != 0 {
+            self.each_state(shadow_refusing, caller.origin, |_, _, state| {
+                state.shadow_block();
+            });
+        }
+        if let Some(first) = first {
+            return Some(Err(Refusal { first, refusing }));
+        }
+        let mut held = (reserved | measured) & self.told_of_ends;
+        if wait > 0 {
+            held = reserved | measured;
+        }
+        let mut lender = None;
+        self.each_state(reserved, caller.origin, |i, check, state| {
+            if state.commit(ask(i, check)) {
+                held |= 1 << i;
+            }
+            if waiting >> i & 1 == 1 {
+                state.waits();
+                if check.enforced && !check.rule.control_behavior().is_paced() {
+                    lender = lender.or(Some(check));
+                }
+            }
+        });
+        if measured != 0 {
+            self.each_state(measured, caller.origin, |i, check, state| {
+                if state.charge(ask(i, check), now) {
+                    held |= 1 << i;
+                }
+            });
+        }
+        Some(Ok(Admitted { held, wait, lender }))
     }
 
     /// What the request is told that was refused.
@@ -888,18 +1745,21 @@ impl<T: Tally> Resource<T> {
         &self,
         refusal: Refusal<'_, T>,
         origin: Option<&Origin<T>>,
-        cost: u64,
+        request: &Request<'_, T>,
         now: Timestamp,
     ) -> Blocked {
         let mut retry_after = Some(Duration::ZERO);
         self.each_state(refusal.refusing, origin, |_, check, state| {
-            let wait = state.time_to_room(check.count, cost, now);
+            if std::ptr::eq(check, refusal.first) {
+                state.block();
+            }
+            let wait = state.time_to_room(&check.terms, request.cost, request.prioritized, now);
             retry_after = retry_after
                 .zip(wait)
                 .map(|(longest, wait)| longest.max(wait));
         });
         Blocked {
-            rule: Rc::clone(&refusal.first.rule),
+            cause: Cause::Flow(Rc::clone(&refusal.first.rule)),
             id: refusal.first.id.clone(),
             retry_after,
         }
@@ -911,13 +1771,12 @@ impl<T: Tally> Resource<T> {
             return Rc::clone(origin);
         }
         let is_named = |name: &str| {
-            self.checks
-                .iter()
-                .any(|check| match check.rule.limit_app() {
-                    LimitApp::Default => name == "default",
-                    LimitApp::Other => name == "other",
-                    LimitApp::Origin(named) => **named == *name,
-                })
+            self.checks.iter().any(|check| match &check.applies {
+                Applies::All => name == "default",
+                Applies::OtherOrigins => name == "other",
+                Applies::Origin(named) => **named == *name,
+                Applies::Nobody => false,
+            })
         };
         // One that a rule names is always known: no flood of others frees it of its rule.
         let name = if self.origins.borrow().len() < MAX_ORIGINS || is_named(name) {
@@ -930,14 +1789,16 @@ impl<T: Tally> Resource<T> {
         }
         let (name, is_named): (Rc<str>, bool) = (name.into(), is_named(name));
         let state = |check: &Check<T>| {
-            let applies = *check.rule.limit_app() == LimitApp::Other && !is_named;
-            applies.then(|| store.state(check.key(&self.name, Some(&name))))
+            let applies = matches!(check.applies, Applies::OtherOrigins) && !is_named;
+            (applies && check.is_by_origin())
+                .then(|| store.state(check.key(&self.name, Some(&name))))
         };
         let origin = Rc::new(Origin {
             statistics: store
                 .tree()
                 .map(|tree| tree.cluster_or_new(&self.name).origin_or_new(&name)),
             states: self.checks.iter().map(state).collect(),
+            is_other: !is_named,
             name: Rc::clone(&name),
         });
         self.origins.borrow_mut().insert(name, Rc::clone(&origin));
@@ -948,17 +1809,17 @@ impl<T: Tally> Resource<T> {
     #[inline]
     fn node(
         &self,
-        tree: Option<&NodeTree>,
+        store: &Store<impl Tallies<Tally = T>>,
         request: &Request<'_, T>,
     ) -> (Option<Rc<Context>>, Option<Rc<DefaultNode>>) {
-        let Some(tree) = tree else {
-            return (None, None);
-        };
         let parent = request.within;
         let context = match parent {
             Some(parent) => parent.context.clone(),
             None if request.context.is_empty() => None,
-            None => Some(tree.context(request.context)),
+            None => Some(store.context(request.context)),
+        };
+        let Some(tree) = store.tree() else {
+            return (context, None);
         };
         let within = parent.and_then(|parent| parent.node.as_deref());
         let node = match &context {

@@ -9,6 +9,7 @@
 //! let now = Timestamp::from_millis(5); // from whatever clock, as long as it is one
 //! match engine.enter(&Request::new("login"), now) {
 //!     Decision::Pass(entry) => entry.exit(Outcome::Success, Timestamp::from_millis(17)),
+//!     Decision::Wait(wait, entry) => println!("{wait:?} from now, {entry:?} may go on"), // prioritized, or throttled
 //!     Decision::Block(blocked) => println!("{}: try again in {:?}", blocked.id(), blocked.retry_after()),
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -47,6 +48,8 @@
 //! | resource | what rules limit; in Envoy, a route | resource | resource |
 //! | origin | who asks: [`LimitApp`] | origin | – |
 //! | context | by what entrance a call came in | context | – |
+//! | loan | a pass of a bucket to come, for a request that waits for it | occupied pass | – |
+//! | turn | when a request passes that a throttle paces | – | – |
 //! | entry | a call in flight: [`Entry`] | `Entry` | `SentinelEntry` |
 //! | shadow | decides and counts, refuses nothing | – | – |
 //!
@@ -67,15 +70,20 @@
 //! | `rule` | rules, whose parts check themselves when they are made |
 //! | `tally` | a rule's two running counts, and the ring of what they were |
 //! | `control` | what a rule decides at its threshold |
+//! | `breaker` | circuit breakers: three states, one transition table |
+//! | `system` | limits on all inbound calls together |
+//! | `authority` | who may ask at all |
 //! | `engine` | resources, the order of checks, replacing rules |
 //! | [`config`] | a document in, rules out |
 //!
 //! What holds for all of them: nothing reads a clock, sleeps, logs, or keeps global state; nothing is `unsafe`; nothing
-//! allocates once a resource, its context and its origin are known; nothing panics on input. JSON appears in `config` alone.
+//! allocates once a resource, its context and its origin are known, but for the first loans of a window; nothing panics on
+//! input. JSON appears in `config` alone.
 //!
 //! # Deliberate differences from Sentinel
 //!
-//! Each has a test of the name given. [`FlowRule::sentinel`] (in a document `"compat": "sentinel"`) decides as Sentinel does.
+//! Each has a test of the name given. [`FlowRule::sentinel`] and its like (in a document `"compat": "sentinel"`) decide as
+//! Sentinel does.
 //!
 //! | Sentinel | Here | Test |
 //! |---|---|---|
@@ -90,42 +98,85 @@
 //! | `occupiedPassQps` is always 0 | what was lent in the last second | `differs_from_sentinel_occupied_pass_qps_is_told` |
 //! | a borrowed pass in whose bucket nothing happens is lost | it counts | `differs_from_sentinel_an_untouched_loan_counts` |
 //! | a metric item's concurrency is always 0 (issue 2430) | the most calls in flight | `differs_from_sentinel_concurrency_is_told` |
+//! | a loan is what leaves at the next half second: with what came just before, up to twice the limit in an interval | it is what has left the window by then, and counts from the moment it is made | `differs_from_sentinel_a_loan_never_exceeds_the_limit` |
+//! | exactly at the start of a half second nobody can borrow | one can | `differs_from_sentinel_one_can_borrow_at_the_start_of_a_bucket` |
+//! | a borrowed pass is recorded on the rule's own node | on all nodes | `differs_from_sentinel_a_loan_is_recorded_on_all_nodes` |
+//! | a request that borrows is not asked about by the rules that come after | it is; so with `compat`, too | `differs_from_sentinel_a_priority_wait_skips_no_rule` |
+//! | a throttle paces in whole milliseconds, where its count divides a second | in nanoseconds | `differs_from_sentinel_pacing_is_to_the_nanosecond` |
+//! | a throttle of a count below one half is a division by zero | it paces | `differs_from_sentinel_a_throttle_below_one_half_paces` |
+//! | a throttle without a queue is dropped | it is kept | `differs_from_sentinel_a_throttle_without_a_queue_is_kept` |
+//! | a batch that finds the line of a throttle idle costs those behind it nothing | they wait for as long as it costs; one that costs more than the count never passes | `differs_from_sentinel_a_batch_costs_those_behind_it` |
+//! | a rule that warms up to a count below its cold factor admits nothing, ever | one at a time, and gets warm | `differs_from_sentinel_a_count_below_the_cold_factor_warms_up` |
+//! | a clock that starts at 0 starts warm | cold; so with `compat`, too | `differs_from_sentinel_a_clock_that_starts_at_zero_starts_cold` |
+//! | warming up, time brings tokens for all of itself and takes the passes of one second (issue 953) | it takes all of them | `differs_from_sentinel_what_was_used_is_taken_as_what_time_brings` |
+//! | a rule whose tokens stand at the line gets no more of them, and never cold | it gets cold | `differs_from_sentinel_a_rule_at_the_line_gets_cold` |
+//! | the rate of a short warm-up to a small count is not a number, and nothing passes | it is one | `differs_from_sentinel_a_short_warm_up_is_a_number` |
+//! | a rule that is loaded again begins with an empty queue | what stands in it stays | `differs_from_sentinel_a_reload_keeps_queues` |
+//! | a rule that is loaded again begins cold | it is as warm as it was | `differs_from_sentinel_a_reload_keeps_how_warm_a_rule_is` |
+//! | what relates to a resource that was never entered passes, whatever it costs | that resource's window is empty | `differs_from_sentinel_a_resource_never_entered_has_a_window` |
 //! | a resource beyond the 6000th is not checked at all | further ones share a window | `differs_from_sentinel_resources_beyond_the_bound_are_limited` |
 //! | calls in flight can become fewer than none | never | `differs_from_sentinel_calls_in_flight_are_never_negative` |
+//! | a breaker's window tumbles: failures on both sides of its edge are not seen together (issue 3130) | it slides | `differs_from_sentinel_breaker_windows_slide` |
+//! | whatever completes first decides what becomes of a half-open breaker, however old | a probe's own completion | `differs_from_sentinel_only_a_probe_decides` |
+//! | a probe that never comes back keeps a breaker half-open for good (issue 3363) | it expires | `differs_from_sentinel_a_lost_probe_expires` |
+//! | a probe that another rule refuses leaves the retry time where it was (issue 1638) | the breaker opens with a retry time of its own; a rule that refuses beforehand takes no probe | `differs_from_sentinel_a_refused_probe_has_a_retry_time` |
+//! | one probe | a stated number, all of which must succeed | `differs_from_sentinel_several_probes_must_succeed` |
+//! | a breaker with an error ratio of 1 never opens | it opens when all calls fail | `differs_from_sentinel_an_error_ratio_of_one_can_be_reached` |
+//! | the slow threshold is rounded to a millisecond | it is not | `differs_from_sentinel_slow_is_above_the_threshold` |
+//! | a limit on all inbound calls in flight lets one more in | the one that asks is counted | `differs_from_sentinel_system_concurrency_counts_the_request` |
+//! | calls in flight are held to the machine's estimate only above a load, and never for the processor's sake (issue 1206) | with `bbr`, for either, and where neither is known | `differs_from_sentinel_bbr_needs_no_load` |
+//! | a last system rule without a threshold switches all of them off | it limits nothing | `differs_from_sentinel_an_empty_system_rule_switches_nothing_off` |
+//! | a refusal by a system rule names no rule (issue 3138) | it does | `differs_from_sentinel_a_system_refusal_names_its_rule` |
+//! | a second authority rule for a resource is ignored | all apply | `differs_from_sentinel_all_authority_rules_apply` |
+//! | space around a name in an authority rule is part of it | it is not | `differs_from_sentinel_names_in_authority_rules_are_trimmed` |
 
 #![forbid(unsafe_code)]
 
+mod authority;
+mod breaker;
 pub mod config;
 mod control;
 mod engine;
+mod guard;
+mod keyed;
 mod leap_array;
 mod metric;
 mod metric_bucket;
 mod node;
 mod occupy;
 mod rule;
+mod system;
 mod tally;
 mod time;
 mod tree;
 mod window;
 
+pub use authority::{AuthorityRule, AuthorityStrategy};
+pub use breaker::{
+    Admission, Breaker, BreakerGeometry, BreakerStorage, Comparison, Counts,
+    DEFAULT_DEGRADE_SAMPLE_COUNT, DEFAULT_MIN_REQUEST_AMOUNT, DegradeGrade, DegradeRule,
+    LocalBreaker, MAX_PROBES, Phase, Refused, State, Ticket,
+};
 pub use control::Controller;
 pub use engine::{
-    Blocked, Decision, Engine, Entry, Local, MAX_RESOURCES, MAX_RULES_PER_RESOURCE, Outcome,
-    Policy, Request, Resource, RulesError, StateKey, Store, Tallies,
+    Blocked, Cause, Decision, Engine, Entry, Local, MAX_RESOURCES, MAX_RULES_PER_RESOURCE, Outcome,
+    Policy, Request, Resource, Rules, RulesError, StateKey, Store, Tallies,
 };
+pub use keyed::{KEYED_SAMPLE_COUNT, Key, KeyedWindows, MAX_KEYS, OVERFLOW_WINDOWS, Place};
 pub use leap_array::{Bucket, LeapArray, WindowWrap};
 pub use metric::{ArrayMetric, Metric, MetricNode, SlidingWindowMetric, View, ViewError};
 pub use metric_bucket::{MetricBucket, MetricEvent};
-pub use node::{
-    ClusterNode, DefaultNode, EntranceNode, MAX_ORIGINS, Node, OCCUPY_TIMEOUT_MS, StatisticNode,
+pub use node::{ClusterNode, DefaultNode, EntranceNode, MAX_ORIGINS, Node, StatisticNode};
+pub use occupy::{
+    BucketLeapArray, FutureBucketLeapArray, OCCUPY_TIMEOUT_MS, OccupiableBucketLeapArray, Untouched,
 };
-pub use occupy::{BucketLeapArray, FutureBucketLeapArray, OccupiableBucketLeapArray, Untouched};
 pub use rule::{
-    Count, Counting, DEFAULT_SAMPLE_COUNT, FlowRule, Grade, LimitApp, MAX_NAME, MAX_SAMPLE_COUNT,
-    Mode, RuleError, RuleGeometry, RuleId, Rules, Target,
+    ControlBehavior, Count, Counting, DEFAULT_SAMPLE_COUNT, FlowRule, Grade, LimitApp, MAX_NAME,
+    MAX_SAMPLE_COUNT, MaxQueueing, Mode, Ratio, RuleError, RuleGeometry, RuleId, Strategy, Target,
+    WarmUp,
 };
-pub use tally::{LocalTally, Past, RuleWindow, Snapshots, Tally};
+pub use system::{Gauges, Inbound, SystemLimit, SystemRule};
+pub use tally::{LocalInstant, LocalTally, Past, RuleWindow, SharedInstant, Snapshots, Tally};
 pub use time::Timestamp;
 pub use tree::{DEFAULT_CONTEXT, MAX_CONTEXTS, NodeTree};
 pub use window::{Window, WindowError};

@@ -324,6 +324,11 @@ impl ArrayMetric {
             .add(MetricEvent::OccupiedPass, n);
     }
 
+    /// Records how many calls are in flight: in the current bucket, which is not thereby touched ([`Untouched`]).
+    pub(crate) fn update_concurrency(&self, in_flight: u64, now: Timestamp) {
+        self.array.open_window(now).update_concurrency(in_flight);
+    }
+
     /// Borrows `n` passes from the bucket of `at`, which has not begun.
     #[doc(alias = "addWaiting")]
     pub fn add_waiting(&self, at: Timestamp, n: u64) {

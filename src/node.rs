@@ -11,7 +11,7 @@
 
 use crate::metric::{ArrayMetric, Metric, MetricNode, SlidingWindowMetric, View};
 use crate::metric_bucket::MetricEvent;
-use crate::occupy::Untouched;
+use crate::occupy::{OCCUPY_TIMEOUT_MS, Untouched};
 use crate::time::Timestamp;
 use crate::window::Window;
 use hashbrown::HashMap;
@@ -25,11 +25,6 @@ const SECOND: Window = Window::of_buckets(2, 500);
 const MINUTE: Window = Window::of_buckets(60, 1000);
 /// The one ring that both are views of.
 const RING: Window = Window::of_buckets(120, 500);
-
-/// How long a borrowing request may wait: an answer of this or more is a no.
-///
-/// Sentinel: `OccupyTimeoutProperty`.
-pub const OCCUPY_TIMEOUT_MS: u64 = 500;
 
 /// How many origins a resource keeps apart; those that come later share one node.
 pub const MAX_ORIGINS: usize = 1000;
@@ -138,6 +133,29 @@ impl StatisticNode {
         let bucket = self.ring.current(now);
         bucket.add(MetricEvent::Pass, n);
         bucket.update_concurrency(threads);
+    }
+
+    /// Records that a call has begun on a pass that was borrowed from the half second of `at`, which has not: `n` passes
+    /// there, and one call in flight.
+    pub(crate) fn begin_on_loan(&self, n: u64, at: Timestamp, now: Timestamp) {
+        self.lend(n, at, now);
+        self.begin_elsewhere(now);
+    }
+
+    /// Lends `n` passes of the half second of `at`. Where that is too far ahead to be told, they are passes of now.
+    pub(crate) fn lend(&self, n: u64, at: Timestamp, now: Timestamp) {
+        if at.since(now) < SECOND.interval() - SECOND.bucket_length() {
+            self.add_waiting_request(at, n);
+            self.add_occupied_pass(n, now);
+        } else {
+            self.add_pass_request(n, now);
+        }
+    }
+
+    /// Records one call in flight, whose pass is recorded elsewhere.
+    pub(crate) fn begin_elsewhere(&self, now: Timestamp) {
+        self.increase_thread_num();
+        self.ring.update_concurrency(self.threads.get(), now);
     }
 
     /// Records that a call has ended: a response time in milliseconds, `n` successes, `n` failures if it failed, and one call
@@ -439,6 +457,16 @@ impl DefaultNode {
     pub(crate) fn block(&self, n: u64, now: Timestamp) {
         self.own.increase_block_qps(n, now);
         self.cluster.all.increase_block_qps(n, now);
+    }
+
+    pub(crate) fn begin_on_loan(&self, n: u64, at: Timestamp, now: Timestamp) {
+        self.own.begin_on_loan(n, at, now);
+        self.cluster.all.begin_on_loan(n, at, now);
+    }
+
+    pub(crate) fn begin_elsewhere(&self, now: Timestamp) {
+        self.own.begin_elsewhere(now);
+        self.cluster.all.begin_elsewhere(now);
     }
 
     pub(crate) fn abandon(&self) {

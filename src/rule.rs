@@ -43,6 +43,35 @@ pub enum RuleError {
         /// The bucket count.
         sample_count: u32,
     },
+    /// A warm-up takes from 1 to [`WarmUp::MAX`] seconds.
+    BadPeriod {
+        /// The period, in seconds.
+        period_sec: u32,
+    },
+    /// A cold rule admits from a half of its count down to one part in [`WarmUp::MAX`].
+    BadColdFactor {
+        /// The factor.
+        cold_factor: u32,
+    },
+    /// The queue is longer than [`MaxQueueing::MAX_MS`].
+    LongQueue {
+        /// How long a request may wait, in milliseconds.
+        max_queueing_ms: u64,
+    },
+    /// The ratio is below 0, above 1, or not a number.
+    BadRatio {
+        /// The ratio.
+        ratio: f64,
+    },
+    /// A whole number that a rule cannot do with.
+    OutOfRange {
+        /// The number.
+        number: u64,
+        /// The least that it may be.
+        least: u64,
+        /// The most that it may be.
+        most: u64,
+    },
 }
 
 impl fmt::Display for RuleError {
@@ -71,6 +100,32 @@ impl fmt::Display for RuleError {
                     "`{sample_count}` is too many buckets; use at most {MAX_SAMPLE_COUNT}"
                 )
             }
+            RuleError::BadPeriod { period_sec } => write!(
+                f,
+                "`{period_sec}` is no warm-up period; use 1 to {} seconds",
+                WarmUp::MAX
+            ),
+            RuleError::BadColdFactor { cold_factor } => write!(
+                f,
+                "`{cold_factor}` is no cold factor; use 2 to {}",
+                WarmUp::MAX
+            ),
+            RuleError::LongQueue { max_queueing_ms } => write!(
+                f,
+                "`{max_queueing_ms}` ms is too long a queue; use at most {}",
+                MaxQueueing::MAX_MS
+            ),
+            RuleError::BadRatio { ratio } => {
+                write!(f, "`{ratio}` is no ratio; use a number from 0 to 1")
+            }
+            RuleError::OutOfRange {
+                number,
+                least,
+                most,
+            } => write!(
+                f,
+                "`{number}` is not possible; use a whole number from {least} to {most}"
+            ),
         }
     }
 }
@@ -83,7 +138,7 @@ impl From<WindowError> for RuleError {
     }
 }
 
-fn checked_name(name: &str) -> Result<Rc<str>, RuleError> {
+pub(crate) fn checked_name(name: &str) -> Result<Rc<str>, RuleError> {
     match name.len() {
         0 => Err(RuleError::EmptyName),
         length if length > MAX_NAME => Err(RuleError::LongName { length }),
@@ -110,7 +165,7 @@ impl RuleId {
     }
 
     /// An id made of names that need not be printable: what is not becomes `_`, and what is too long is cut.
-    fn made_of(text: &str) -> RuleId {
+    pub(crate) fn made_of(text: &str) -> RuleId {
         let printable = text
             .chars()
             .map(|c| if (' '..='~').contains(&c) { c } else { '_' });
@@ -189,6 +244,16 @@ impl Count {
         }
     }
 
+    /// The count `count`, or the nearest one.
+    #[inline]
+    pub(crate) fn nearest(count: f64) -> Count {
+        let count = count.clamp(0.0, Count::MAX);
+        Count {
+            count,
+            whole: count as u64,
+        }
+    }
+
     /// The count as a number.
     pub fn get(self) -> f64 {
         self.count
@@ -198,6 +263,30 @@ impl Count {
     #[inline]
     pub(crate) fn whole(self) -> u64 {
         self.whole
+    }
+}
+
+/// A part of a whole: from 0 to 1.
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
+pub struct Ratio(f64);
+
+impl Ratio {
+    /// The ratio `ratio`.
+    ///
+    /// # Errors
+    ///
+    /// Where it is below 0, above 1, or not a number.
+    pub fn new(ratio: f64) -> Result<Ratio, RuleError> {
+        if (0.0..=1.0).contains(&ratio) {
+            Ok(Ratio(ratio))
+        } else {
+            Err(RuleError::BadRatio { ratio })
+        }
+    }
+
+    /// The ratio as a number.
+    pub fn get(self) -> f64 {
+        self.0
     }
 }
 
@@ -288,6 +377,141 @@ impl LimitApp {
     }
 }
 
+/// What happens to a request at a rule's threshold.
+///
+/// Sentinel: `RuleConstant.CONTROL_BEHAVIOR_*`, in its order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum ControlBehavior {
+    /// It is refused. One that is prioritized may borrow a pass of a bucket to come.
+    #[default]
+    Reject,
+    /// It is refused; and the threshold is lower while the rule is cold, that is after a time of little use.
+    WarmUp,
+    /// It waits for its turn, so that requests pass one by one, evenly, at the rule's rate.
+    #[doc(alias = "RateLimiter")]
+    Throttle,
+    /// It waits for its turn, and turns are further apart while the rule is cold.
+    #[doc(alias = "WarmUpRateLimiter")]
+    WarmUpThrottle,
+}
+
+impl ControlBehavior {
+    /// Whether turns are taken.
+    pub(crate) fn is_paced(self) -> bool {
+        matches!(
+            self,
+            ControlBehavior::Throttle | ControlBehavior::WarmUpThrottle
+        )
+    }
+}
+
+/// How a cold rule warms up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WarmUp {
+    /// From 1 to [`WarmUp::MAX`].
+    period_sec: u32,
+    /// From 2 to [`WarmUp::MAX`].
+    cold_factor: u32,
+}
+
+impl WarmUp {
+    /// The longest period, in seconds, and the highest cold factor: Sentinel's type ends there.
+    pub const MAX: u32 = i32::MAX as u32;
+
+    /// From a `cold_factor`th of the count to all of it in `period_sec` seconds of full use.
+    ///
+    /// # Errors
+    ///
+    /// Where the period is zero, the factor below two, or either above [`WarmUp::MAX`].
+    pub fn new(period_sec: u32, cold_factor: u32) -> Result<WarmUp, RuleError> {
+        if !(1..=WarmUp::MAX).contains(&period_sec) {
+            return Err(RuleError::BadPeriod { period_sec });
+        }
+        if !(2..=WarmUp::MAX).contains(&cold_factor) {
+            return Err(RuleError::BadColdFactor { cold_factor });
+        }
+        Ok(WarmUp {
+            period_sec,
+            cold_factor,
+        })
+    }
+
+    /// How long it takes, in seconds.
+    pub fn period_sec(self) -> u32 {
+        self.period_sec
+    }
+
+    /// Which part of the count a cold rule admits.
+    pub fn cold_factor(self) -> u32 {
+        self.cold_factor
+    }
+}
+
+/// Ten seconds, from a third: Sentinel's.
+impl Default for WarmUp {
+    fn default() -> WarmUp {
+        WarmUp {
+            period_sec: 10,
+            cold_factor: 3,
+        }
+    }
+}
+
+/// How long a request may wait for its turn; zero for not at all.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MaxQueueing {
+    millis: u32,
+}
+
+impl MaxQueueing {
+    /// The longest, in milliseconds: Sentinel's type ends there, after 24 days.
+    pub const MAX_MS: u32 = i32::MAX as u32;
+
+    /// At most `millis` milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// Where that is more than [`MaxQueueing::MAX_MS`].
+    pub fn from_millis(millis: u64) -> Result<MaxQueueing, RuleError> {
+        match u32::try_from(millis) {
+            Ok(millis) if millis <= MaxQueueing::MAX_MS => Ok(MaxQueueing { millis }),
+            _ => Err(RuleError::LongQueue {
+                max_queueing_ms: millis,
+            }),
+        }
+    }
+
+    /// In milliseconds.
+    pub fn as_millis(self) -> u64 {
+        self.millis.into()
+    }
+
+    pub(crate) fn as_nanos(self) -> u64 {
+        self.as_millis() * 1_000_000
+    }
+}
+
+/// Half a second: Sentinel's.
+impl Default for MaxQueueing {
+    fn default() -> MaxQueueing {
+        MaxQueueing { millis: 500 }
+    }
+}
+
+/// Whose requests a rule counts.
+///
+/// Sentinel: `RuleConstant.STRATEGY_*` and `refResource`.
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Strategy {
+    /// Those that it is for.
+    #[default]
+    Direct,
+    /// Those of this other resource, whoever they come from: the one that the rule is for gives way to it.
+    Relate(Rc<str>),
+    /// Those that come in by the context of this name; the rule is for no others.
+    Chain(Rc<str>),
+}
+
 /// Whether a rule refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Mode {
@@ -300,10 +524,10 @@ pub enum Mode {
 
 /// A limit on a resource.
 ///
-/// Sentinel: `FlowRule` with `controlBehavior` 0.
+/// Sentinel: `FlowRule`.
 ///
 /// ```
-/// use leapgate::{Counting, FlowRule};
+/// use leapgate::{Counting, FlowRule, MaxQueueing, WarmUp};
 ///
 /// let burst = FlowRule::new("login", 100.0)?;
 /// let minute = FlowRule::new("login", 1000.0)?.per(60_000, None)?;
@@ -311,6 +535,12 @@ pub enum Mode {
 /// let in_flight = FlowRule::new("report", 4.0)?.concurrency();
 /// let ids = [burst.id(), minute.id(), gentle.id(), in_flight.id()];
 /// assert_eq!(ids.map(|id| id.to_string()), ["login", "login/60s", "search/weighted", "report/concurrency"]);
+///
+/// let even = FlowRule::new("mail", 0.5)?.throttle(MaxQueueing::from_millis(10_000)?);
+/// let careful = FlowRule::new("cache", 500.0)?.warm_up(WarmUp::default());
+/// let polite = FlowRule::new("report", 20.0)?.relate("orders")?;
+/// let ids = [even.id(), careful.id(), polite.id()];
+/// assert_eq!(ids.map(|id| id.to_string()), ["mail/throttle/queue=10s", "cache/warmUp", "report/relate=orders"]);
 /// # Ok::<(), leapgate::RuleError>(())
 /// ```
 #[derive(Clone, PartialEq, Debug)]
@@ -320,6 +550,12 @@ pub struct FlowRule {
     count: Count,
     grade: Grade,
     limit_app: LimitApp,
+    strategy: Strategy,
+    behavior: ControlBehavior,
+    /// The default where the behaviour does not warm up.
+    warm_up: WarmUp,
+    /// The default where the behaviour does not throttle.
+    max_queueing: MaxQueueing,
     mode: Mode,
     compat: bool,
 }
@@ -341,6 +577,10 @@ impl FlowRule {
                 counting: Counting::Strict,
             },
             limit_app: LimitApp::Default,
+            strategy: Strategy::Direct,
+            behavior: ControlBehavior::Reject,
+            warm_up: WarmUp::default(),
+            max_queueing: MaxQueueing::default(),
             mode: Mode::Enforce,
             compat: false,
         })
@@ -380,13 +620,81 @@ impl FlowRule {
         FlowRule { grade, ..self }
     }
 
-    /// This rule, as a limit on calls in flight.
+    /// This rule, as a limit on calls in flight, which refuses what is more.
     #[must_use]
     pub fn concurrency(self) -> FlowRule {
         FlowRule {
             grade: Grade::Concurrency,
+            ..self.behaving(
+                ControlBehavior::Reject,
+                WarmUp::default(),
+                MaxQueueing::default(),
+            )
+        }
+    }
+
+    /// This rule, letting requests pass evenly, `count` in an interval: one after another, each for as long as it costs. One
+    /// that would have to wait for longer than `max_queueing` is refused. A limit on concurrency stays as it is.
+    ///
+    /// The rate may be any, with a fraction or without; turns are told apart to the nanosecond. A request that costs more
+    /// than the count, or than one where the count is less, never passes.
+    #[doc(alias = "RateLimiter")]
+    #[must_use]
+    pub fn throttle(self, max_queueing: MaxQueueing) -> FlowRule {
+        self.behaving(ControlBehavior::Throttle, WarmUp::default(), max_queueing)
+    }
+
+    /// This rule, admitting less while it is cold. A limit on concurrency stays as it is.
+    ///
+    /// It begins cold. Where it is cold and its window is empty, a request passes whatever part of the count it costs.
+    #[must_use]
+    pub fn warm_up(self, warm_up: WarmUp) -> FlowRule {
+        self.behaving(ControlBehavior::WarmUp, warm_up, MaxQueueing::default())
+    }
+
+    /// This rule, letting requests pass evenly, and less often while it is cold. A limit on concurrency stays as it is.
+    #[doc(alias = "WarmUpRateLimiter")]
+    #[must_use]
+    pub fn warm_up_throttle(self, warm_up: WarmUp, max_queueing: MaxQueueing) -> FlowRule {
+        self.behaving(ControlBehavior::WarmUpThrottle, warm_up, max_queueing)
+    }
+
+    fn behaving(
+        self,
+        behavior: ControlBehavior,
+        warm_up: WarmUp,
+        max_queueing: MaxQueueing,
+    ) -> FlowRule {
+        if self.grade == Grade::Concurrency {
+            return self;
+        }
+        FlowRule {
+            behavior,
+            warm_up,
+            max_queueing,
             ..self
         }
+    }
+
+    /// This rule, measuring the requests of `resource` instead of those that it is for. (A throttle measures nothing: it
+    /// paces those that it is for.)
+    ///
+    /// # Errors
+    ///
+    /// Where the name is empty or too long.
+    pub fn relate(self, resource: &str) -> Result<FlowRule, RuleError> {
+        let strategy = Strategy::Relate(checked_name(resource)?);
+        Ok(FlowRule { strategy, ..self })
+    }
+
+    /// This rule, for requests that come in by `context`, and measuring those.
+    ///
+    /// # Errors
+    ///
+    /// Where the name is empty or too long.
+    pub fn chain(self, context: &str) -> Result<FlowRule, RuleError> {
+        let strategy = Strategy::Chain(checked_name(context)?);
+        Ok(FlowRule { strategy, ..self })
     }
 
     /// This rule, deciding as Sentinel does: two buckets in a second, of which the current one and the one before count.
@@ -437,8 +745,7 @@ impl FlowRule {
             Grade::Qps { window, counting } => {
                 match window.window().interval_ms() {
                     DEFAULT_INTERVAL_MS => {}
-                    millis if millis.is_multiple_of(1000) => part(&format!("{}s", millis / 1000)),
-                    millis => part(&format!("{millis}ms")),
+                    millis => part(&span(millis)),
                 }
                 if !window.is_finest() {
                     part(&format!("{}buckets", window.window().sample_count()));
@@ -449,6 +756,26 @@ impl FlowRule {
                     Counting::Weighted => part("weighted"),
                 }
             }
+        }
+        match self.behavior {
+            ControlBehavior::Reject => {}
+            ControlBehavior::WarmUp => part("warmUp"),
+            ControlBehavior::Throttle => part("throttle"),
+            ControlBehavior::WarmUpThrottle => part("warmUpThrottle"),
+        }
+        if self.warm_up.period_sec != WarmUp::default().period_sec {
+            part(&format!("period={}s", self.warm_up.period_sec));
+        }
+        if self.warm_up.cold_factor != WarmUp::default().cold_factor {
+            part(&format!("cold={}", self.warm_up.cold_factor));
+        }
+        if self.max_queueing != MaxQueueing::default() {
+            part(&format!("queue={}", span(self.max_queueing.as_millis())));
+        }
+        match &self.strategy {
+            Strategy::Direct => {}
+            Strategy::Relate(resource) => part(&format!("relate={resource}")),
+            Strategy::Chain(context) => part(&format!("chain={context}")),
         }
         if self.compat {
             part("compat=sentinel");
@@ -484,17 +811,43 @@ impl FlowRule {
         &self.limit_app
     }
 
+    /// Whose requests it counts.
+    pub fn strategy(&self) -> &Strategy {
+        &self.strategy
+    }
+
+    /// What happens at the threshold.
+    pub fn control_behavior(&self) -> ControlBehavior {
+        self.behavior
+    }
+
+    /// How it warms up, where it does.
+    pub fn warming_up(&self) -> WarmUp {
+        self.warm_up
+    }
+
+    /// How long a request may wait for its turn, where it throttles.
+    #[doc(alias = "maxQueueingTimeMs")]
+    pub fn max_queueing(&self) -> MaxQueueing {
+        self.max_queueing
+    }
+
+    /// Whether it decides as Sentinel does.
+    pub fn is_compat(&self) -> bool {
+        self.compat
+    }
+
     /// Whether it refuses.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 }
 
-/// The rules of one document, in order.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Rules {
-    /// Limits on resources. Those of one resource are gone through in order.
-    pub flow: Vec<FlowRule>,
-    /// Whether anything refuses: in shadow mode each rule is.
-    pub mode: Mode,
+/// A span of time, in whole seconds where it can be.
+fn span(millis: u64) -> String {
+    if millis > 0 && millis.is_multiple_of(1000) {
+        format!("{}s", millis / 1000)
+    } else {
+        format!("{millis}ms")
+    }
 }

@@ -19,6 +19,7 @@
 //! and filed under an early bucket would forget what was admitted in between.
 
 use crate::leap_array::{Bucket, LeapArray};
+use crate::occupy::{Loans, OCCUPY_TIMEOUT_MS, Untouched};
 use crate::rule::{Count, Counting};
 use crate::time::Timestamp;
 use crate::window::Window;
@@ -26,7 +27,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
-/// Two running counts of one rule. They wrap around after 2^64.
+/// Two running counts of one rule, which wrap around after 2^64, and the instant that a throttle keeps.
 pub trait Tally {
     /// How much has been admitted so far; never ahead of the truth. `None` where the count is this window's own affair.
     fn admitted(&self) -> Option<u64>;
@@ -43,12 +44,46 @@ pub trait Tally {
 
     /// Turns `n` tickets into admissions.
     fn commit(&self, n: u64);
+
+    /// How far the turns of a throttle reach.
+    fn latest(&self) -> &impl SharedInstant;
+}
+
+/// An instant that several may share. It moves by compare-and-swap alone: who has been overtaken looks again.
+pub trait SharedInstant {
+    /// The instant; `None` where there has been none yet.
+    fn get(&self) -> Option<Timestamp>;
+
+    /// Puts `to` in the place of `from`. Whether that was done: not where it is not `from` any more, and not where it could
+    /// not be done at all.
+    fn swap(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool;
+}
+
+/// An instant that nobody shares.
+#[derive(Default, Debug)]
+pub struct LocalInstant(Cell<Option<Timestamp>>);
+
+impl SharedInstant for LocalInstant {
+    #[inline]
+    fn get(&self) -> Option<Timestamp> {
+        self.0.get()
+    }
+
+    #[inline]
+    fn swap(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
+        let is_from = self.0.get() == from;
+        if is_from {
+            self.0.set(to);
+        }
+        is_from
+    }
 }
 
 /// Counts that nobody shares.
 #[derive(Default, Debug)]
 pub struct LocalTally {
     tickets: Cell<u64>,
+    latest: LocalInstant,
 }
 
 impl Tally for LocalTally {
@@ -75,6 +110,10 @@ impl Tally for LocalTally {
 
     #[inline]
     fn commit(&self, _: u64) {}
+
+    fn latest(&self) -> &impl SharedInstant {
+        &self.latest
+    }
 }
 
 /// What a window knows of the time before it was made.
@@ -101,6 +140,8 @@ pub struct Snapshots {
     /// What `admitted` was last known to be.
     pub last: u64,
 }
+
+const OCCUPY_TIMEOUT: Duration = Duration::from_millis(OCCUPY_TIMEOUT_MS);
 
 /// More than any count: what is counted as used where the past is unknown.
 const FULL: u64 = 1 << 62;
@@ -144,8 +185,14 @@ struct Current {
 }
 
 /// The window of one rule.
+///
+/// A request that is let in now and released later, because it waits, is a loan: it counts from now on until the bucket in
+/// which it is released leaves the window. So no interval holds more than the limit, whichever of its requests waited.
 pub struct RuleWindow<T> {
     counting: Counting,
+    /// Whether loans are Sentinel's: they count when their bucket has begun and somebody looks at it, or never.
+    untouched: Untouched,
+    loans: Loans,
     /// One bucket more than the window: the one that is leaving.
     ring: LeapArray<Snapshot>,
     /// What `admitted` was when last observed, and what has been committed here since.
@@ -179,6 +226,8 @@ impl<T: Tally> RuleWindow<T> {
         }
         RuleWindow {
             counting,
+            untouched: Untouched::Kept,
+            loans: Loans::default(),
             ring,
             last: Cell::new(last),
             seen: Cell::new(None),
@@ -188,9 +237,29 @@ impl<T: Tally> RuleWindow<T> {
         }
     }
 
+    /// This window, lending as Sentinel does: a loan counts when its bucket has begun, and only if somebody comes while it
+    /// lasts.
+    #[must_use]
+    pub fn losing_untouched_loans(self) -> RuleWindow<T> {
+        RuleWindow {
+            untouched: Untouched::Lost,
+            ..self
+        }
+    }
+
+    pub(crate) fn loses_untouched_loans(&self) -> bool {
+        self.untouched == Untouched::Lost
+    }
+
     /// The geometry.
     pub fn window(&self) -> Window {
         self.ring.window()
+    }
+
+    /// What has been admitted so far, as far as it is known here, and without what is lent.
+    #[inline]
+    pub(crate) fn admitted(&self) -> u64 {
+        self.last.get()
     }
 
     /// The counts.
@@ -224,13 +293,54 @@ impl<T: Tally> RuleWindow<T> {
     fn move_to(&self, now: Timestamp) {
         // Whatever was committed or observed before this call was so before `now`: it is what the new buckets begin with. The
         // very first one had begun before this window: as the ones before it, it begins with what the past is taken to be.
-        let has_begun = self.ring.newest_start().is_some();
-        self.ring.current_window_with(now, |snapshot, _| {
-            if has_begun {
+        let before = self.ring.newest_start();
+        self.settle(now);
+        let current = self.ring.window().start(now);
+        self.ring.current_window_with(now, |snapshot, start| {
+            let gone_by = self.loans.take_before(start);
+            self.pay(gone_by, self.untouched == Untouched::Kept);
+            if before.is_some() {
                 snapshot.0.set(self.last.get());
             }
+            let due = self.loans.take_before(start.plus_nanos(1));
+            self.pay(due, self.untouched == Untouched::Kept || start == current);
         });
+        if self.ring.newest_start() < before {
+            // The clock has stepped back by an interval or more: as the rest of the window, what is lent is counted now.
+            let lent = self.loans.take_before(Timestamp::MAX);
+            self.pay(lent, true);
+        }
         self.refresh();
+    }
+
+    /// Counts `n` passes that were lent, or forgets them.
+    fn pay(&self, n: u64, counts: bool) {
+        if n == 0 || !counts {
+            return;
+        }
+        if self.untouched == Untouched::Lost && self.tally.take(n).is_none() {
+            return;
+        }
+        self.tally.commit(n);
+        self.last.set(self.last.get().wrapping_add(n));
+        // What was observed is older than this.
+        self.seen
+            .set(self.seen.get().map(|seen| seen.wrapping_add(n)));
+    }
+
+    /// Takes back the loans that were given up in time.
+    fn settle(&self, now: Timestamp) {
+        if self.loans.total() > 0 {
+            let given_up = self.loans.settle(now);
+            self.take_back_tickets(given_up);
+        }
+    }
+
+    fn take_back_tickets(&self, n: u64) {
+        // Those of a loan that is Sentinel's have not been taken yet.
+        if n > 0 && self.untouched == Untouched::Kept {
+            self.tally.give_back(n);
+        }
     }
 
     /// `admitted` has fallen to `seen`: somebody has reset it, and nobody knows what was admitted before. Until an interval
@@ -264,20 +374,44 @@ impl<T: Tally> RuleWindow<T> {
         self.current.set(self.ring.newest_start().map(current));
     }
 
-    /// How much counts at `now`. Changes nothing.
+    /// How much counts at `now`, with what is lent. Changes nothing.
     pub fn sum(&self, now: Timestamp) -> f64 {
+        self.load(self.last.get(), now)
+    }
+
+    /// How much counts at `now`, if so much has been `admitted`.
+    fn load(&self, admitted: u64, now: Timestamp) -> f64 {
         let now = self.ring.reading_time(now);
         let window = self.ring.window();
-        let start = window.start(now);
-        let (last, n) = (self.last.get(), u64::from(window.sample_count()));
+        let (start, n) = (window.start(now), u64::from(window.sample_count()));
         let base = |buckets| self.admitted_before(start, buckets);
         match self.counting {
-            Counting::Strict => last.wrapping_sub(base(n)) as f64,
-            Counting::Sentinel => last.wrapping_sub(base(n - 1)) as f64,
-            Counting::Weighted => {
-                let leaving = base(n - 1).wrapping_sub(base(n));
-                last.wrapping_sub(base(n - 1)) as f64 + kept_part(leaving, start, now, window)
+            Counting::Strict => {
+                (admitted.wrapping_sub(base(n))).saturating_add(self.lent(start, n)) as f64
             }
+            Counting::Sentinel => {
+                (admitted.wrapping_sub(base(n - 1))).saturating_add(self.lent(start, n - 1)) as f64
+            }
+            Counting::Weighted => {
+                let full = self.lent(start, n - 1);
+                let leaving = base(n - 1).wrapping_sub(base(n)) + (self.lent(start, n) - full);
+                admitted.wrapping_sub(base(n - 1)) as f64
+                    + full as f64
+                    + kept_part(leaving, start, now, window)
+            }
+        }
+    }
+
+    /// What is lent and counts in the bucket that starts at `start`, of the buckets from `behind` before it on.
+    fn lent(&self, start: Timestamp, behind: u64) -> u64 {
+        match (self.loans.total(), self.untouched) {
+            (0, _) => 0,
+            (_, Untouched::Kept) => {
+                let behind = behind.saturating_mul(self.ring.window().bucket_nanos());
+                let first = start.as_nanos().saturating_sub(behind);
+                self.loans.from(Timestamp::from_nanos(first))
+            }
+            (_, Untouched::Lost) => self.loans.at(start),
         }
     }
 
@@ -298,7 +432,12 @@ impl<T: Tally> RuleWindow<T> {
     /// Whether `cost` more would be within `limit`, of a window that has been advanced to `now`. Takes nothing.
     #[inline]
     pub fn has_room(&self, limit: Count, cost: u64, now: Timestamp) -> bool {
-        self.fits(self.last.get(), limit, cost, now)
+        let lent = match self.untouched {
+            Untouched::Kept => self.loans.total(),
+            Untouched::Lost => 0,
+        };
+        let counted = self.last.get().wrapping_add(lent);
+        self.fits(counted, limit, cost, now)
     }
 
     /// Whether `counted`, with `cost` more, is within the limit.
@@ -336,6 +475,113 @@ impl<T: Tally> RuleWindow<T> {
         self.tally.give_back(cost);
     }
 
+    /// Takes tickets for a request of that cost which is let in now and released at `at`, if by then it is within `limit`;
+    /// else, or where it could not be counted, takes none. Of a window that has been advanced to `now`.
+    pub fn lend(&self, limit: Count, cost: u64, at: Timestamp, now: Timestamp) -> bool {
+        let at = self.ring.reading_time(at.max(now));
+        if self.untouched == Untouched::Kept {
+            let Some(taken) = self.tally.take(cost) else {
+                return false;
+            };
+            let admitted = taken.wrapping_sub(self.loans.total());
+            if self.load(admitted, at) > limit.get() {
+                self.tally.give_back(cost);
+                return false;
+            }
+        }
+        let start = self.ring.window().start(at);
+        if self.untouched == Untouched::Lost && self.ring.newest_start() == Some(start) {
+            // It is released while the current bucket lasts, and counts there.
+            let counted = self.tally.take(cost).is_some();
+            if counted {
+                self.commit(cost);
+            }
+            return counted;
+        }
+        self.loans.add(start, cost);
+        true
+    }
+
+    /// Takes back what was lent to a request that is released at `at`, if that is still to come.
+    pub fn take_back(&self, cost: u64, at: Timestamp) {
+        let start = self.ring.window().start(self.ring.reading_time(at));
+        let taken_back = self.loans.remove(start, cost);
+        self.take_back_tickets(taken_back);
+    }
+
+    /// As [`RuleWindow::take_back`], at a time that nobody knows: if it was too early to say, the next call here that takes a
+    /// time decides.
+    pub fn give_up(&self, cost: u64, at: Timestamp) {
+        let start = self.ring.window().start(self.ring.reading_time(at));
+        self.loans.give_up(start, cost);
+        self.current.set(None);
+    }
+
+    /// How long a request of that cost would have to wait until a bucket to come can pay for it; `None` for
+    /// [`OCCUPY_TIMEOUT_MS`] or more. Of a window that has been advanced to `now` and has no room.
+    ///
+    /// Only what has left the window by then is lent.
+    ///
+    /// Sentinel: `StatisticNode.tryOccupyNext`.
+    #[doc(alias = "tryOccupyNext")]
+    pub fn time_to_loan(&self, limit: Count, cost: u64, now: Timestamp) -> Option<Duration> {
+        let wait = match self.untouched {
+            Untouched::Kept => self.time_to_room(limit, cost, now)?,
+            Untouched::Lost => self.time_to_sentinels_loan(limit, cost, now)?,
+        };
+        (wait < OCCUPY_TIMEOUT).then_some(wait)
+    }
+
+    /// As Sentinel lends: the passes of the bucket that leaves at the next boundary, at that boundary.
+    fn time_to_sentinels_loan(&self, limit: Count, cost: u64, now: Timestamp) -> Option<Duration> {
+        let window = self.ring.window();
+        let now = self.ring.reading_time(now);
+        let (start, n) = (window.start(now), u64::from(window.sample_count()));
+        let borrowed = self.loans.from(now.plus_nanos(1));
+        if borrowed as f64 >= limit.get() {
+            return None;
+        }
+        let base = |buckets| self.admitted_before(start, buckets);
+        let leaving = base(n.saturating_sub(2)).wrapping_sub(base(n - 1));
+        let pass = self.last.get().wrapping_sub(base(n - 1)) + self.loans.at(start);
+        let then = (pass + borrowed)
+            .saturating_add(cost)
+            .saturating_sub(leaving);
+        (then as f64 <= limit.get()).then(|| start.plus_nanos(window.bucket_nanos()).since(now))
+    }
+
+    /// How long after `now` a request of that cost fits or can borrow, if nothing else came; `None` where it never can. Of a
+    /// window that has been advanced to `now`.
+    pub(crate) fn time_to_loan_or_room(
+        &self,
+        limit: Count,
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Duration> {
+        let nanosecond = Duration::from_nanos(1);
+        if self.untouched == Untouched::Kept {
+            let room = self.time_to_room(limit, cost, now)?;
+            return Some(room.saturating_sub(OCCUPY_TIMEOUT - nanosecond));
+        }
+        // In Sentinel one cannot borrow at the start of a bucket, but just after it.
+        let fits = |sum: f64| sum + cost as f64 <= limit.get();
+        let lends = |at| {
+            let wait = self.time_to_sentinels_loan(limit, cost, at);
+            wait.is_some_and(|wait| wait < OCCUPY_TIMEOUT)
+        };
+        let wait = self.first_fit(
+            now,
+            |_| true,
+            |at, sum| fits(sum) || lends(at.plus_nanos(1)),
+        )?;
+        let at = now.plus_nanos(wait.as_nanos() as u64);
+        Some(if fits(self.sum(at)) {
+            wait
+        } else {
+            wait + nanosecond
+        })
+    }
+
     /// Turns tickets that were reserved into admissions.
     #[inline]
     pub fn commit(&self, cost: u64) {
@@ -361,30 +607,75 @@ impl<T: Tally> RuleWindow<T> {
 
     /// How long after `asked` the sum first satisfies `fits`, which it does in the end, since it only falls.
     fn time_until(&self, asked: Timestamp, fits: impl Fn(f64) -> bool) -> Duration {
+        let then = self.first_fit(asked, &fits, |_, sum| fits(sum));
+        then.unwrap_or_default()
+    }
+
+    /// How long after `asked` an instant and what counts then first satisfy `fits`; within a bucket it goes on to. Where not so
+    /// little counts that it is `possible`, it does not. `None` where it never does.
+    pub(crate) fn first_fit(
+        &self,
+        asked: Timestamp,
+        possible: impl Fn(f64) -> bool,
+        fits: impl Fn(Timestamp, f64) -> bool,
+    ) -> Option<Duration> {
         let now = self.ring.reading_time(asked);
         let window = self.ring.window();
         let start = window.start(now);
-        let n = u64::from(window.sample_count());
-        let fits_at = |at: Timestamp| fits(self.sum(at));
+        let fits_at = |at: Timestamp| fits(at, self.sum(at));
         let boundary = |ahead: u64| start.plus_nanos(ahead.saturating_mul(window.bucket_nanos()));
         if fits_at(now) {
-            return Duration::ZERO;
+            return Some(Duration::ZERO);
         }
-        // What counts only falls from here on, and n + 1 boundaries on nothing is left of it.
-        let (mut full, mut fits) = (0, n + 1);
-        while fits - full > 1 {
-            let middle = full.midpoint(fits);
-            if fits_at(boundary(middle)) {
-                fits = middle
-            } else {
-                full = middle
+        let length = window.bucket_nanos();
+        let buckets_to =
+            |to: Timestamp, from: Timestamp| to.as_nanos().saturating_sub(from.as_nanos()) / length;
+        let last_loan = self.loans.last_start();
+        let lent = last_loan.map_or(0, |last| buckets_to(last, start));
+        let newest = self.ring.newest_start().unwrap_or(start);
+        let (n, since_newest) = (u64::from(window.sample_count()), buckets_to(start, newest));
+        let sum_at = |ahead: u64| match self.counting {
+            Counting::Strict if last_loan.is_none() => self.admitted_since(n, since_newest + ahead),
+            Counting::Sentinel if last_loan.is_none() => {
+                self.admitted_since(n - 1, since_newest + ahead)
             }
+            _ => self.sum(boundary(ahead)),
+        };
+        // So many boundaries on nothing is left of what counts.
+        let last = n + 1 + lent;
+        let mut first = 1;
+        if lent == 0 || self.untouched == Untouched::Kept {
+            // It only falls. (Sentinel's loans begin to count when their bucket does.)
+            let (mut full, mut fits) = (0, last);
+            while fits - full > 1 {
+                let middle = full.midpoint(fits);
+                if possible(sum_at(middle)) {
+                    fits = middle
+                } else {
+                    full = middle
+                }
+            }
+            first = fits;
         }
-        let mut at = boundary(fits);
+        let ahead = (first..=last).find(|ahead| fits(boundary(*ahead), sum_at(*ahead)))?;
+        let mut at = boundary(ahead);
         if self.counting == Counting::Weighted {
-            at = self.first_fit_within(boundary(full).max(now), at, &fits_at);
+            at = self.first_fit_within(boundary(ahead - 1).max(now), at, &fits_at);
         }
-        at.since(asked)
+        Some(at.since(asked))
+    }
+
+    /// What has been admitted since the bucket began that lies `buckets` before the one `ahead` of the newest one.
+    #[inline]
+    fn admitted_since(&self, buckets: u64, ahead: u64) -> f64 {
+        let base = match buckets.checked_sub(ahead) {
+            None => self.last.get(),
+            Some(behind) => self
+                .ring
+                .newest_and_oldest(behind as usize)
+                .map_or(self.initial, |(_, oldest)| oldest.0.get()),
+        };
+        self.last.get().wrapping_sub(base) as f64
     }
 
     /// The first whole millisecond in `(full, fits]` at which `fits_at` holds; it does at the end.

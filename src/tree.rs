@@ -21,6 +21,21 @@ pub(crate) struct Context {
     nodes: RefCell<HashMap<Rc<str>, Rc<DefaultNode>>>,
 }
 
+impl Context {
+    /// One that is no part of a tree: its name is all that there is of it.
+    pub(crate) fn uncounted(name: &str) -> Context {
+        Context {
+            entrance: Rc::new(EntranceNode::new(name.into())),
+            nodes: RefCell::default(),
+        }
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        self.entrance.name()
+    }
+}
+
 /// The statistics of all resources.
 ///
 /// Sentinel: `Constants.ROOT`, `Constants.ENTRY_NODE`, `ClusterBuilderSlot`, `NodeSelectorSlot` and `ContextUtil`, which are
@@ -61,7 +76,7 @@ impl NodeTree {
         self.clusters.borrow().get(resource).cloned()
     }
 
-    /// The entrance of a context; `None` where nobody has come in by it.
+    /// The entrance of a context; `None` where nobody has come in by it and no rule is for it.
     pub fn entrance(&self, context: &str) -> Option<Rc<EntranceNode>> {
         self.find_context(context)
             .map(|context| Rc::clone(&context.entrance))

@@ -17,7 +17,7 @@
 //! ```
 
 use leapgate::config::{At, ConfigError, Value, read};
-use leapgate::{LimitApp, MAX_NAME, Rules, Target};
+use leapgate::{ControlBehavior, LimitApp, MAX_NAME, Rules, Strategy, Target};
 use std::rc::Rc;
 
 /// The longest body of a reply, in bytes.
@@ -145,7 +145,49 @@ pub fn parse(configuration: &[u8]) -> Result<(Rules, Settings), ConfigError> {
     }
     let value = Value::from_json(configuration)?;
     let document = read(&value)?;
+    let rules = &document.rules;
+    let others = [
+        ("degradeRules", rules.degrade.is_empty()),
+        ("systemRules", rules.system.is_empty()),
+        ("authorityRules", rules.authority.is_empty()),
+    ];
+    if let Some((list, _)) = others.iter().find(|(_, is_empty)| !is_empty) {
+        let fault = "is not available in Envoy yet; leave it out";
+        return Err(ConfigError::new("document", list, fault));
+    }
     for (i, rule) in document.rules.flow.iter().enumerate() {
+        let behavior = match rule.control_behavior() {
+            ControlBehavior::Reject => None,
+            ControlBehavior::WarmUp => Some("warmUp"),
+            ControlBehavior::Throttle => Some("throttle"),
+            ControlBehavior::WarmUpThrottle => Some("warmUpThrottle"),
+        };
+        let strategy = match rule.strategy() {
+            Strategy::Direct => None,
+            Strategy::Relate(_) => Some("relate"),
+            Strategy::Chain(_) => Some("chain"),
+        };
+        let unavailable = [
+            (
+                "controlBehavior",
+                behavior,
+                "is not available in Envoy yet; use `reject`",
+            ),
+            (
+                "strategy",
+                strategy,
+                "is not available in Envoy yet; use `direct`",
+            ),
+        ];
+        for (field, value, fault) in unavailable {
+            if let Some(value) = value {
+                return Err(ConfigError::new(
+                    &format!("flowRules[{i}].{field}"),
+                    value,
+                    fault,
+                ));
+            }
+        }
         let origin = match rule.limit_app() {
             LimitApp::Default => continue,
             LimitApp::Other => "other",
@@ -483,7 +525,7 @@ mod tests {
             ),
             (
                 r#"{"envoi": {}}"#,
-                "document: `envoi` is no key here; use `envoy`, or one of `flowRules`, `mode`",
+                "document: `envoi` is no key here; use `envoy`, or one of `flowRules`, `degradeRules`, `systemRules`, `authorityRules`, `mode`",
             ),
             (
                 r#"{"flowRules": [{"resource": "a"}], "envoy": 5}"#,

@@ -8,7 +8,10 @@
 
 use crate::host::{Host, Kind, Level, MetricId, Put};
 use crate::ring;
-use leapgate::{Controller, Grade, LocalTally, Past, StateKey, Tallies, Tally, Timestamp};
+use leapgate::{
+    ControlBehavior, Controller, Grade, LocalInstant, LocalTally, Past, SharedInstant, StateKey,
+    Strategy, Tallies, Tally, Timestamp,
+};
 use once_cell::unsync::OnceCell;
 use std::cell::Cell;
 use std::fmt::Write;
@@ -68,6 +71,26 @@ impl<H: Host> Counts<H> {
                 window.interval_ms(),
                 window.sample_count()
             );
+        }
+        match key.behavior {
+            ControlBehavior::Reject => {}
+            ControlBehavior::WarmUp => name.push_str(".warm_up"),
+            ControlBehavior::Throttle => name.push_str(".throttle"),
+            ControlBehavior::WarmUpThrottle => name.push_str(".warm_up_throttle"),
+        }
+        match &key.strategy {
+            Strategy::Direct => {}
+            Strategy::Relate(measured) => {
+                name.push_str(".relate.");
+                exact(&mut name, measured);
+            }
+            Strategy::Chain(context) => {
+                name.push_str(".chain.");
+                exact(&mut name, context);
+            }
+        }
+        if key.compat {
+            name.push_str(".compat");
         }
         name
     }
@@ -171,6 +194,8 @@ pub struct RuleCounts<H> {
     host: H,
     /// Under which the ring is published; `None` where nobody else could go on with it.
     ring_key: Option<String>,
+    /// The turns of a throttle: this virtual machine's own.
+    latest: LocalInstant,
     /// What was published last: when, and after how many passed requests.
     published: Cell<Option<(Timestamp, u64)>>,
     readable_name: String,
@@ -199,6 +224,7 @@ impl<H: Host> Tallies for Counts<H> {
             keeper,
             host: self.host.clone(),
             ring_key: None,
+            latest: LocalInstant::default(),
             published: Cell::new(None),
             readable_name: self.name(key, readable),
             counters: OnceCell::new(),
@@ -272,6 +298,10 @@ impl<H: Host> RuleCounts<H> {
 }
 
 impl<H: Host> Tally for RuleCounts<H> {
+    fn latest(&self) -> &impl SharedInstant {
+        &self.latest
+    }
+
     #[inline]
     fn admitted(&self) -> Option<u64> {
         match &self.keeper {

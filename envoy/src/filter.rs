@@ -147,7 +147,8 @@ impl<H: Host> Filter<H> {
             .engine
             .enter_resource(&resource, &Request::new(""), now)
         {
-            Decision::Pass(entry) => Some(Passed {
+            // No rule here makes a request wait: the configuration sees to that.
+            Decision::Wait(_, entry) | Decision::Pass(entry) => Some(Passed {
                 resource,
                 _entry: entry,
             }),

@@ -287,7 +287,7 @@ fn a_swap_that_fails_too_often_refuses_and_what_is_owed_is_made_good() {
     let process = process();
     process.silent_gauges.set(true);
     let vm = Vm::born(&process, TEN);
-    process.contention.set(32);
+    process.contention.set(1000);
     assert_eq!(vm.passes("login", 1), 0, "no ticket could be taken");
     process.contention.set(0);
     assert_eq!(vm.passes("login", 4), 4);

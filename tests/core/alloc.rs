@@ -2,8 +2,8 @@
 
 use crate::support::{at, buckets, count, rule, rules};
 use leapgate::{
-    ArrayMetric, Counting, Decision, Engine, LimitApp, Local, LocalTally, Metric, MetricEvent,
-    Mode, Node, Outcome, Past, Request, RuleWindow, StatisticNode, Store,
+    ArrayMetric, Counting, Decision, Engine, LimitApp, Local, LocalTally, MaxQueueing, Metric,
+    MetricEvent, Mode, Node, Outcome, Past, Request, RuleWindow, StatisticNode, Store, WarmUp,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -82,7 +82,7 @@ fn exercise(engine: &Engine, from: u64) -> (u64, u64) {
                         drop(outer)
                     }
                 }
-                Decision::Block(_) => blocks += 1,
+                Decision::Wait(..) | Decision::Block(_) => blocks += 1,
             }
         }
     }
@@ -186,4 +186,49 @@ fn windows_and_statistics_allocate_nothing_once_they_are_made() {
     });
     assert_eq!(made, 0);
     assert!(told > 0.0);
+}
+
+#[test]
+fn waiting_and_warming_up_allocate_nothing_once_there_have_been_loans() {
+    let queue = MaxQueueing::from_millis(200).unwrap();
+    let engine = Engine::new(rules([
+        rule("strict", "api", 30.0),
+        rule("compat", "api", 60.0).sentinel(),
+        rule("cold", "api", 60.0).warm_up(WarmUp::default()),
+        rule("even", "mail", 20.0).throttle(queue),
+        rule("cold pace", "mail", 40.0).warm_up_throttle(WarmUp::default(), queue),
+        rule("polite", "api", 300.0).relate("mail").unwrap(),
+        rule("chain", "mail", 300.0).chain("web").unwrap(),
+    ]))
+    .unwrap();
+    let exercise = |from: u64| {
+        let (mut waits, mut blocks) = (0, 0);
+        for now in (from..from + 5000).step_by(7) {
+            for request in [
+                Request::new("api").prioritized(),
+                Request::new("mail").context("web"),
+            ] {
+                match engine.enter(&request, at(now)) {
+                    Decision::Pass(entry) => entry.exit(Outcome::Success, at(now)),
+                    Decision::Wait(_, entry) => {
+                        waits += 1;
+                        match waits % 3 {
+                            0 => entry.cancel(at(now)),
+                            1 => drop(entry),
+                            _ => entry.exit(Outcome::Success, at(now)),
+                        }
+                    }
+                    Decision::Block(_) => blocks += 1,
+                }
+            }
+        }
+        (waits, blocks)
+    };
+    exercise(0);
+    let mut counted = (0, 0);
+    assert_eq!(allocations(|| counted = exercise(10_000)), 0);
+    assert!(
+        counted.0 > 50 && counted.1 > 50,
+        "{counted:?} waited and refused"
+    );
 }

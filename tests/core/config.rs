@@ -9,8 +9,9 @@
 
 use leapgate::config::{At, ConfigError, MAX_DOCUMENT, Value, read};
 use leapgate::{
-    Counting, Engine, FlowRule, Grade, LimitApp, MAX_RULES_PER_RESOURCE, Mode, RuleGeometry,
-    RuleId, Rules, Target, Window,
+    AuthorityRule, AuthorityStrategy, Comparison, Counting, DegradeGrade, DegradeRule, Engine,
+    FlowRule, Grade, LimitApp, MAX_RULES_PER_RESOURCE, MaxQueueing, Mode, RuleGeometry, RuleId,
+    Rules, SystemRule, Target, WarmUp, Window,
 };
 
 fn rules(json: &str) -> Result<Rules, ConfigError> {
@@ -37,6 +38,14 @@ fn rule(fields: &str) -> FlowRule {
     rules.flow.remove(0)
 }
 
+fn warm_up(period_sec: u32, cold_factor: u32) -> WarmUp {
+    WarmUp::new(period_sec, cold_factor).unwrap()
+}
+
+fn queue(millis: u64) -> MaxQueueing {
+    MaxQueueing::from_millis(millis).unwrap()
+}
+
 fn login() -> FlowRule {
     FlowRule::new("login", 100.0).unwrap()
 }
@@ -49,6 +58,7 @@ fn an_empty_document_has_no_rules() {
         "{}",
         r#"{"flowRules": []}"#,
         r#"{"flowRules": null, "mode": null, "envoy": null}"#,
+        r#"{"degradeRules": [], "systemRules": [], "authorityRules": null}"#,
         "\u{feff} {}\n",
     ] {
         assert_eq!(rules(json), Ok(Rules::default()), "{json}");
@@ -90,14 +100,52 @@ fn each_field_does_what_it_says() {
         (r#""grade": "qps""#, login()),
         (r#""grade": "concurrency""#, login().concurrency()),
         (r#""controlBehavior": "reject""#, login()),
+        (
+            r#""controlBehavior": "warmUp", "warmUpPeriodSec": 60, "coldFactor": 5"#,
+            login().warm_up(warm_up(60, 5)),
+        ),
+        (
+            r#""controlBehavior": "warmUp""#,
+            login().warm_up(WarmUp::default()),
+        ),
+        (
+            r#""controlBehavior": "throttle", "maxQueueingTimeMs": 0"#,
+            login().throttle(queue(0)),
+        ),
+        (
+            r#""controlBehavior": "throttle", "intervalMs": 60000"#,
+            per(60_000, None).throttle(queue(500)),
+        ),
+        (
+            r#""controlBehavior": "warmUpThrottle", "warmUpPeriodSec": 1, "maxQueueingTimeMs": 2147483647"#,
+            login().warm_up_throttle(warm_up(1, 3), queue(2_147_483_647)),
+        ),
+        (
+            r#""controlBehavior": "warmUp", "window": "weighted", "sampleCount": 10"#,
+            per(1000, Some(10))
+                .counting(Counting::Weighted)
+                .warm_up(WarmUp::default()),
+        ),
         (r#""limitApp": "default""#, login()),
         (r#""limitApp": "other""#, origin("other")),
         (r#""limitApp": "app-a""#, origin("app-a")),
         (r#""strategy": "direct""#, login()),
+        (
+            r#""strategy": "relate", "refResource": "pay""#,
+            login().relate("pay").unwrap(),
+        ),
+        (
+            r#""strategy": "chain", "refResource": "web", "grade": "concurrency""#,
+            login().concurrency().chain("web").unwrap(),
+        ),
         (r#""refResource": """#, login()),
         (r#""mode": "enforce""#, login()),
         (r#""mode": "shadow""#, login().in_mode(Mode::Shadow)),
         (r#""compat": "sentinel""#, login().sentinel()),
+        (
+            r#""compat": "sentinel", "controlBehavior": "throttle", "maxQueueingTimeMs": 200"#,
+            login().throttle(queue(200)).sentinel(),
+        ),
         (
             r#""compat": "sentinel", "grade": "concurrency""#,
             login().concurrency().sentinel(),
@@ -121,6 +169,9 @@ fn what_may_be_left_out_may_be_null() {
         "window",
         "grade",
         "controlBehavior",
+        "warmUpPeriodSec",
+        "coldFactor",
+        "maxQueueingTimeMs",
         "limitApp",
     ];
     let more = ["strategy", "refResource", "mode", "compat", "clusterConfig"];
@@ -142,6 +193,46 @@ fn numbers_mean_what_they_mean_in_sentinel() {
     assert_eq!(
         rule(r#", "grade": 1.0, "intervalMs": 2e3"#),
         login().per(2000, None).unwrap()
+    );
+}
+
+#[test]
+fn numbered_behaviors_and_strategies_mean_what_they_mean_in_sentinel() {
+    assert_eq!(
+        rule(r#", "controlBehavior": 1, "warmUpPeriodSec": 20"#),
+        login().warm_up(warm_up(20, 3))
+    );
+    assert_eq!(
+        rule(r#", "controlBehavior": 2, "maxQueueingTimeMs": 20"#),
+        login().throttle(queue(20))
+    );
+    assert_eq!(
+        rule(r#", "controlBehavior": 3"#),
+        login().warm_up_throttle(warm_up(10, 3), queue(500))
+    );
+    assert_eq!(
+        rule(r#", "strategy": 1, "refResource": "pay""#),
+        login().relate("pay").unwrap()
+    );
+    assert_eq!(
+        rule(r#", "strategy": 2, "refResource": "web""#),
+        login().chain("web").unwrap()
+    );
+}
+
+#[test]
+fn what_sentinel_writes_and_does_not_use_is_read() {
+    let defaults = r#", "warmUpPeriodSec": 10, "maxQueueingTimeMs": 500, "coldFactor": 3"#;
+    assert_eq!(rule(defaults), login());
+    assert_eq!(
+        rule(
+            r#", "controlBehavior": 0, "warmUpPeriodSec": 0, "maxQueueingTimeMs": 7, "strategy": 0, "refResource": "pay""#
+        ),
+        login()
+    );
+    assert_eq!(
+        rule(r#", "grade": 0, "controlBehavior": 2, "maxQueueingTimeMs": 7"#),
+        login().concurrency()
     );
 }
 
@@ -368,7 +459,8 @@ fn a_long_document_is_refused() {
 
 #[test]
 fn a_document_of_the_wrong_form_is_refused() {
-    let keys = "`flowRules`, `mode`, `envoy`";
+    let rest = "`degradeRules`, `systemRules`, `authorityRules`, `mode`, `envoy`";
+    let keys = format!("`flowRules`, {rest}");
     let cases = [
         ("null", "document: `null` is no value; use an object".into()),
         ("5", "document: `5` is a number; use an object".into()),
@@ -381,13 +473,12 @@ fn a_document_of_the_wrong_form_is_refused() {
             "document: `[…]` is an array; put it in an object, under `flowRules`".into(),
         ),
         (
-            r#"{"degradeRules": []}"#,
-            format!("document: `degradeRules` is no key here; use one of {keys}"),
+            r#"{"isolation": []}"#,
+            format!("document: `isolation` is no key here; use one of {keys}"),
         ),
         (
             r#"{"flowrules": []}"#,
-            "document: `flowrules` is no key here; use `flowRules`, or one of `mode`, `envoy`"
-                .into(),
+            format!("document: `flowrules` is no key here; use `flowRules`, or one of {rest}"),
         ),
         (
             r#"{"": 1}"#,
@@ -408,6 +499,22 @@ fn a_document_of_the_wrong_form_is_refused() {
         (
             r#"{"flowRules": "[]"}"#,
             "flowRules: `[]` is a string; use an array".into(),
+        ),
+        (
+            r#"{"degradeRules": {}}"#,
+            "degradeRules: `{…}` is an object; use an array".into(),
+        ),
+        (
+            r#"{"systemRules": {"qps": 5}}"#,
+            "systemRules: `{…}` is an object; use an array".into(),
+        ),
+        (
+            r#"{"authorityRules": [{}, 5]}"#,
+            "authorityRules[0]: `resource` is missing; add it".into(),
+        ),
+        (
+            r#"{"systemRules": [{}, 5]}"#,
+            "systemRules[1]: `5` is a number; use an object".into(),
         ),
         (
             r#"{"flowRules": [[]]}"#,
@@ -504,6 +611,7 @@ fn a_rule_without_what_it_needs_is_refused() {
 fn a_field_of_a_rule_that_is_wrong_is_refused() {
     let whole = |range: &str| format!("is not possible; use a whole number from {range}");
     let (interval, samples) = (whole("1 to 315360000000"), whole("1 to 1000"));
+    let from_zero = whole("0 to 2147483647");
     let cases = [
         ("id", "[]", "`[…]` is an array; use a string"),
         ("id", "true", "`true` is a boolean; use a string"),
@@ -593,30 +701,64 @@ fn a_field_of_a_rule_that_is_wrong_is_refused() {
             "{}",
             "`{…}` is not available; use one of `concurrency`, `qps`",
         ),
-        ("controlBehavior", "1", "`1` is not available; use `reject`"),
-        ("controlBehavior", "2", "`2` is not available; use `reject`"),
-        ("controlBehavior", "3", "`3` is not available; use `reject`"),
         (
             "controlBehavior",
-            r#""warmUp""#,
-            "`warmUp` is not available; use `reject`",
+            "4",
+            "`4` is not available; use one of `reject`, `warmUp`, `throttle`, `warmUpThrottle`",
+        ),
+        (
+            "controlBehavior",
+            r#""warmup""#,
+            "`warmup` is not available; use one of `reject`, `warmUp`, `throttle`, `warmUpThrottle`",
         ),
         (
             "controlBehavior",
             "[]",
-            "`[…]` is not available; use `reject`",
+            "`[…]` is not available; use one of `reject`, `warmUp`, `throttle`, `warmUpThrottle`",
+        ),
+        ("warmUpPeriodSec", "-1", &format!("`-1` {from_zero}")),
+        (
+            "warmUpPeriodSec",
+            "20",
+            "`20` means nothing to `reject`; leave it out",
+        ),
+        (
+            "warmUpPeriodSec",
+            r#""10""#,
+            "`10` is a string; use a whole number from 0 to 2147483647",
+        ),
+        ("coldFactor", "2.5", &format!("`2.5` {from_zero}")),
+        (
+            "coldFactor",
+            "2",
+            "`2` means nothing to `reject`; leave it out",
+        ),
+        (
+            "maxQueueingTimeMs",
+            "2147483648",
+            &format!("`2147483648` {from_zero}"),
+        ),
+        (
+            "maxQueueingTimeMs",
+            "0",
+            "`0` means nothing to `reject`; leave it out",
         ),
         ("limitApp", "5", "`5` is a number; use a string"),
-        ("strategy", "1", "`1` is not available; use `direct`"),
+        ("strategy", "1", "`1` needs a `refResource`; add it"),
         (
             "strategy",
             r#""chain""#,
-            "`chain` is not available; use `direct`",
+            "`chain` needs a `refResource`; add it",
+        ),
+        (
+            "strategy",
+            "3",
+            "`3` is not available; use one of `direct`, `relate`, `chain`",
         ),
         (
             "refResource",
             r#""pay""#,
-            "`pay` is not available; leave it out",
+            "`pay` means nothing to `direct`; use the `strategy` `relate` or `chain`, or leave it out",
         ),
         ("refResource", "5", "`5` is a number; use a string"),
         (
@@ -666,6 +808,38 @@ fn fields_that_do_not_go_together_are_refused() {
             "sampleCount: `x` means nothing to a limit on concurrency; leave it out",
         ),
         (
+            r#""controlBehavior": "warmUp", "warmUpPeriodSec": 0"#,
+            "warmUpPeriodSec: `0` is not possible; use a whole number from 1 to 2147483647",
+        ),
+        (
+            r#""controlBehavior": 3, "coldFactor": 1"#,
+            "coldFactor: `1` is not possible; use a whole number from 2 to 2147483647",
+        ),
+        (
+            r#""controlBehavior": "throttle", "coldFactor": 2"#,
+            "coldFactor: `2` means nothing to `throttle`; leave it out",
+        ),
+        (
+            r#""controlBehavior": "warmUp", "maxQueueingTimeMs": 100"#,
+            "maxQueueingTimeMs: `100` means nothing to `warmUp`; leave it out",
+        ),
+        (
+            r#""controlBehavior": "throttle", "window": "strict""#,
+            "window: `strict` means nothing to `throttle`; leave it out",
+        ),
+        (
+            r#""controlBehavior": "warmUpThrottle", "sampleCount": 10"#,
+            "sampleCount: `10` means nothing to `warmUpThrottle`; leave it out",
+        ),
+        (
+            r#""controlBehavior": "throttle", "grade": "concurrency""#,
+            "controlBehavior: `throttle` means nothing to a limit on concurrency; leave it out",
+        ),
+        (
+            r#""strategy": "relate", "refResource": """#,
+            "strategy: `relate` needs a `refResource`; add it",
+        ),
+        (
             r#""compat": "sentinel", "window": "strict""#,
             "window: `strict` does not go with `compat`; use `sentinel`, or leave it out",
         ),
@@ -692,7 +866,7 @@ fn fields_that_do_not_go_together_are_refused() {
 }
 
 /// The keys of a rule, as a sentence lists them.
-const RULE_KEYS: [&str; 20] = [
+const RULE_KEYS: [&str; 23] = [
     "id",
     "resource",
     "count",
@@ -701,6 +875,9 @@ const RULE_KEYS: [&str; 20] = [
     "window",
     "grade",
     "controlBehavior",
+    "warmUpPeriodSec",
+    "coldFactor",
+    "maxQueueingTimeMs",
     "limitApp",
     "strategy",
     "refResource",
@@ -723,16 +900,7 @@ fn an_unknown_field_is_refused_with_those_that_are_known() {
             .collect::<Vec<_>>()
             .join(", ")
     };
-    for key in [
-        "warmUpPeriodSec",
-        "maxQueueingTimeMs",
-        "coldFactor",
-        "key",
-        "burst",
-        "threshold",
-        "x",
-        "\\u0007",
-    ] {
+    for key in ["key", "burst", "threshold", "x", "\\u0007"] {
         let shown = if key.starts_with('\\') { "\\u{7}" } else { key };
         assert_eq!(
             says(one_rule(&format!(r#", "{key}": null"#))),
@@ -776,7 +944,7 @@ fn a_misspelt_key_is_named_before_what_is_then_missing() {
 
 #[test]
 fn every_field_is_read_or_has_no_meaning_here() {
-    let without_meaning = &RULE_KEYS[13..];
+    let without_meaning = &RULE_KEYS[16..];
     for key in RULE_KEYS {
         let others = ["resource", "count"]
             .into_iter()
@@ -874,6 +1042,654 @@ fn rules_that_do_not_go_together_are_found_in_the_document() {
         says(&format!(r#"{{"flowRules": [{}]}}"#, many.join(","))),
         "flowRules[64].resource: `a\\nb` has too many rules; use at most 64 for one resource"
     );
+}
+
+// === Degrade rules ===
+
+/// A document of one degrade rule, which has these fields besides a resource, a count and a time.
+fn one_breaker(fields: &str) -> String {
+    format!(r#"{{"degradeRules": [{{"resource": "pay", "count": 1, "timeWindow": 10{fields}}}]}}"#)
+}
+
+fn pay(grade: DegradeGrade) -> DegradeRule {
+    DegradeRule::new("pay", grade, 10_000).unwrap()
+}
+
+fn slow(max_rt_ms: f64, ratio: f64) -> DegradeGrade {
+    DegradeGrade::slow_ratio(max_rt_ms, ratio).unwrap()
+}
+
+#[test]
+fn each_field_of_a_degrade_rule_does_what_it_says() {
+    let slowest = || pay(slow(1.0, 1.0));
+    let errors = || pay(DegradeGrade::error_count(1.0).unwrap());
+    let ratio = || pay(DegradeGrade::error_ratio(1.0).unwrap());
+    let per = |interval, samples| slowest().per(interval, samples).unwrap();
+    let cases = [
+        ("", slowest()),
+        (r#", "grade": "slowRatio""#, slowest()),
+        (r#", "grade": "errorRatio""#, ratio()),
+        (r#", "grade": "errorCount""#, errors()),
+        (r#", "grade": 0"#, slowest()),
+        (r#", "grade": 1"#, ratio()),
+        (r#", "grade": 2"#, errors()),
+        (r#", "slowRatioThreshold": 0.25"#, pay(slow(1.0, 0.25))),
+        (
+            r#", "grade": 0, "slowRatioThreshold": 0"#,
+            pay(slow(1.0, 0.0)),
+        ),
+        (
+            r#", "grade": "errorCount", "slowRatioThreshold": 1"#,
+            errors(),
+        ),
+        (r#", "grade": 2, "slowRatioThreshold": 0.5"#, errors()),
+        (r#", "grade": 1, "slowRatioThreshold": -7"#, ratio()),
+        (
+            r#", "minRequestAmount": 20"#,
+            slowest().needing(20).unwrap(),
+        ),
+        (r#", "statIntervalMs": 60000"#, per(60_000, None)),
+        (r#", "sampleCount": 4"#, per(1000, Some(4))),
+        (
+            r#", "statIntervalMs": 1050, "sampleCount": 21"#,
+            per(1050, Some(21)),
+        ),
+        (r#", "probes": 3"#, slowest().with_probes(3).unwrap()),
+        (r#", "comparison": "above""#, slowest()),
+        (
+            r#", "comparison": "atLeast""#,
+            slowest().comparing(Comparison::AtLeast),
+        ),
+        (
+            r#", "id": "slow""#,
+            slowest().with_id(RuleId::new("slow").unwrap()),
+        ),
+        (r#", "id": 7"#, slowest().with_id(RuleId::new("7").unwrap())),
+        (r#", "mode": "enforce""#, slowest()),
+        (r#", "mode": "shadow""#, slowest().in_mode(Mode::Shadow)),
+        (r#", "compat": "sentinel""#, slowest().sentinel()),
+        (
+            r#", "compat": "sentinel", "statIntervalMs": 2500, "sampleCount": 1, "probes": 1, "comparison": "above""#,
+            per(2500, Some(1)).sentinel(),
+        ),
+    ];
+    for (fields, expected) in cases {
+        let rules = rules(&one_breaker(fields)).unwrap_or_else(|error| panic!("{fields}: {error}"));
+        assert_eq!(rules.degrade, [expected], "{fields}");
+    }
+}
+
+#[test]
+fn the_time_of_a_degrade_rule_is_in_seconds() {
+    let millis = |seconds: &str| {
+        let json = format!(
+            r#"{{"degradeRules": [{{"resource": "*", "count": 0, "timeWindow": {seconds}}}]}}"#
+        );
+        rules(&json).map(|rules| rules.degrade[0].time_window_ms())
+    };
+    assert_eq!(millis("1"), Ok(1000));
+    assert_eq!(millis("315360000"), Ok(Window::MAX_INTERVAL_MS));
+    for (seconds, shown) in [
+        ("0", "0"),
+        ("-1", "-1"),
+        ("0.5", "0.5"),
+        ("315360001", "315360001"),
+    ] {
+        assert_eq!(
+            millis(seconds).unwrap_err().to_string(),
+            format!(
+                "degradeRules[0].timeWindow: `{shown}` is not possible; use a whole number from 1 to 315360000"
+            )
+        );
+    }
+}
+
+#[test]
+fn degrade_rules_from_sentinels_dashboard_are_read() {
+    let json = r#"{"degradeRules": [{
+        "id": 4, "app": "shop", "ip": "10.0.0.7", "port": 8719, "resource": "GET:/pay/{id}", "limitApp": "default",
+        "count": 200.0, "timeWindow": 10, "grade": 0, "minRequestAmount": 5, "slowRatioThreshold": 0.5,
+        "statIntervalMs": 1000, "gmtCreate": 1576296044500, "gmtModified": "2019-12-14T04:00:44.500+00:00"
+    }, {
+        "id": null, "app": "shop", "ip": null, "port": null, "resource": "GET:/pay/{id}", "limitApp": null,
+        "count": 0.2, "timeWindow": 30, "grade": 1, "minRequestAmount": 10, "slowRatioThreshold": null,
+        "statIntervalMs": 60000, "gmtCreate": null, "gmtModified": null
+    }, {
+        "count": 20.0, "grade": 2, "limitApp": "default", "minRequestAmount": 5, "resource": "GET:/pay/{id}",
+        "slowRatioThreshold": 1.0, "statIntervalMs": 20000, "timeWindow": 5,
+        "clusterMode": false, "clusterConfig": {"thresholdType": 0}
+    }, {"count": 100, "resource": "GET:/old", "timeWindow": 3}]}"#;
+    let rule = |grade, time| DegradeRule::new("GET:/pay/{id}", grade, time).unwrap();
+    let id = RuleId::new("4").unwrap();
+    let ratio = DegradeGrade::error_ratio(0.2).unwrap();
+    let ratio = rule(ratio, 30_000).needing(10).unwrap();
+    let count = rule(DegradeGrade::error_count(20.0).unwrap(), 5000);
+    let expected = [
+        rule(slow(200.0, 0.5), 10_000).with_id(id),
+        ratio.per(60_000, None).unwrap(),
+        count.per(20_000, None).unwrap(),
+        DegradeRule::new("GET:/old", slow(100.0, 1.0), 3000).unwrap(),
+    ];
+    assert_eq!(rules(json).unwrap().degrade, expected);
+}
+
+#[test]
+fn what_a_degrade_rule_may_leave_out_may_be_null() {
+    let nulls: String = DEGRADE_RULE_KEYS
+        .iter()
+        .filter(|key| !["resource", "count", "timeWindow"].contains(key))
+        .map(|key| format!(r#", "{key}": null"#))
+        .collect();
+    let read = rules(&one_breaker(&nulls)).unwrap();
+    assert_eq!(read.degrade, [pay(slow(1.0, 1.0))]);
+}
+
+#[test]
+fn a_degrade_rule_that_is_wrong_is_refused() {
+    let cases = [
+        ("{}", ": `resource` is missing; add it"),
+        (
+            r#"{"resource": "a", "timeWindow": 1}"#,
+            ": `count` is missing; add it",
+        ),
+        (
+            r#"{"resource": "a", "count": 1}"#,
+            ": `timeWindow` is missing; add it",
+        ),
+        (
+            r#"{"resource": 5, "count": 1, "timeWindow": 1}"#,
+            ".resource: `5` is a number; use a string",
+        ),
+        (
+            r#"{"resource": "", "count": 1, "timeWindow": 1}"#,
+            ".resource: `` is no name; use 1 to 256 bytes",
+        ),
+        (
+            r#"{"resource": "a", "count": "1", "timeWindow": 1}"#,
+            ".count: `1` is a string; use a number",
+        ),
+        (
+            r#"{"resource": "a", "count": null, "timeWindow": 1}"#,
+            ".count: `null` is no value; use a number",
+        ),
+        (
+            r#"{"resource": "a", "count": -1, "timeWindow": 1}"#,
+            ".count: `-1` is no count; use a number from 0 to 9007199254740992",
+        ),
+        (
+            r#"{"resource": "a", "count": -1, "timeWindow": 1, "slowRatioThreshold": 2}"#,
+            ".count: `-1` is no count; use a number from 0 to 9007199254740992",
+        ),
+        (
+            r#"{"resource": "a", "count": 1.5, "timeWindow": 1, "grade": 1}"#,
+            ".count: `1.5` is no ratio; use a number from 0 to 1",
+        ),
+        (
+            r#"{"resource": "a", "count": 1e300, "timeWindow": 1, "grade": 2}"#,
+            ".count: `1e300` is no count; use a number from 0 to 9007199254740992",
+        ),
+        (
+            r#"{"resource": "a", "count": 1, "timeWindow": null}"#,
+            ".timeWindow: `null` is no value; use a whole number from 1 to 315360000",
+        ),
+        (
+            r#"{"resource": "a", "count": 1, "timeWindow": "10s"}"#,
+            ".timeWindow: `10s` is a string; use a whole number from 1 to 315360000",
+        ),
+    ];
+    for (rule, sentence) in cases {
+        let json = format!(r#"{{"degradeRules": [{rule}]}}"#);
+        assert_eq!(says(&json), format!("degradeRules[0]{sentence}"), "{rule}");
+    }
+    let whole = |range: &str| format!("is not possible; use a whole number from {range}");
+    let (interval, samples) = (whole("1 to 315360000000"), whole("1 to 1000"));
+    let (amount, probes) = (whole("1 to 9007199254740992"), whole("1 to 100"));
+    let grades = "use one of `slowRatio`, `errorRatio`, `errorCount`";
+    let cases = [
+        ("grade", "3", format!("`3` is not available; {grades}")),
+        (
+            "grade",
+            r#""rt""#,
+            format!("`rt` is not available; {grades}"),
+        ),
+        (
+            "slowRatioThreshold",
+            "1.5",
+            "`1.5` is no ratio; use a number from 0 to 1".into(),
+        ),
+        (
+            "slowRatioThreshold",
+            "-1",
+            "`-1` is no ratio; use a number from 0 to 1".into(),
+        ),
+        (
+            "slowRatioThreshold",
+            r#""1""#,
+            "`1` is a string; use a number".into(),
+        ),
+        ("minRequestAmount", "0", format!("`0` {amount}")),
+        ("minRequestAmount", "-5", format!("`-5` {amount}")),
+        (
+            "minRequestAmount",
+            "true",
+            "`true` is a boolean; use a whole number from 1 to 9007199254740992".into(),
+        ),
+        ("statIntervalMs", "0", format!("`0` {interval}")),
+        ("statIntervalMs", "0.5", format!("`0.5` {interval}")),
+        ("sampleCount", "0", format!("`0` {samples}")),
+        ("sampleCount", "1001", format!("`1001` {samples}")),
+        (
+            "sampleCount",
+            "7",
+            "`7` does not divide the 1000 ms interval; use one of 1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 100"
+                .into(),
+        ),
+        ("probes", "0", format!("`0` {probes}")),
+        ("probes", "101", format!("`101` {probes}")),
+        (
+            "comparison",
+            r#"">=""#,
+            "`>=` is not available; use one of `above`, `atLeast`".into(),
+        ),
+        (
+            "comparison",
+            "0",
+            "`0` is not available; use one of `above`, `atLeast`".into(),
+        ),
+        ("id", "{}", "`{…}` is an object; use a string".into()),
+        (
+            "mode",
+            r#""off""#,
+            "`off` is not available; use one of `enforce`, `shadow`".into(),
+        ),
+        (
+            "compat",
+            r#""golang""#,
+            "`golang` is not available; use `sentinel`".into(),
+        ),
+    ];
+    for (field, value, sentence) in cases {
+        assert_eq!(
+            says(one_breaker(&format!(r#", "{field}": {value}"#))),
+            format!("degradeRules[0].{field}: {sentence}")
+        );
+    }
+}
+
+#[test]
+fn fields_of_a_degrade_rule_that_do_not_go_together_are_refused() {
+    let cases = [
+        (
+            r#""grade": "errorCount", "slowRatioThreshold": 0.5"#,
+            "slowRatioThreshold: `0.5` means nothing to a grade of errors; leave it out",
+        ),
+        (
+            r#""grade": "errorRatio", "slowRatioThreshold": 7"#,
+            "slowRatioThreshold: `7` means nothing to a grade of errors; leave it out",
+        ),
+        (
+            r#""grade": 2, "slowRatioThreshold": "0.5""#,
+            "slowRatioThreshold: `0.5` is a string; use a number",
+        ),
+        (
+            r#""statIntervalMs": 999, "sampleCount": 10"#,
+            "sampleCount: `10` does not divide the 999 ms interval; use one of 1, 3, 9, 27, 37",
+        ),
+        (
+            r#""compat": "sentinel", "sampleCount": 10"#,
+            "sampleCount: `10` does not go with `compat`; use `1`, or leave it out",
+        ),
+        (
+            r#""compat": "sentinel", "probes": 2"#,
+            "probes: `2` does not go with `compat`; use `1`, or leave it out",
+        ),
+        (
+            r#""compat": "sentinel", "comparison": "atLeast""#,
+            "comparison: `atLeast` does not go with `compat`; use `above`, or leave it out",
+        ),
+    ];
+    for (fields, sentence) in cases {
+        assert_eq!(
+            says(one_breaker(&format!(", {fields}"))),
+            format!("degradeRules[0].{sentence}")
+        );
+    }
+}
+
+// === System rules ===
+
+#[track_caller]
+fn system(fields: &str) -> SystemRule {
+    let json = format!(r#"{{"systemRules": [{{{fields}}}]}}"#);
+    let mut rules = rules(&json).unwrap_or_else(|error| panic!("{fields}: {error}"));
+    assert_eq!(rules.system.len(), 1);
+    rules.system.remove(0)
+}
+
+#[test]
+fn each_field_of_a_system_rule_does_what_it_says() {
+    let new = SystemRule::new;
+    let cases = [
+        ("", new()),
+        (r#""qps": 5000"#, new().with_qps(5000.0).unwrap()),
+        (r#""maxThread": 800"#, new().with_max_thread(800.0).unwrap()),
+        (r#""avgRt": 2.5"#, new().with_avg_rt(2.5).unwrap()),
+        (
+            r#""highestSystemLoad": 16.5"#,
+            new().with_highest_system_load(16.5).unwrap(),
+        ),
+        (
+            r#""highestCpuUsage": 0.9"#,
+            new().with_highest_cpu_usage(0.9).unwrap(),
+        ),
+        (r#""bbr": true"#, new().bbr()),
+        (r#""bbr": false"#, new()),
+        (
+            r#""qps": 0, "maxThread": 0, "avgRt": -0.5"#,
+            new().with_qps(0.0).unwrap().with_max_thread(0.0).unwrap(),
+        ),
+        (r#""id": "all""#, new().with_id(RuleId::new("all").unwrap())),
+        (r#""id": 3"#, new().with_id(RuleId::new("3").unwrap())),
+        (r#""mode": "shadow""#, new().in_mode(Mode::Shadow)),
+        (r#""compat": "sentinel""#, new().sentinel()),
+    ];
+    for (fields, expected) in cases {
+        assert_eq!(system(fields), expected, "{fields}");
+    }
+}
+
+#[test]
+fn system_rules_from_sentinels_dashboard_are_read() {
+    let dashboard = r#""id": 9, "app": "shop", "ip": "10.0.0.7", "port": 8719, "highestSystemLoad": -1.0, "avgRt": -1,
+        "maxThread": -1, "qps": 500.0, "highestCpuUsage": -1.0, "gmtCreate": 1576296044500, "gmtModified": null"#;
+    let qps = SystemRule::new().with_qps(500.0).unwrap();
+    assert_eq!(system(dashboard), qps.with_id(RuleId::new("9").unwrap()));
+    let file = r#""avgRt": 10, "highestCpuUsage": 0.8, "highestSystemLoad": -1.0, "limitApp": null, "maxThread": -1, "qps": -1.0"#;
+    let rt = SystemRule::new().with_avg_rt(10.0).unwrap();
+    assert_eq!(system(file), rt.with_highest_cpu_usage(0.8).unwrap());
+    let none = r#""qps": -1, "maxThread": -1, "avgRt": -1, "highestSystemLoad": -1, "highestCpuUsage": -1"#;
+    assert_eq!(system(none), SystemRule::new());
+    let nulls: Vec<String> = SYSTEM_RULE_KEYS
+        .iter()
+        .map(|key| format!(r#""{key}": null"#))
+        .collect();
+    assert_eq!(system(&nulls.join(",")), SystemRule::new());
+}
+
+#[test]
+fn a_field_of_a_system_rule_that_is_wrong_is_refused() {
+    let no_count = "is no count; use a number from 0 to 9007199254740992";
+    let no_ratio = "is no ratio; use a number from 0 to 1";
+    let mut cases = vec![
+        ("highestCpuUsage", "80", format!("`80` {no_ratio}")),
+        ("bbr", "1", "`1` is a number; use `true` or `false`".into()),
+        (
+            "bbr",
+            r#""true""#,
+            "`true` is a string; use `true` or `false`".into(),
+        ),
+        (
+            "id",
+            r#""""#,
+            "`` is no id; use 1 to 256 characters of printable ASCII".into(),
+        ),
+        (
+            "mode",
+            "false",
+            "`false` is not available; use one of `enforce`, `shadow`".into(),
+        ),
+        ("compat", "1", "`1` is not available; use `sentinel`".into()),
+    ];
+    for field in ["qps", "maxThread", "avgRt", "highestSystemLoad"] {
+        cases.push((field, "1e16", format!("`10000000000000000` {no_count}")));
+    }
+    for field in [
+        "qps",
+        "maxThread",
+        "avgRt",
+        "highestSystemLoad",
+        "highestCpuUsage",
+    ] {
+        cases.push((field, r#""1""#, "`1` is a string; use a number".into()));
+        cases.push((field, "true", "`true` is a boolean; use a number".into()));
+    }
+    for (field, value, sentence) in cases {
+        assert_eq!(
+            says(format!(r#"{{"systemRules": [{{"{field}": {value}}}]}}"#)),
+            format!("systemRules[0].{field}: {sentence}")
+        );
+    }
+}
+
+// === Authority rules ===
+
+/// A document of one authority rule, which has these fields besides a resource and origins.
+fn one_list(fields: &str) -> String {
+    format!(r#"{{"authorityRules": [{{"resource": "admin", "limitApp": "ops,ci"{fields}}}]}}"#)
+}
+
+#[test]
+fn each_field_of_an_authority_rule_does_what_it_says() {
+    let list = |strategy| AuthorityRule::new("admin", "ops,ci", strategy).unwrap();
+    let white = || list(AuthorityStrategy::White);
+    let black = || list(AuthorityStrategy::Black);
+    let nulls: String = AUTHORITY_RULE_KEYS
+        .iter()
+        .filter(|key| !["resource", "limitApp"].contains(key))
+        .map(|key| format!(r#", "{key}": null"#))
+        .collect();
+    let cases = [
+        ("", white()),
+        (r#", "strategy": "white""#, white()),
+        (r#", "strategy": "black""#, black()),
+        (r#", "strategy": 0"#, white()),
+        (r#", "strategy": 1"#, black()),
+        (
+            r#", "id": "admins""#,
+            white().with_id(RuleId::new("admins").unwrap()),
+        ),
+        (r#", "mode": "shadow""#, white().in_mode(Mode::Shadow)),
+        (&nulls, white()),
+    ];
+    for (fields, expected) in cases {
+        let rules = rules(&one_list(fields)).unwrap_or_else(|error| panic!("{fields}: {error}"));
+        assert_eq!(rules.authority, [expected], "{fields}");
+    }
+    let json = r#"{"authorityRules": [{"resource": "*", "limitApp": " ops ,,ci"}]}"#;
+    let each = AuthorityRule::new("*", "ci,ops", AuthorityStrategy::White).unwrap();
+    assert_eq!(rules(json).unwrap().authority, [each]);
+}
+
+#[test]
+fn authority_rules_from_sentinels_dashboard_are_read() {
+    let json = r#"{"authorityRules": [
+        {"id": 2, "app": "shop", "ip": "10.0.0.7", "port": 8719, "limitApp": "appA,appB", "resource": "GET:/admin",
+         "strategy": 1, "gmtCreate": 1576296044500, "gmtModified": 1576296044500},
+        {"limitApp": "appA", "resource": "GET:/admin", "strategy": 0}
+    ]}"#;
+    let rule = |origins, strategy| AuthorityRule::new("GET:/admin", origins, strategy).unwrap();
+    let black = rule("appA,appB", AuthorityStrategy::Black).with_id(RuleId::new("2").unwrap());
+    let white = rule("appA", AuthorityStrategy::White);
+    assert_eq!(rules(json).unwrap().authority, [black, white]);
+}
+
+#[test]
+fn an_authority_rule_that_is_wrong_is_refused() {
+    let long = "a".repeat(257);
+    let no_list = "is no list of origins; use names of 1 to 256 bytes, separated by commas";
+    let cases = [
+        ("{}".into(), ": `resource` is missing; add it".into()),
+        (
+            r#"{"resource": "a"}"#.into(),
+            ": `limitApp` is missing; add it".into(),
+        ),
+        (
+            r#"{"resource": [], "limitApp": "a"}"#.into(),
+            ".resource: `[…]` is an array; use a string".into(),
+        ),
+        (
+            r#"{"resource": "", "limitApp": ""}"#.into(),
+            ".resource: `` is no name; use 1 to 256 bytes".into(),
+        ),
+        (
+            r#"{"resource": "a", "limitApp": ["a"]}"#.into(),
+            ".limitApp: `[…]` is an array; use a string".into(),
+        ),
+        (
+            r#"{"resource": "a", "limitApp": ""}"#.into(),
+            format!(".limitApp: `` {no_list}"),
+        ),
+        (
+            r#"{"resource": "a", "limitApp": " , "}"#.into(),
+            format!(".limitApp: ` , ` {no_list}"),
+        ),
+        (
+            format!(r#"{{"resource": "a", "limitApp": "b,{long}"}}"#),
+            format!(".limitApp: `b,{}…` {no_list}", "a".repeat(62)),
+        ),
+    ];
+    for (rule, sentence) in cases {
+        let json = format!(r#"{{"authorityRules": [{rule}]}}"#);
+        assert_eq!(says(&json), format!("authorityRules[0]{sentence}"));
+    }
+    let cases = [
+        (
+            "strategy",
+            "2",
+            "`2` is not available; use one of `white`, `black`",
+        ),
+        (
+            "strategy",
+            r#""deny""#,
+            "`deny` is not available; use one of `white`, `black`",
+        ),
+        ("id", "true", "`true` is a boolean; use a string"),
+        (
+            "mode",
+            "1",
+            "`1` is not available; use one of `enforce`, `shadow`",
+        ),
+    ];
+    for (field, value, sentence) in cases {
+        assert_eq!(
+            says(one_list(&format!(r#", "{field}": {value}"#))),
+            format!("authorityRules[0].{field}: {sentence}")
+        );
+    }
+}
+
+// === The keys of all three ===
+
+const DEGRADE_RULE_KEYS: [&str; 21] = [
+    "id",
+    "resource",
+    "grade",
+    "count",
+    "slowRatioThreshold",
+    "timeWindow",
+    "minRequestAmount",
+    "statIntervalMs",
+    "sampleCount",
+    "probes",
+    "comparison",
+    "mode",
+    "compat",
+    "limitApp",
+    "clusterMode",
+    "clusterConfig",
+    "gmtCreate",
+    "gmtModified",
+    "app",
+    "ip",
+    "port",
+];
+
+const SYSTEM_RULE_KEYS: [&str; 17] = [
+    "id",
+    "qps",
+    "maxThread",
+    "avgRt",
+    "highestSystemLoad",
+    "highestCpuUsage",
+    "bbr",
+    "mode",
+    "compat",
+    "limitApp",
+    "clusterMode",
+    "clusterConfig",
+    "gmtCreate",
+    "gmtModified",
+    "app",
+    "ip",
+    "port",
+];
+
+const AUTHORITY_RULE_KEYS: [&str; 12] = [
+    "id",
+    "resource",
+    "limitApp",
+    "strategy",
+    "mode",
+    "clusterMode",
+    "clusterConfig",
+    "gmtCreate",
+    "gmtModified",
+    "app",
+    "ip",
+    "port",
+];
+
+#[test]
+fn every_field_of_the_other_rules_is_read_or_has_no_meaning_here() {
+    let cases: [(&str, &[&str], usize, &str); 3] = [
+        (
+            "degradeRules",
+            &DEGRADE_RULE_KEYS,
+            13,
+            r#""resource": "a", "count": 1, "timeWindow": 1"#,
+        ),
+        ("systemRules", &SYSTEM_RULE_KEYS, 9, ""),
+        (
+            "authorityRules",
+            &AUTHORITY_RULE_KEYS,
+            5,
+            r#""resource": "a", "limitApp": "a""#,
+        ),
+    ];
+    for (list, keys, read, needed) in cases {
+        let listed: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+        assert_eq!(
+            says(format!(r#"{{"{list}": [{{"x": null}}]}}"#)),
+            format!(
+                "{list}[0]: `x` is no key here; use one of {}",
+                listed.join(", ")
+            )
+        );
+        for (i, key) in keys.iter().enumerate() {
+            assert_eq!(
+                says(format!(r#"{{"{list}": [{{"{key}": null, "{key}": 1}}]}}"#)),
+                format!("{list}[0]: `{key}` is given twice; keep one of the two")
+            );
+            let others: Vec<&str> = needed
+                .split(", ")
+                .filter(|field| !field.is_empty() && !field.starts_with(&format!("\"{key}\"")))
+                .collect();
+            for value in [r#"{"a": [1, {"a": 2}]}"#, "[]"] {
+                let field = format!(r#""{key}": {value}"#);
+                let fields = [others.clone(), vec![&field]].concat().join(", ");
+                let json = format!(r#"{{"{list}": [{{{fields}}}]}}"#);
+                if i < read {
+                    let sentence = says(&json);
+                    assert!(
+                        sentence.starts_with(&format!("{list}[0].{key}: ")),
+                        "{sentence}"
+                    );
+                } else {
+                    assert!(rules(&json).is_ok(), "{json}");
+                }
+            }
+        }
+    }
 }
 
 // === The reader ===

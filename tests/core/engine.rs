@@ -2,9 +2,9 @@
 
 use crate::support::{Shared, admitted, at, block, engine, pass, retry_ms, rule, rules};
 use leapgate::{
-    Controller, Counting, Engine, FlowRule, LimitApp, Local, LocalTally, MAX_CONTEXTS, MAX_ORIGINS,
-    MAX_RULES_PER_RESOURCE, Mode, Node, Outcome, Past, Request, Rules, RulesError, StateKey, Store,
-    Tallies,
+    Blocked, Cause, Controller, Counting, Engine, FlowRule, LimitApp, Local, LocalTally,
+    MAX_CONTEXTS, MAX_ORIGINS, MAX_RULES_PER_RESOURCE, Mode, Node, Outcome, Past, Request, Rules,
+    RulesError, StateKey, Store, Tallies,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -53,10 +53,7 @@ fn a_limit_admits_as_many_as_it_says_and_refuses_the_next() {
                 .map(|_| pass(&engine, &Request::new("api"), 1000))
                 .collect();
             let blocked = block(&engine, &Request::new("api"), 1000);
-            assert_eq!(
-                (blocked.id().as_str(), blocked.rule().count().get()),
-                ("r", limit)
-            );
+            assert_eq!((blocked.id().as_str(), count_of(&blocked)), ("r", limit));
             assert_eq!(
                 retry_ms(&blocked).is_some(),
                 limit >= 1.0,
@@ -270,13 +267,13 @@ fn two_rules_of_one_name_are_refused_and_so_are_more_rules_than_a_resource_may_h
     .err()
     .unwrap();
     assert!(
-        matches!(&same, RulesError::SameId { id, index: 2 } if id.as_str() == "a"),
+        matches!(&same, RulesError::SameId { id, index: 2, .. } if id.as_str() == "a"),
         "{same:?}"
     );
     assert_eq!(
-        (same.index(), same.to_string().as_str()),
+        (same.place(), same.to_string().as_str()),
         (
-            2,
+            ("flowRules", 2),
             "`a` is the id of an earlier rule; give one of them another `id`"
         )
     );
@@ -299,9 +296,19 @@ fn two_rules_of_one_name_are_refused_and_so_are_more_rules_than_a_resource_may_h
             error,
             RulesError::ManyRules {
                 resource: resource.into(),
+                list: "flowRules",
                 index: MAX_RULES_PER_RESOURCE
             }
         );
+    }
+}
+
+/// The count of the flow rule that refused.
+#[track_caller]
+fn count_of(blocked: &Blocked) -> f64 {
+    match blocked.cause() {
+        Cause::Flow(rule) => rule.count().get(),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -364,6 +371,7 @@ fn in_a_shadow_document_nothing_is_refused_and_all_is_counted() {
     let engine = Engine::new(Rules {
         flow,
         mode: Mode::Shadow,
+        ..Rules::default()
     })
     .unwrap();
     let _open: Vec<_> = (0..3)

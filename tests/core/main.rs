@@ -25,7 +25,22 @@ mod node;
 
 mod tally;
 
+mod authority;
+mod breaker;
 mod engine;
+mod system;
+
+mod keyed;
+
+mod guard;
+
+mod throttle;
+
+mod warm_up;
+
+mod priority;
+
+mod relations;
 
 mod config;
 

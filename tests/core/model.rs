@@ -479,6 +479,7 @@ fn run_engine(
                 assert!(expected, "let in: {cost} of {limit:?} at {now}: {model:?}");
                 elapsed.passes.push((elapsed.elapsed, cost));
             }
+            Decision::Wait(wait, _) => panic!("told to wait for {wait:?}"),
             Decision::Block(blocked) => {
                 assert!(
                     !expected,

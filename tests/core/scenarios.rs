@@ -50,6 +50,12 @@ impl Play<'_> {
                 }
                 json!("pass")
             }
+            Decision::Wait(wait, entry) => {
+                if let Some(id) = call["id"].as_u64() {
+                    drop(self.open.insert(id, entry));
+                }
+                json!({ "waitMs": wait.as_millis() as u64 })
+            }
             Decision::Block(blocked) => {
                 json!({ "block": blocked.id().as_str(), "retryAfterMs": retry_ms(&blocked) })
             }

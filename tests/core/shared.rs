@@ -7,8 +7,8 @@
 
 use crate::support::{at, rule, rules};
 use leapgate::{
-    Counting, Decision, Engine, FlowRule, Outcome, Past, Request, Snapshots, StateKey, Store,
-    Tallies, Tally, Timestamp,
+    Counting, Decision, Engine, FlowRule, MaxQueueing, Outcome, Past, Request, SharedInstant,
+    Snapshots, StateKey, Store, Tallies, Tally, Timestamp,
 };
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,8 +31,10 @@ struct State {
     hurry: u64,
     tickets: u64,
     admitted: u64,
+    latest: Option<Timestamp>,
     published: Option<Snapshots>,
     passes: Vec<Span>,
+    waits: usize,
     in_flight: u64,
     most_in_flight: u64,
     refused: usize,
@@ -61,8 +63,10 @@ impl Process {
             hurry,
             tickets: 0,
             admitted: 0,
+            latest: None,
             published: None,
             passes: Vec::new(),
+            waits: 0,
             in_flight: 0,
             most_in_flight: 0,
             refused: 0,
@@ -178,6 +182,27 @@ impl Tally for Gauges {
     fn commit(&self, n: u64) {
         self.process.call(self.worker, |state| state.admitted += n);
     }
+
+    fn latest(&self) -> &impl SharedInstant {
+        self
+    }
+}
+
+/// How far the turns of the process's throttle reach.
+impl SharedInstant for Gauges {
+    fn get(&self) -> Option<Timestamp> {
+        self.process.call(self.worker, |state| state.latest)
+    }
+
+    fn swap(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
+        self.process.call(self.worker, |state| {
+            let is_from = state.latest == from;
+            if is_from {
+                state.latest = to;
+            }
+            is_from
+        })
+    }
 }
 
 /// What a worker knows of the past when it is born.
@@ -234,6 +259,10 @@ struct Plan {
     interval: u64,
     /// How a window counts; `None` for a limit on calls in flight.
     counting: Option<Counting>,
+    /// How long a request may wait for its turn, where they take turns: `limit` in an interval.
+    queue_ms: Option<u64>,
+    /// Whether requests may borrow.
+    prioritized: bool,
     order: Order,
     requests: usize,
     births: Vec<Birth>,
@@ -242,6 +271,10 @@ struct Plan {
 impl Plan {
     fn rule(&self) -> FlowRule {
         let rule = rule("r", "api", self.limit as f64);
+        if let Some(millis) = self.queue_ms {
+            let queue = MaxQueueing::from_millis(millis).unwrap();
+            return rule.per(self.interval, None).unwrap().throttle(queue);
+        }
         match self.counting {
             Some(counting) => rule.per(self.interval, Some(4)).unwrap().counting(counting),
             None => rule.concurrency(),
@@ -276,7 +309,13 @@ fn work(process: &Arc<Process>, worker: usize, plan: &Plan) {
                 from
             }
         };
-        match engine.enter_resource(&api, &Request::new("api"), at(from)) {
+        let request = Request::new("api");
+        let request = if plan.prioritized {
+            request.prioritized()
+        } else {
+            request
+        };
+        match engine.enter_resource(&api, &request, at(from)) {
             Decision::Pass(entry) => {
                 process.call(worker, |state| {
                     state.passes.push(Span {
@@ -287,6 +326,17 @@ fn work(process: &Arc<Process>, worker: usize, plan: &Plan) {
                     state.most_in_flight = state.most_in_flight.max(state.in_flight);
                 });
                 process.call(worker, |state| state.in_flight -= 1);
+                entry.exit(Outcome::Success, at(from));
+            }
+            Decision::Wait(_, entry) => {
+                let release = entry.release().as_millis();
+                process.call(worker, |state| {
+                    state.waits += 1;
+                    state.passes.push(Span {
+                        from: release,
+                        to: release.max(state.now),
+                    });
+                });
                 entry.exit(Outcome::Success, at(from));
             }
             Decision::Block(_) => process.call(worker, |state| state.refused += 1),
@@ -335,6 +385,8 @@ fn plan(counting: Counting, workers: usize) -> Plan {
         limit: LIMIT,
         interval: INTERVAL,
         counting: Some(counting),
+        queue_ms: None,
+        prioritized: false,
         order: Order::ObserveFirst,
         requests: 60,
         births: vec![Birth::First; workers],
@@ -460,12 +512,59 @@ fn calls_in_flight_of_all_workers_never_exceed_their_limit() {
     }
 }
 
+#[test]
+fn workers_that_share_two_counts_never_lend_more_than_the_limit() {
+    let plan = Plan {
+        prioritized: true,
+        ..plan(Counting::Strict, 4)
+    };
+    let mut waits = 0;
+    for seed in 0..48 {
+        let schedule = Schedule::Random(fastrand::Rng::with_seed(seed));
+        let process = run(schedule, 1 + seed % 4, &plan);
+        let state = process.done();
+        let most = most_within(&state.passes, INTERVAL);
+        assert!(most <= LIMIT, "schedule {seed}: {most} in one interval");
+        assert!(state.admitted <= state.tickets, "schedule {seed}");
+        waits += state.waits;
+    }
+    assert!(waits > 500, "{waits} have waited");
+}
+
+#[test]
+fn workers_that_share_an_instant_take_turns() {
+    for queue_ms in [0, 25] {
+        let plan = Plan {
+            queue_ms: Some(queue_ms),
+            ..plan(Counting::Strict, 4)
+        };
+        let (mut passes, mut waits) = (0, 0);
+        for seed in 0..48 {
+            let schedule = Schedule::Random(fastrand::Rng::with_seed(seed));
+            let process = run(schedule, 1 + seed % 4, &plan);
+            let state = process.done();
+            let mut releases: Vec<u64> = state.passes.iter().map(|span| span.from).collect();
+            releases.sort_unstable();
+            let apart = releases.windows(2).map(|pair| pair[1] - pair[0]).min();
+            assert!(
+                apart >= Some(INTERVAL / LIMIT as u64),
+                "schedule {seed}: {apart:?} ms apart"
+            );
+            (passes, waits) = (passes + releases.len(), waits + state.waits);
+        }
+        assert!(passes > 300, "{passes} have passed");
+        assert_eq!(waits > 300, queue_ms > 0, "{waits} have waited");
+    }
+}
+
 // ---- truly at once ----
 
 #[derive(Default)]
 struct Atomics {
     tickets: AtomicU64,
     admitted: AtomicU64,
+    /// In nanoseconds; zero for none.
+    latest: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -491,6 +590,26 @@ impl Tally for AtOnce {
 
     fn commit(&self, n: u64) {
         self.0.admitted.fetch_add(n, Ordering::SeqCst);
+    }
+
+    fn latest(&self) -> &impl SharedInstant {
+        self
+    }
+}
+
+impl SharedInstant for AtOnce {
+    fn get(&self) -> Option<Timestamp> {
+        let nanos = self.0.latest.load(Ordering::SeqCst);
+        (nanos > 0).then_some(Timestamp::from_nanos(nanos))
+    }
+
+    fn swap(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
+        let [from, to] = [from, to].map(|instant| instant.map_or(0, Timestamp::as_nanos));
+        let order = Ordering::SeqCst;
+        self.0
+            .latest
+            .compare_exchange(from, to, order, order)
+            .is_ok()
     }
 }
 

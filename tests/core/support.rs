@@ -1,11 +1,12 @@
 //! What the tests share.
 
 use leapgate::{
-    Blocked, Count, Decision, Engine, Entry, FlowRule, Request, RuleId, Rules, Tallies, Tally,
-    Timestamp, Window,
+    Blocked, Count, Decision, Engine, Entry, FlowRule, LocalInstant, Request, RuleId, Rules,
+    SharedInstant, Tallies, Tally, Timestamp, Window,
 };
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The instant `millis` milliseconds after the clock's zero.
 pub(crate) fn at(millis: u64) -> Timestamp {
@@ -52,6 +53,26 @@ pub(crate) fn pass<S: Tallies>(
 ) -> Entry<S::Tally> {
     match engine.enter(request, at(now)) {
         Decision::Pass(entry) => entry,
+        Decision::Wait(wait, _) => panic!("told at {now} ms to wait for {wait:?}"),
+        Decision::Block(blocked) => panic!("refused at {now} ms: {blocked:?}"),
+    }
+}
+
+/// Enters, and expects to be told to wait for so many milliseconds.
+#[track_caller]
+pub(crate) fn wait<S: Tallies>(
+    engine: &Engine<S>,
+    request: &Request<'_, S::Tally>,
+    now: u64,
+    expected: u64,
+) -> Entry<S::Tally> {
+    match engine.enter(request, at(now)) {
+        Decision::Pass(entry) => panic!("let in at {now} ms: {entry:?}"),
+        Decision::Wait(wait, entry) => {
+            assert_eq!(wait, Duration::from_millis(expected), "at {now} ms");
+            assert_eq!(entry.release(), at(now + expected));
+            entry
+        }
         Decision::Block(blocked) => panic!("refused at {now} ms: {blocked:?}"),
     }
 }
@@ -65,6 +86,7 @@ pub(crate) fn block<S: Tallies>(
 ) -> Blocked {
     match engine.enter(request, at(now)) {
         Decision::Pass(entry) => panic!("let in at {now} ms: {entry:?}"),
+        Decision::Wait(wait, _) => panic!("told at {now} ms to wait for {wait:?}"),
         Decision::Block(blocked) => blocked,
     }
 }
@@ -102,6 +124,7 @@ pub(crate) struct Shared(Rc<Counters>);
 pub(crate) struct Counters {
     pub(crate) tickets: Cell<u64>,
     pub(crate) admitted: Cell<u64>,
+    pub(crate) latest: LocalInstant,
     /// Whether counting fails, as a host's call may.
     pub(crate) broken: Cell<bool>,
 }
@@ -137,5 +160,9 @@ impl Tally for Shared {
 
     fn commit(&self, n: u64) {
         self.admitted.set(self.admitted.get().wrapping_add(n));
+    }
+
+    fn latest(&self) -> &impl SharedInstant {
+        &self.latest
     }
 }

@@ -1,0 +1,418 @@
+//! The circuit breaker: three states, one transition table, and a sliding window of what completed.
+
+mod rule;
+mod state;
+
+pub use rule::{
+    BreakerGeometry, Comparison, DEFAULT_DEGRADE_SAMPLE_COUNT, DEFAULT_MIN_REQUEST_AMOUNT,
+    DegradeGrade, DegradeRule, MAX_PROBES,
+};
+pub use state::{Counts, Phase, State};
+
+use crate::leap_array::{Bucket, LeapArray};
+use crate::time::Timestamp;
+use state::Event;
+use std::cell::Cell;
+use std::fmt;
+use std::time::Duration;
+
+/// How often a change of the state is tried again where others change it at the same time. Each failure is one of theirs that
+/// succeeded.
+const TRIES: u32 = 16;
+
+/// Where a breaker keeps what it may share with others: its state and its two running counts.
+///
+/// A shell keeps the state in shared data ([`State::pack`]) and the counts in two counters.
+pub trait BreakerStorage {
+    /// The state, as far as is known here. It may be behind the truth: a change is made by [`BreakerStorage::replace`].
+    fn load(&self) -> State;
+
+    /// The state as it is now; from now on it is known here.
+    fn reload(&self) -> State {
+        self.load()
+    }
+
+    /// Puts `next` in the place of `current`. `false` where something else is there, or the change could not be made; after
+    /// that it is known here what is there.
+    fn replace(&self, current: State, next: State) -> bool;
+
+    /// The counts, those of others included.
+    fn counts(&self) -> Counts;
+
+    /// Counts one completed call, and says what the counts are then.
+    fn add(&self, bad: bool) -> Counts;
+}
+
+/// A state and counts that nobody shares.
+#[derive(Debug)]
+pub struct LocalBreaker {
+    state: Cell<State>,
+    counts: Cell<Counts>,
+}
+
+impl Default for LocalBreaker {
+    fn default() -> LocalBreaker {
+        LocalBreaker {
+            state: Cell::new(State::new(Counts::default())),
+            counts: Cell::default(),
+        }
+    }
+}
+
+impl BreakerStorage for LocalBreaker {
+    #[inline]
+    fn load(&self) -> State {
+        self.state.get()
+    }
+
+    #[inline]
+    fn replace(&self, _: State, next: State) -> bool {
+        self.state.set(next);
+        true
+    }
+
+    #[inline]
+    fn counts(&self) -> Counts {
+        self.counts.get()
+    }
+
+    #[inline]
+    fn add(&self, bad: bool) -> Counts {
+        self.counts.set(self.counts.get().plus_one(bad));
+        self.counts.get()
+    }
+}
+
+/// How a breaker let a call in. It comes back once: [`Breaker::complete`], or [`Breaker::give_back`].
+#[must_use]
+#[derive(PartialEq, Eq, Debug)]
+pub enum Admission {
+    /// As one of many.
+    Normal,
+    /// As a probe: its own completion decides.
+    Probe(Ticket),
+}
+
+/// Which probes a probe is one of: those of an earlier half-open time, and those that expired, decide nothing.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Ticket {
+    round: u32,
+}
+
+impl Admission {
+    fn is_probe_of(&self, round: u32) -> bool {
+        matches!(self, Admission::Probe(ticket) if ticket.round == round)
+    }
+}
+
+/// A breaker that is not closed has refused a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// How long until a request would be let through, as a probe, if nothing else happened.
+    pub retry_after: Duration,
+}
+
+/// What was counted when a bucket began.
+#[derive(Default)]
+struct Snapshot(Cell<Counts>);
+
+impl Bucket for Snapshot {
+    fn open(&self, previous: &Snapshot) {
+        self.0.set(previous.0.get());
+    }
+
+    fn absorb(&self, older: &Snapshot) {
+        let (own, older) = (self.0.get(), older.0.get());
+        if own.later(older) == own {
+            self.0.set(older);
+        }
+    }
+
+    fn precede(&self, next: &Snapshot) {
+        self.0.set(next.0.get());
+    }
+}
+
+/// The state of a degrade rule on one resource.
+///
+/// # Transitions
+///
+/// | State | What happens | Next |
+/// |---|---|---|
+/// | closed | a call completes, and the window is over the threshold | open, to be retried one `timeWindow` from now |
+/// | open | a request comes, at the retry time or later | half-open; the request is let through, the first probe |
+/// | half-open | a request comes; none is out, or fewer than `probes` are out or have succeeded | half-open; it is let through, a probe |
+/// | half-open | a request comes, one `timeWindow` or more after the last probe was let through | half-open; it is let through, a probe; those that are out decide nothing any more |
+/// | half-open | a probe fails (or is slow) | open, to be retried one `timeWindow` from now |
+/// | half-open | a probe succeeds, the last that was needed | closed; all completions until now are forgotten |
+/// | half-open | a probe succeeds, and more are needed | half-open |
+/// | half-open | a probe is given back; no other is out or has succeeded | open, to be retried one `timeWindow` from now |
+/// | half-open | a probe is given back; others are out or have succeeded | half-open; another request may take its place |
+/// | any | anything else | the same; a request is let through if the state is closed, else refused |
+///
+/// Every completion is counted, whatever the state. Where the rule decides as Sentinel does, there is one probe; it never
+/// expires; whatever completes while half-open decides as if it were the probe; and a probe that is given back leaves the
+/// retry time where it was.
+///
+/// # The window
+///
+/// Completions are counted in the bucket of now and the n before it: no less than the interval, so that what completed
+/// within any one interval is always seen together, and at most one bucket more. (A breaker's window guards a threshold
+/// from above, as a strict flow rule's does: the other choice, n buckets, would miss failures on both sides of an edge.)
+///
+/// # Deciding
+///
+/// In three steps, like a flow rule's [`Controller`](crate::Controller), so that several rules decide together:
+/// [`Breaker::advance`] and [`Breaker::check`], which takes nothing; [`Breaker::reserve`], which may take a probe; then, once,
+/// [`Breaker::complete`] when the call has ended or [`Breaker::give_back`] if it did not take place. What can change while
+/// the state goes on is the rule's and handed in.
+///
+/// A rule in shadow mode is asked likewise. Calls that it would have refused are not told to it.
+///
+/// ```
+/// use leapgate::{Breaker, DegradeGrade, DegradeRule, Phase, Timestamp};
+///
+/// let at = Timestamp::from_millis;
+/// let rule = DegradeRule::new("pay", DegradeGrade::error_ratio(0.5)?, 10_000)?.needing(2)?;
+/// let breaker = Breaker::new(rule.geometry());
+/// for now in [0, 10] {
+///     let admission = breaker.reserve(&rule, at(now)).unwrap();
+///     breaker.complete(admission, &rule, 3, true, at(now + 3));
+/// }
+/// assert_eq!(breaker.phase(), Phase::Open { retry_at: at(10_013) });
+/// assert_eq!(breaker.check(&rule, at(20)).unwrap_err().retry_after.as_millis(), 9_993);
+///
+/// let probe = breaker.reserve(&rule, at(10_013)).unwrap();
+/// assert!(breaker.reserve(&rule, at(10_014)).is_none());
+/// breaker.complete(probe, &rule, 3, false, at(10_016));
+/// assert_eq!(breaker.phase(), Phase::Closed);
+/// # Ok::<(), leapgate::RuleError>(())
+/// ```
+///
+/// Sentinel: `CircuitBreaker`, `AbstractCircuitBreaker`, `ExceptionCircuitBreaker`, `ResponseTimeCircuitBreaker`.
+#[doc(alias = "CircuitBreaker")]
+#[doc(alias = "ExceptionCircuitBreaker")]
+#[doc(alias = "ResponseTimeCircuitBreaker")]
+pub struct Breaker<S = LocalBreaker> {
+    geometry: BreakerGeometry,
+    /// One bucket more than the window: the one that is leaving.
+    ring: LeapArray<Snapshot>,
+    /// The counts as last read, and what was added here since.
+    last: Cell<Counts>,
+    /// The counts that were read and have no time yet.
+    seen: Cell<Option<Counts>>,
+    /// What was counted before the ring begins.
+    initial: Counts,
+    storage: S,
+}
+
+impl Breaker {
+    /// A breaker of its own, closed.
+    pub fn new(geometry: BreakerGeometry) -> Breaker {
+        Breaker::with_storage(geometry, LocalBreaker::default())
+    }
+}
+
+impl<S: BreakerStorage> Breaker<S> {
+    /// A breaker over what `storage` keeps. What was counted there before is not in its window.
+    pub fn with_storage(geometry: BreakerGeometry, storage: S) -> Breaker<S> {
+        let ring = LeapArray::<Snapshot>::with_one_more(geometry.window());
+        let initial = storage.counts();
+        ring.fill(|snapshot| snapshot.0.set(initial));
+        Breaker {
+            geometry,
+            ring,
+            last: Cell::new(initial),
+            seen: Cell::new(None),
+            initial,
+            storage,
+        }
+    }
+
+    /// What the state belongs to.
+    pub fn geometry(&self) -> BreakerGeometry {
+        self.geometry
+    }
+
+    /// Where the state is kept.
+    pub fn storage(&self) -> &S {
+        &self.storage
+    }
+
+    /// The state.
+    pub fn state(&self) -> State {
+        self.storage.load()
+    }
+
+    /// Whether calls are let through.
+    #[doc(alias = "currentState")]
+    pub fn phase(&self) -> Phase {
+        self.state().phase()
+    }
+
+    /// What is counted in the window at `now`, as far as it was read. Changes nothing.
+    pub fn counts(&self, now: Timestamp) -> Counts {
+        self.counts_since(self.state(), now)
+    }
+
+    fn counts_since(&self, state: State, now: Timestamp) -> Counts {
+        self.last
+            .get()
+            .since(self.counted_before(now).later(state.since()))
+    }
+
+    /// What had been counted when the oldest bucket began that counts at `now`.
+    fn counted_before(&self, now: Timestamp) -> Counts {
+        let now = self.ring.reading_time(now);
+        let window = self.ring.window();
+        let start = window.start(now);
+        let newest = self.ring.newest_start().unwrap_or(start);
+        let ahead = start.as_nanos().saturating_sub(newest.as_nanos()) / window.bucket_nanos();
+        match self.geometry.buckets_before().checked_sub(ahead) {
+            None => self.last.get(),
+            Some(behind) => self
+                .ring
+                .newest_and_oldest(behind as usize)
+                .map_or(self.initial, |(_, oldest)| oldest.0.get()),
+        }
+    }
+
+    /// Reads what is shared. To be called before the clock is read for the next call here that takes a time, and now and then
+    /// where nothing else is called.
+    #[inline]
+    pub fn observe(&self) {
+        self.storage.reload();
+        self.seen.set(Some(self.storage.counts()));
+    }
+
+    /// Brings window and instants up to `now`.
+    #[inline]
+    pub fn advance(&self, rule: &DegradeRule, now: Timestamp) {
+        self.move_to(now);
+        // Where somebody else changes the state at the same time, its instants are theirs.
+        let state = self.storage.load();
+        let pulled_back = state.pulled_back(rule, now);
+        if pulled_back != state {
+            self.storage.replace(state, pulled_back);
+        }
+    }
+
+    /// Brings the ring up to `now` and files what was observed before.
+    #[inline]
+    fn move_to(&self, now: Timestamp) {
+        self.ring
+            .current_window_with(now, |snapshot, _| snapshot.0.set(self.last.get()));
+        if let Some(seen) = self.seen.take() {
+            self.last.set(seen);
+        }
+    }
+
+    /// Whether a request would be let through. Takes nothing.
+    #[inline]
+    pub fn check(&self, rule: &DegradeRule, now: Timestamp) -> Result<(), Refused> {
+        let state = self.storage.load().pulled_back(rule, now);
+        if state.phase() == Phase::Closed || state.next(Event::Asked, rule, now).is_some() {
+            return Ok(());
+        }
+        Err(Refused {
+            retry_after: match state.phase() {
+                Phase::Closed => Duration::ZERO,
+                Phase::Open { retry_at } => retry_at.since(now),
+                // Until the probe is back, which may be at any moment.
+                Phase::HalfOpen { .. } if rule.is_sentinel() => Duration::from_millis(1),
+                Phase::HalfOpen { expires_at, .. } => expires_at.since(now),
+            },
+        })
+    }
+
+    /// Lets a request through, as a probe if need be; `None` if it is refused.
+    ///
+    /// Sentinel: `AbstractCircuitBreaker.tryPass`.
+    #[doc(alias = "tryPass")]
+    #[inline]
+    pub fn reserve(&self, rule: &DegradeRule, now: Timestamp) -> Option<Admission> {
+        for _ in 0..TRIES {
+            let state = self.storage.load();
+            if state.phase() == Phase::Closed {
+                return Some(Admission::Normal);
+            }
+            let next = state.pulled_back(rule, now).next(Event::Asked, rule, now)?;
+            if self.storage.replace(state, next) {
+                return Some(Admission::Probe(Ticket {
+                    round: next.round(),
+                }));
+            }
+        }
+        None
+    }
+
+    /// Takes back what was let through and did not take place: another rule refused it, or it ended without an outcome.
+    pub fn give_back(&self, admission: Admission, rule: &DegradeRule, now: Timestamp) {
+        if let Admission::Probe(_) = &admission {
+            self.storage.reload();
+            self.change(|state| {
+                let event = admission
+                    .is_probe_of(state.round())
+                    .then_some(Event::GivenBack)?;
+                state.next(event, rule, now)
+            });
+        }
+    }
+
+    /// Records that a call has completed after `rt_ms` milliseconds, and decides what follows.
+    ///
+    /// Sentinel: `CircuitBreaker.onRequestComplete`.
+    #[doc(alias = "onRequestComplete")]
+    pub fn complete(
+        &self,
+        admission: Admission,
+        rule: &DegradeRule,
+        rt_ms: u64,
+        failed: bool,
+        now: Timestamp,
+    ) {
+        self.move_to(now);
+        let bad = rule.is_bad(rt_ms, failed);
+        let counts = self.storage.add(bad);
+        self.last.set(counts);
+        if let Admission::Probe(_) = &admission {
+            self.storage.reload(); // nobody else can decide in its place
+        }
+        self.change(|state| {
+            let event = match state.is_decided_by(&admission, rule) {
+                true if bad => Event::Failed,
+                true => Event::Succeeded { counts },
+                false => Event::Completed {
+                    trips: state.phase() == Phase::Closed
+                        && rule.is_tripped_by(self.counts_since(state, now)),
+                },
+            };
+            state.next(event, rule, now)
+        });
+    }
+
+    /// Changes the state to what `next` makes of it, if anything.
+    #[inline]
+    fn change(&self, next: impl Fn(State) -> Option<State>) {
+        for _ in 0..TRIES {
+            let state = self.storage.load();
+            match next(state) {
+                Some(next) if !self.storage.replace(state, next) => {}
+                _ => return,
+            }
+        }
+    }
+}
+
+impl<S: BreakerStorage> fmt::Debug for Breaker<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?}, {:?} counted, window of {} x {:?}",
+            self.state(),
+            self.last.get(),
+            self.geometry.window().sample_count(),
+            self.geometry.window().bucket_length()
+        )
+    }
+}

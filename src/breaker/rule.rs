@@ -1,0 +1,421 @@
+//! Degrade rules: when a circuit breaks, and for how long.
+
+use crate::breaker::Counts;
+use crate::rule::{Count, Mode, Ratio, RuleError, RuleGeometry, RuleId, Target};
+use crate::window::Window;
+
+/// How many buckets a breaker's window has at most unless its rule says.
+pub const DEFAULT_DEGRADE_SAMPLE_COUNT: u32 = 10;
+
+/// How many calls must have completed in a breaker's window unless its rule says.
+pub const DEFAULT_MIN_REQUEST_AMOUNT: u64 = 5;
+
+/// The most probes that a half-open breaker may be told to let through.
+pub const MAX_PROBES: u8 = 100;
+
+/// The interval of a breaker whose rule names none.
+const DEFAULT_STAT_INTERVAL_MS: u64 = 1000;
+
+/// What opens a breaker.
+///
+/// Sentinel: `grade` 0, 1 and 2, with `count` and `slowRatioThreshold`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum DegradeGrade {
+    /// The part of calls that were slow: `slowRatio`.
+    #[doc(alias = "DEGRADE_GRADE_RT")]
+    #[doc(alias = "SlowRequestRatio")]
+    SlowRatio {
+        /// A call that took longer than this many milliseconds was slow, failed or not.
+        max_rt_ms: Count,
+        /// The threshold.
+        ratio: Ratio,
+    },
+    /// The part of calls that failed: `errorRatio`.
+    #[doc(alias = "DEGRADE_GRADE_EXCEPTION_RATIO")]
+    ErrorRatio {
+        /// The threshold.
+        ratio: Ratio,
+    },
+    /// How many calls failed: `errorCount`.
+    #[doc(alias = "DEGRADE_GRADE_EXCEPTION_COUNT")]
+    ErrorCount {
+        /// The threshold.
+        count: Count,
+    },
+}
+
+/// What a breaker counts against a resource.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Kind {
+    SlowRatio,
+    ErrorRatio,
+    ErrorCount,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Kind::SlowRatio => "slowRatio",
+            Kind::ErrorRatio => "errorRatio",
+            Kind::ErrorCount => "errorCount",
+        }
+    }
+}
+
+/// What a threshold means.
+///
+/// A breaker never opens where nothing went wrong, whatever its threshold.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Comparison {
+    /// The breaker opens above it (`>`), and at a ratio of 1, which nothing is above.
+    ///
+    /// The default, and Sentinel's: rules that are carried over mean what they meant. There a ratio of 1 is reached by slow
+    /// calls alone, and a breaker with an error ratio of 1 never opens.
+    #[default]
+    Above,
+    /// The breaker opens at it (`>=`), as those of sentinel-golang and sentinel-rust do.
+    AtLeast,
+}
+
+/// What the state of a breaker belongs to, besides its rule's id: with the same geometry it goes on, whatever else of the
+/// rule changes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BreakerGeometry {
+    pub(crate) kind: Kind,
+    pub(crate) window: Window,
+    pub(crate) compat: bool,
+}
+
+impl BreakerGeometry {
+    /// The window whose completions are counted.
+    pub fn window(self) -> Window {
+        self.window
+    }
+
+    /// How many buckets before the current one count: all of the window and the one that is leaving it, or, where the rule
+    /// decides as Sentinel does, none.
+    pub(crate) fn buckets_before(self) -> u64 {
+        if self.compat {
+            0
+        } else {
+            self.window.sample_count().into()
+        }
+    }
+}
+
+/// A circuit breaker on a resource.
+///
+/// Sentinel: `DegradeRule`.
+///
+/// ```
+/// use leapgate::{DegradeGrade, DegradeRule};
+///
+/// let slow = DegradeRule::new("pay", DegradeGrade::slow_ratio(200.0, 0.5)?, 10_000)?;
+/// let errors = DegradeRule::new("pay", DegradeGrade::error_count(20.0)?, 5_000)?.per(60_000, None)?.with_probes(3)?;
+/// let ids = [slow.id(), errors.id()];
+/// assert_eq!(ids.map(|id| id.to_string()), ["pay/slowRatio", "pay/errorCount/60s"]);
+/// # Ok::<(), leapgate::RuleError>(())
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct DegradeRule {
+    id: Option<RuleId>,
+    target: Target,
+    grade: DegradeGrade,
+    time_window_ms: u64,
+    min_request_amount: u64,
+    window: RuleGeometry,
+    probes: u8,
+    comparison: Comparison,
+    mode: Mode,
+    compat: bool,
+}
+
+impl DegradeGrade {
+    /// The part of calls that took longer than `max_rt_ms`.
+    ///
+    /// # Errors
+    ///
+    /// Where the time is no count or the ratio is none.
+    pub fn slow_ratio(max_rt_ms: f64, ratio: f64) -> Result<DegradeGrade, RuleError> {
+        Ok(DegradeGrade::SlowRatio {
+            max_rt_ms: Count::new(max_rt_ms)?,
+            ratio: Ratio::new(ratio)?,
+        })
+    }
+
+    /// The part of calls that failed.
+    ///
+    /// # Errors
+    ///
+    /// Where the ratio is none.
+    pub fn error_ratio(ratio: f64) -> Result<DegradeGrade, RuleError> {
+        Ratio::new(ratio).map(|ratio| DegradeGrade::ErrorRatio { ratio })
+    }
+
+    /// How many calls failed.
+    ///
+    /// # Errors
+    ///
+    /// Where the count is none.
+    pub fn error_count(count: f64) -> Result<DegradeGrade, RuleError> {
+        Count::new(count).map(|count| DegradeGrade::ErrorCount { count })
+    }
+
+    fn kind(self) -> Kind {
+        match self {
+            DegradeGrade::SlowRatio { .. } => Kind::SlowRatio,
+            DegradeGrade::ErrorRatio { .. } => Kind::ErrorRatio,
+            DegradeGrade::ErrorCount { .. } => Kind::ErrorCount,
+        }
+    }
+}
+
+fn whole_number(number: u64, least: u64, most: u64) -> Result<u64, RuleError> {
+    if (least..=most).contains(&number) {
+        Ok(number)
+    } else {
+        Err(RuleError::OutOfRange {
+            number,
+            least,
+            most,
+        })
+    }
+}
+
+fn geometry(interval_ms: u64, sample_count: Option<u32>) -> Result<RuleGeometry, RuleError> {
+    let finest = || Window::finest_sample_count(interval_ms, DEFAULT_DEGRADE_SAMPLE_COUNT);
+    RuleGeometry::new(interval_ms, Some(sample_count.unwrap_or_else(finest)))
+}
+
+impl DegradeRule {
+    /// A breaker on `resource` (`*`: on each that no other degrade rule names) that stays open for `time_window_ms`.
+    ///
+    /// It counts what completed within a second, 5 calls at least; it closes after one successful probe.
+    ///
+    /// # Errors
+    ///
+    /// Where the name is none, and where the time is zero or longer than [`Window::MAX_INTERVAL_MS`].
+    pub fn new(
+        resource: &str,
+        grade: DegradeGrade,
+        time_window_ms: u64,
+    ) -> Result<DegradeRule, RuleError> {
+        Ok(DegradeRule {
+            id: None,
+            target: Target::new(resource)?,
+            grade,
+            time_window_ms: whole_number(time_window_ms, 1, Window::MAX_INTERVAL_MS)?,
+            min_request_amount: DEFAULT_MIN_REQUEST_AMOUNT,
+            window: geometry(DEFAULT_STAT_INTERVAL_MS, None)?,
+            probes: 1,
+            comparison: Comparison::default(),
+            mode: Mode::Enforce,
+            compat: false,
+        })
+    }
+
+    /// This rule, called `id`.
+    #[must_use]
+    pub fn with_id(self, id: RuleId) -> DegradeRule {
+        DegradeRule {
+            id: Some(id),
+            ..self
+        }
+    }
+
+    /// This rule, counting what completed within `stat_interval_ms`, in `sample_count` buckets; without a number, in the
+    /// interval's largest divisor up to [`DEFAULT_DEGRADE_SAMPLE_COUNT`]. Where it decides as Sentinel does, in one bucket.
+    ///
+    /// # Errors
+    ///
+    /// As [`RuleGeometry::new`].
+    pub fn per(
+        self,
+        stat_interval_ms: u64,
+        sample_count: Option<u32>,
+    ) -> Result<DegradeRule, RuleError> {
+        let window = geometry(stat_interval_ms, sample_count)?;
+        Ok(DegradeRule { window, ..self })
+    }
+
+    /// This rule, opening only when at least so many calls are in the window.
+    ///
+    /// # Errors
+    ///
+    /// Where that is none at all, or more than 2^53.
+    pub fn needing(self, min_request_amount: u64) -> Result<DegradeRule, RuleError> {
+        Ok(DegradeRule {
+            min_request_amount: whole_number(min_request_amount, 1, Count::MAX as u64)?,
+            ..self
+        })
+    }
+
+    /// This rule, letting so many probes through while half-open, all of which must succeed. Where it decides as Sentinel
+    /// does, it is one.
+    ///
+    /// # Errors
+    ///
+    /// Where that is none at all, or more than [`MAX_PROBES`].
+    pub fn with_probes(self, probes: u32) -> Result<DegradeRule, RuleError> {
+        let probes = whole_number(probes.into(), 1, MAX_PROBES.into())?;
+        Ok(DegradeRule {
+            probes: probes as u8,
+            ..self
+        })
+    }
+
+    /// This rule, with another meaning of its threshold. Where it decides as Sentinel does, that is [`Comparison::Above`].
+    #[must_use]
+    pub fn comparing(self, comparison: Comparison) -> DegradeRule {
+        DegradeRule { comparison, ..self }
+    }
+
+    /// This rule, in that mode.
+    #[must_use]
+    pub fn in_mode(self, mode: Mode) -> DegradeRule {
+        DegradeRule { mode, ..self }
+    }
+
+    /// This rule, deciding as Sentinel does: one bucket, which begins anew when the interval does; above the threshold; one
+    /// probe, and whatever completes first while half-open decides.
+    #[must_use]
+    pub fn sentinel(self) -> DegradeRule {
+        DegradeRule {
+            compat: true,
+            ..self
+        }
+    }
+
+    /// The id; where none was given, one made of the resource, the grade and the geometry. What can change while the state
+    /// goes on is no part of it.
+    pub fn id(&self) -> RuleId {
+        self.id
+            .clone()
+            .unwrap_or_else(|| RuleId::made_of(&self.default_id()))
+    }
+
+    fn default_id(&self) -> String {
+        let mut id = String::from(self.target.as_str());
+        let mut part = |part: &str| {
+            id.push('/');
+            id.push_str(part);
+        };
+        part(self.grade.kind().as_str());
+        let window = self.window.window();
+        match window.interval_ms() {
+            DEFAULT_STAT_INTERVAL_MS => {}
+            millis if millis.is_multiple_of(1000) => part(&format!("{}s", millis / 1000)),
+            millis => part(&format!("{millis}ms")),
+        }
+        let finest =
+            Window::finest_sample_count(window.interval_ms(), DEFAULT_DEGRADE_SAMPLE_COUNT);
+        if self.compat {
+            part("compat=sentinel");
+        } else if window.sample_count() != finest {
+            part(&format!("{}buckets", window.sample_count()));
+        }
+        if self.mode == Mode::Shadow {
+            part("shadow");
+        }
+        id
+    }
+
+    /// Which resource it is for.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// What opens it.
+    pub fn grade(&self) -> DegradeGrade {
+        self.grade
+    }
+
+    /// How long it stays open before it lets a probe through, in milliseconds; also how long it waits for a probe.
+    #[doc(alias = "timeWindow")]
+    #[doc(alias = "RetryTimeoutMs")]
+    pub fn time_window_ms(&self) -> u64 {
+        self.time_window_ms
+    }
+
+    pub(crate) fn time_window_nanos(&self) -> u64 {
+        self.time_window_ms * 1_000_000
+    }
+
+    /// How many calls must be in the window.
+    pub fn min_request_amount(&self) -> u64 {
+        self.min_request_amount
+    }
+
+    /// How many probes it lets through while half-open.
+    #[doc(alias = "ProbeNum")]
+    pub fn probes(&self) -> u8 {
+        if self.compat { 1 } else { self.probes }
+    }
+
+    /// What its threshold means.
+    pub fn comparison(&self) -> Comparison {
+        if self.compat {
+            Comparison::Above
+        } else {
+            self.comparison
+        }
+    }
+
+    /// Whether it refuses.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Whether it decides as Sentinel does.
+    pub fn is_sentinel(&self) -> bool {
+        self.compat
+    }
+
+    /// What its state belongs to.
+    pub fn geometry(&self) -> BreakerGeometry {
+        let window = self.window.window();
+        BreakerGeometry {
+            kind: self.grade.kind(),
+            window: if self.compat {
+                Window::new(window.interval_ms(), 1).unwrap_or(window)
+            } else {
+                window
+            },
+            compat: self.compat,
+        }
+    }
+
+    /// Whether a call that took so many milliseconds, and failed or not, counts against the resource.
+    pub(crate) fn is_bad(&self, rt_ms: u64, failed: bool) -> bool {
+        match self.grade {
+            // Sentinel rounds the threshold to a whole millisecond, halves up.
+            DegradeGrade::SlowRatio { max_rt_ms, .. } if self.compat => {
+                rt_ms as f64 > (max_rt_ms.get() + 0.5).floor()
+            }
+            DegradeGrade::SlowRatio { max_rt_ms, .. } => rt_ms as f64 > max_rt_ms.get(),
+            DegradeGrade::ErrorRatio { .. } | DegradeGrade::ErrorCount { .. } => failed,
+        }
+    }
+
+    /// Whether a window with those completions opens the breaker.
+    pub(crate) fn is_tripped_by(&self, counts: Counts) -> bool {
+        if counts.total < self.min_request_amount || counts.bad == 0 {
+            return false;
+        }
+        // Sentinel forgot the errors.
+        let at_one = |ratio: Ratio, forgotten| ratio.get() >= 1.0 && !(self.compat && forgotten);
+        let ratio = || counts.bad as f64 / counts.total as f64;
+        let (measured, threshold, reached) = match self.grade {
+            DegradeGrade::SlowRatio { ratio: most, .. } => {
+                (ratio(), most.get(), at_one(most, false))
+            }
+            DegradeGrade::ErrorRatio { ratio: most } => (ratio(), most.get(), at_one(most, true)),
+            DegradeGrade::ErrorCount { count } => (counts.bad as f64, count.get(), false),
+        };
+        if reached || self.comparison() == Comparison::AtLeast {
+            measured >= threshold
+        } else {
+            measured > threshold
+        }
+    }
+}

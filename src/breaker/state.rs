@@ -1,0 +1,260 @@
+//! The three states of a breaker, and what leads from one to another.
+
+use crate::breaker::{Admission, DegradeRule};
+use crate::time::Timestamp;
+
+/// Two running counts of completed calls. They wrap around after 2^64.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counts {
+    /// All of them.
+    pub total: u64,
+    /// Those that count against the resource: the slow ones, or the failed ones.
+    pub bad: u64,
+}
+
+impl Counts {
+    /// These and one more.
+    #[must_use]
+    pub fn plus_one(self, bad: bool) -> Counts {
+        Counts {
+            total: self.total.wrapping_add(1),
+            bad: self.bad.wrapping_add(bad.into()),
+        }
+    }
+
+    /// What came after `earlier`; nothing where that is later.
+    pub(crate) fn since(self, earlier: Counts) -> Counts {
+        let since = |now: u64, then| Some(now.wrapping_sub(then)).filter(|n| *n < 1 << 63);
+        Counts {
+            total: since(self.total, earlier.total).unwrap_or(0),
+            bad: since(self.bad, earlier.bad).unwrap_or(0),
+        }
+    }
+
+    /// The later of the two.
+    pub(crate) fn later(self, other: Counts) -> Counts {
+        let later = |a: u64, b: u64| {
+            if a.wrapping_sub(b) < 1 << 63 { a } else { b }
+        };
+        Counts {
+            total: later(self.total, other.total),
+            bad: later(self.bad, other.bad),
+        }
+    }
+}
+
+/// Whether a breaker lets calls through.
+///
+/// Sentinel: `CircuitBreaker.State`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// All of them.
+    Closed,
+    /// None.
+    Open {
+        /// When it lets the first probe through.
+        retry_at: Timestamp,
+    },
+    /// Probes.
+    HalfOpen {
+        /// How many are out and may still decide.
+        out: u8,
+        /// How many have succeeded.
+        succeeded: u8,
+        /// When those that are out may be replaced: [`DegradeRule::time_window_ms`] after the last of them was let through.
+        expires_at: Timestamp,
+    },
+}
+
+/// All that a breaker remembers besides its window: small and plain, so that several virtual machines can keep one together,
+/// by compare-and-swap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct State {
+    phase: Phase,
+    /// Tells the probes that may still decide from those before. Wraps around after 2^32.
+    round: u32,
+    /// The counts when the breaker last closed: what came before them is forgotten.
+    since: Counts,
+}
+
+/// What happens to a breaker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// A request comes.
+    Asked,
+    /// A call that decides nothing while half-open has completed; `trips`: the window is over the threshold.
+    Completed { trips: bool },
+    /// A probe has succeeded; the counts include it.
+    Succeeded { counts: Counts },
+    /// A probe has failed.
+    Failed,
+    /// A probe has not taken place.
+    GivenBack,
+}
+
+impl State {
+    /// Closed, counting what comes after `since`.
+    pub const fn new(since: Counts) -> State {
+        State {
+            phase: Phase::Closed,
+            round: 0,
+            since,
+        }
+    }
+
+    /// Whether calls are let through.
+    pub const fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The counts before which everything is forgotten.
+    pub const fn since(&self) -> Counts {
+        self.since
+    }
+
+    pub(crate) const fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// The state as four words.
+    pub const fn pack(self) -> [u64; 4] {
+        let (tag, out, succeeded, instant) = match self.phase {
+            Phase::Closed => (0, 0, 0, Timestamp::ZERO),
+            Phase::Open { retry_at } => (1, 0, 0, retry_at),
+            Phase::HalfOpen {
+                out,
+                succeeded,
+                expires_at,
+            } => (2, out, succeeded, expires_at),
+        };
+        let head = tag | (out as u64) << 8 | (succeeded as u64) << 16 | (self.round as u64) << 32;
+        [head, instant.as_nanos(), self.since.total, self.since.bad]
+    }
+
+    /// The state that was packed into these words; `None` where none was.
+    pub const fn unpack([head, instant, total, bad]: [u64; 4]) -> Option<State> {
+        let instant = Timestamp::from_nanos(instant);
+        let phase = match head & 0xff {
+            0 => Phase::Closed,
+            1 => Phase::Open { retry_at: instant },
+            2 => Phase::HalfOpen {
+                out: (head >> 8) as u8,
+                succeeded: (head >> 16) as u8,
+                expires_at: instant,
+            },
+            _ => return None,
+        };
+        Some(State {
+            phase,
+            round: (head >> 32) as u32,
+            since: Counts { total, bad },
+        })
+    }
+
+    /// This state under a clock that may have stepped back: no instant lies further ahead than the rule could have set it.
+    pub(crate) fn pulled_back(self, rule: &DegradeRule, now: Timestamp) -> State {
+        let furthest = now.plus_nanos(rule.time_window_nanos());
+        let phase = match self.phase {
+            Phase::Closed => Phase::Closed,
+            Phase::Open { retry_at } => Phase::Open {
+                retry_at: retry_at.min(furthest),
+            },
+            Phase::HalfOpen {
+                out,
+                succeeded,
+                expires_at,
+            } => Phase::HalfOpen {
+                out,
+                succeeded,
+                expires_at: expires_at.min(furthest),
+            },
+        };
+        State { phase, ..self }
+    }
+
+    /// Whether the completion of a call that was let in like this decides what becomes of a half-open breaker.
+    pub(crate) fn is_decided_by(&self, admission: &Admission, rule: &DegradeRule) -> bool {
+        let half_open = matches!(self.phase, Phase::HalfOpen { .. });
+        half_open && (rule.is_sentinel() || admission.is_probe_of(self.round))
+    }
+
+    /// The transition table: what state `event` leads to; `None` where it leads nowhere. A request that comes while the
+    /// breaker is not closed is let through, as a probe, where it leads somewhere.
+    ///
+    /// The table is quoted in the documentation of [`Breaker`](crate::Breaker).
+    pub(crate) fn next(self, event: Event, rule: &DegradeRule, now: Timestamp) -> Option<State> {
+        let later = now.plus_nanos(rule.time_window_nanos());
+        let open = |retry_at| Some(self.anew(Phase::Open { retry_at }));
+        match (self.phase, event) {
+            (Phase::Closed, Event::Completed { trips: true }) => open(later),
+
+            (Phase::Open { retry_at }, Event::Asked) if now >= retry_at => {
+                // Sentinel's probe never expires, and leaves the retry time where it was.
+                let expires_at = if rule.is_sentinel() { retry_at } else { later };
+                let (out, succeeded) = (1, 0);
+                Some(self.anew(Phase::HalfOpen {
+                    out,
+                    succeeded,
+                    expires_at,
+                }))
+            }
+
+            (
+                Phase::HalfOpen {
+                    out,
+                    succeeded,
+                    expires_at,
+                },
+                event,
+            ) => {
+                let half_open = |out, succeeded, expires_at| Phase::HalfOpen {
+                    out,
+                    succeeded,
+                    expires_at,
+                };
+                match event {
+                    Event::Asked if rule.is_sentinel() => None,
+                    Event::Asked if out == 0 || out.saturating_add(succeeded) < rule.probes() => {
+                        Some(self.with(half_open(out.saturating_add(1), succeeded, later)))
+                    }
+                    Event::Asked if now >= expires_at => {
+                        Some(self.anew(half_open(1, succeeded, later)))
+                    }
+                    Event::Failed => open(later),
+                    Event::Succeeded { counts } if succeeded.saturating_add(1) >= rule.probes() => {
+                        Some(State {
+                            since: counts,
+                            ..self.anew(Phase::Closed)
+                        })
+                    }
+                    Event::Succeeded { .. } => Some(self.with(half_open(
+                        out.saturating_sub(1),
+                        succeeded.saturating_add(1),
+                        expires_at,
+                    ))),
+                    Event::GivenBack if rule.is_sentinel() => open(expires_at),
+                    Event::GivenBack if out <= 1 && succeeded == 0 => open(later),
+                    Event::GivenBack => {
+                        Some(self.with(half_open(out.saturating_sub(1), succeeded, expires_at)))
+                    }
+                    Event::Asked | Event::Completed { .. } => None,
+                }
+            }
+
+            (Phase::Closed | Phase::Open { .. }, _) => None,
+        }
+    }
+
+    fn with(self, phase: Phase) -> State {
+        State { phase, ..self }
+    }
+
+    /// In that phase, with no probe out from before.
+    fn anew(self, phase: Phase) -> State {
+        State {
+            phase,
+            round: self.round.wrapping_add(1),
+            ..self
+        }
+    }
+}

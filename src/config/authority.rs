@@ -1,0 +1,44 @@
+//! Authority rules in a document.
+
+use super::{At, ConfigError, mode, no_name};
+use crate::authority::{AuthorityRule, AuthorityStrategy};
+use crate::rule::{MAX_NAME, Target};
+
+const KEYS: [&str; 12] = [
+    "id",
+    "resource",
+    "limitApp",
+    "strategy",
+    "mode",
+    // Sentinel's, without a meaning here.
+    "clusterMode",
+    "clusterConfig",
+    "gmtCreate",
+    "gmtModified",
+    "app",
+    "ip",
+    "port",
+];
+
+pub(super) fn rule(at: &At<'_>) -> Result<AuthorityRule, ConfigError> {
+    let fields = at.object(&KEYS)?;
+    let (resource, origins) = (fields.need("resource")?, fields.need("limitApp")?);
+    let name = resource.string()?;
+    Target::new(name).map_err(|_| no_name(&resource))?;
+    let strategy = match fields.get("strategy") {
+        Some(strategy) => strategy.one_of_numbered(&[
+            ("white", AuthorityStrategy::White),
+            ("black", AuthorityStrategy::Black),
+        ])?,
+        None => AuthorityStrategy::White,
+    };
+    let mut rule = AuthorityRule::new(name, origins.string()?, strategy).map_err(|_| {
+        origins.wrong(&format!(
+            "is no list of origins; use names of 1 to {MAX_NAME} bytes, separated by commas"
+        ))
+    })?;
+    if let Some(id) = super::rule_id(&fields)? {
+        rule = rule.with_id(id);
+    }
+    Ok(rule.in_mode(mode(&fields)?))
+}

@@ -1,0 +1,109 @@
+//! Degrade rules in a document.
+
+use super::{At, ConfigError, Fields, Value};
+use super::{as_sentinel, compat, geometry, is_number, mode, no_name, no_number, no_window};
+use crate::breaker::{Comparison, DegradeGrade, DegradeRule, MAX_PROBES};
+use crate::rule::{Count, RuleError};
+use crate::window::Window;
+
+const KEYS: [&str; 21] = [
+    "id",
+    "resource",
+    "grade",
+    "count",
+    "slowRatioThreshold",
+    "timeWindow",
+    "minRequestAmount",
+    "statIntervalMs",
+    "sampleCount",
+    "probes",
+    "comparison",
+    "mode",
+    "compat",
+    // Sentinel's, without a meaning here.
+    "limitApp",
+    "clusterMode",
+    "clusterConfig",
+    "gmtCreate",
+    "gmtModified",
+    "app",
+    "ip",
+    "port",
+];
+
+const MAX_SECONDS: u64 = Window::MAX_INTERVAL_MS / 1000;
+
+pub(super) fn rule(at: &At<'_>) -> Result<DegradeRule, ConfigError> {
+    let fields = at.object(&KEYS)?;
+    let resource = fields.need("resource")?;
+    let name = resource.string()?;
+    let grade = grade(&fields)?;
+    let seconds = fields.need("timeWindow")?.integer(1..=MAX_SECONDS)?;
+    // The time is in range, as is every number below.
+    let mut rule = DegradeRule::new(name, grade, seconds * 1000).map_err(|_| no_name(&resource))?;
+    if let Some(id) = super::rule_id(&fields)? {
+        rule = rule.with_id(id);
+    }
+    rule = rule.in_mode(mode(&fields)?);
+    if compat(&fields)? {
+        let only = [
+            ("sampleCount", Value::Number(1.0)),
+            ("probes", Value::Number(1.0)),
+            ("comparison", Value::String("above".into())),
+        ];
+        as_sentinel(&fields, &only)?;
+        rule = rule.sentinel();
+    }
+    let (interval_ms, sample_count) = geometry(&fields, "statIntervalMs")?;
+    rule = rule
+        .per(interval_ms, sample_count)
+        .map_err(|error| no_window(at, &fields, &error))?;
+    if let Some(least) = fields.get("minRequestAmount") {
+        rule = rule
+            .needing(least.integer(1..=Count::MAX as u64)?)
+            .map_err(|error| no_number(&least, &error))?;
+    }
+    if let Some(probes) = fields.get("probes") {
+        rule = rule
+            .with_probes(probes.integer(1..=MAX_PROBES.into())? as u32)
+            .map_err(|error| no_number(&probes, &error))?;
+    }
+    Ok(match fields.get("comparison") {
+        Some(comparison) => rule.comparing(comparison.one_of(&[
+            ("above", Comparison::Above),
+            ("atLeast", Comparison::AtLeast),
+        ])?),
+        None => rule,
+    })
+}
+
+fn grade(fields: &Fields<'_>) -> Result<DegradeGrade, ConfigError> {
+    type OfErrors = fn(f64) -> Result<DegradeGrade, RuleError>;
+    let grades: [(&str, Option<OfErrors>); 3] = [
+        ("slowRatio", None),
+        ("errorRatio", Some(DegradeGrade::error_ratio)),
+        ("errorCount", Some(DegradeGrade::error_count)),
+    ];
+    let grade = fields.get("grade");
+    let of_errors = match &grade {
+        Some(grade) => grade.one_of_numbered(&grades)?,
+        None => None,
+    };
+    let at = fields.need("count")?;
+    let count = at.number()?;
+    let slow = fields.get("slowRatioThreshold");
+    let ratio = match &slow {
+        Some(slow) => slow.number()?,
+        None => 1.0,
+    };
+    match (of_errors, &slow) {
+        (Some(_), Some(slow)) if ratio != 1.0 && !is_number(grade.as_ref()) => {
+            Err(slow.wrong("means nothing to a grade of errors; leave it out"))
+        }
+        (Some(of_errors), _) => of_errors(count).map_err(|error| no_number(&at, &error)),
+        (None, slow) => DegradeGrade::slow_ratio(count, ratio).map_err(|error| {
+            let ratio = slow.filter(|_| matches!(error, RuleError::BadRatio { .. }));
+            no_number(&ratio.unwrap_or(at), &error)
+        }),
+    }
+}

@@ -1,0 +1,342 @@
+//! Warming up: a rule that has been used little admits a part of its count, and more the more it is used.
+//!
+//! ```text
+//!   rate
+//!   count   |------------.                     coldness 0: in full use
+//!           |             '.                            w: the rate begins to fall here
+//!           |               '-.                         1: not used for long
+//!   count/c |                  '---
+//!           +------------|---------|
+//!           0            w         1  coldness
+//! ```
+//!
+//! The curve is Guava's `SmoothWarmingUp`, as in Sentinel's `WarmUpController`: with a period of `P` intervals and a cold
+//! factor of `c`, `P * count / (c - 1)` tokens lie below `w` and `2 * P * count / (1 + c)` above it; each pass takes a token,
+//! and time brings `count` of them an interval. Here tokens are told as the part of all that there can be, so that the state
+//! goes on when the count or the period change.
+//!
+//! Time brings tokens where nobody has been held back for an interval, and above `w` only while less passes than when the rule
+//! is cold: else it would never get warm. (Sentinel goes by what passed alone, which in full use need not be as much as may.)
+
+use super::Terms;
+use crate::rule::{Count, WarmUp};
+use crate::tally::{RuleWindow, Tally};
+use crate::time::Timestamp;
+use std::cell::Cell;
+
+/// How cold a rule is.
+pub(super) enum Warmth {
+    Cold(Coldness),
+    Sentinels(Tokens),
+}
+
+impl Warmth {
+    pub(super) fn new(compat: bool) -> Warmth {
+        if compat {
+            Warmth::Sentinels(Tokens::default())
+        } else {
+            Warmth::Cold(Coldness::default())
+        }
+    }
+
+    /// Is told that the window has been advanced to `now`.
+    pub(super) fn advance<T: Tally>(&self, window: &RuleWindow<T>, now: Timestamp) {
+        if let Warmth::Sentinels(tokens) = self {
+            tokens.roll(window.admitted(), now);
+        }
+    }
+
+    /// Is told that the rule holds a request back.
+    pub(super) fn hold_back(&self, now: Timestamp) {
+        if let Warmth::Cold(coldness) = self {
+            coldness.held_back.set(Some(now));
+        }
+    }
+
+    /// How much passes in an interval at `now`.
+    #[inline]
+    pub(super) fn rate<T: Tally>(
+        &self,
+        terms: &Terms,
+        window: &RuleWindow<T>,
+        now: Timestamp,
+    ) -> f64 {
+        match self {
+            Warmth::Cold(coldness) => {
+                coldness.sync(terms, window, now);
+                rate_at(terms, coldness.coldness.get())
+            }
+            Warmth::Sentinels(tokens) => {
+                tokens.sync(terms, window.admitted(), now);
+                Curve::new(terms).rate(tokens.tokens.get())
+            }
+        }
+    }
+
+    /// How much will pass in an interval at `at`, if nothing comes until then.
+    pub(super) fn rate_then<T: Tally>(
+        &self,
+        terms: &Terms,
+        window: &RuleWindow<T>,
+        at: Timestamp,
+    ) -> f64 {
+        match self {
+            Warmth::Cold(coldness) => rate_at(terms, coldness.at(terms, window, at)),
+            Warmth::Sentinels(tokens) => {
+                Curve::new(terms).rate(tokens.at(terms, window.admitted(), at))
+            }
+        }
+    }
+
+    /// What can pass in an interval at most, if nothing comes from now on.
+    pub(super) fn fastest_then<T: Tally>(&self, terms: &Terms, window: &RuleWindow<T>) -> f64 {
+        match self {
+            Warmth::Cold(coldness) => rate_at(terms, coldness.least(terms, window)),
+            Warmth::Sentinels(_) => terms.count.get(),
+        }
+    }
+
+    /// Up to how much the window may hold together with a request of that cost, at `rate`.
+    pub(super) fn limit<T: Tally>(
+        &self,
+        terms: &Terms,
+        window: &RuleWindow<T>,
+        rate: f64,
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Count> {
+        match self {
+            Warmth::Sentinels(_) if rate.is_nan() => None,
+            Warmth::Sentinels(_) => Some(Count::nearest(rate)),
+            // Into an empty window one passes, whatever part of the count it costs: else it would stay cold for ever.
+            Warmth::Cold(_)
+                if cost as f64 > rate
+                    && cost as f64 <= terms.count.get()
+                    && window.has_room(Count::nearest(0.0), 0, now) =>
+            {
+                Some(Count::nearest(cost as f64))
+            }
+            Warmth::Cold(_) if cost == 0 => Some(terms.count),
+            Warmth::Cold(_) => Some(Count::nearest(rate)),
+        }
+    }
+
+    /// Whether a request of that cost fits into a window that holds `sum`, at `rate`.
+    pub(super) fn fits(&self, terms: &Terms, rate: f64, sum: f64, cost: u64) -> bool {
+        let cost = cost as f64;
+        sum + cost <= rate
+            || matches!(self, Warmth::Cold(_)) && sum == 0.0 && cost <= terms.count.get()
+    }
+}
+
+/// Where the rate begins to fall, as a part of all tokens.
+fn warning(warm_up: WarmUp) -> f64 {
+    let c = f64::from(warm_up.cold_factor());
+    (c + 1.0) / (3.0 * c - 1.0)
+}
+
+/// In how many nanoseconds an idle rule gets cold that was in full use.
+fn nanos_to_cold(warm_up: WarmUp) -> f64 {
+    let c = f64::from(warm_up.cold_factor());
+    f64::from(warm_up.period_sec()) * 1e9 * (3.0 * c - 1.0) / ((c - 1.0) * (c + 1.0))
+}
+
+/// How much passes in an interval.
+fn rate_at(terms: &Terms, coldness: f64) -> f64 {
+    let warning = warning(terms.warm_up);
+    let above = ((coldness - warning) / (1.0 - warning)).max(0.0);
+    terms.count.get() / (1.0 + (f64::from(terms.warm_up.cold_factor()) - 1.0) * above)
+}
+
+/// The tokens that there are, as a part of those that there can be: none in full use, all when not used for long.
+pub(super) struct Coldness {
+    /// From 0 to 1; it begins with 1, whatever the clock says.
+    coldness: Cell<f64>,
+    /// As of when, and what had been admitted by then.
+    synced: Cell<Option<(Timestamp, u64)>>,
+    /// When it last held a request back.
+    held_back: Cell<Option<Timestamp>>,
+}
+
+impl Default for Coldness {
+    fn default() -> Coldness {
+        Coldness {
+            coldness: Cell::new(1.0),
+            synced: Cell::new(None),
+            held_back: Cell::new(None),
+        }
+    }
+}
+
+impl Coldness {
+    /// Once in a bucket. A clock that has stepped back starts again from there.
+    fn sync<T: Tally>(&self, terms: &Terms, window: &RuleWindow<T>, now: Timestamp) {
+        let start = window.window().start(now);
+        if self.synced.get().is_some_and(|(then, _)| then == start) {
+            return;
+        }
+        self.coldness.set(self.at(terms, window, now));
+        self.synced.set(Some((start, window.admitted())));
+    }
+
+    /// What `passes` since it was told leave.
+    fn left(&self, terms: &Terms, passes: u64) -> f64 {
+        // Where the count is zero nothing passes.
+        let count = terms.count.get().max(f64::MIN_POSITIVE);
+        let used = passes as f64 * terms.interval as f64 / count;
+        (self.coldness.get() - used / nanos_to_cold(terms.warm_up)).max(0.0)
+    }
+
+    /// The least that it can be, if nothing comes from now on.
+    fn least<T: Tally>(&self, terms: &Terms, window: &RuleWindow<T>) -> f64 {
+        match self.synced.get() {
+            None => self.coldness.get(),
+            Some((_, admitted)) => self.left(terms, window.admitted().wrapping_sub(admitted)),
+        }
+    }
+
+    /// How cold it is at `at`, if nothing comes until then.
+    fn at<T: Tally>(&self, terms: &Terms, window: &RuleWindow<T>, at: Timestamp) -> f64 {
+        let coldness = self.coldness.get();
+        let start = window.window().start(at);
+        let Some((then, admitted)) = self.synced.get().filter(|(then, _)| *then != start) else {
+            return coldness;
+        };
+        let nanos_to_cold = nanos_to_cold(terms.warm_up);
+        let left = self.left(terms, window.admitted().wrapping_sub(admitted));
+        let held_back = self.held_back.get();
+        let since_then = held_back.map(|then| at.as_nanos().abs_diff(then.as_nanos()));
+        let most = if since_then.is_some_and(|since| since < terms.interval) {
+            left
+        } else if window.sum(at) < terms.slowest.floor().max(1.0) {
+            1.0
+        } else {
+            left.max(warning(terms.warm_up))
+        };
+        let elapsed = start.as_nanos().saturating_sub(then.as_nanos()) as f64;
+        (left + elapsed / nanos_to_cold).min(most)
+    }
+}
+
+/// Sentinel's tokens, and the passes of the second before the current one.
+///
+/// Sentinel: `WarmUpController`, whose `int`s and `long`s these are.
+#[derive(Default)]
+pub(super) struct Tokens {
+    tokens: Cell<i64>,
+    /// How many there could be when they were counted.
+    max: Cell<i64>,
+    /// In which second they were counted.
+    filled: Cell<Option<u64>>,
+    second: Cell<Option<Second>>,
+}
+
+/// A second of the clock.
+#[derive(Clone, Copy)]
+struct Second {
+    number: u64,
+    /// What had been admitted when it began.
+    before: u64,
+    /// What was admitted in the one before it.
+    previous: u64,
+}
+
+fn second_of(at: Timestamp) -> u64 {
+    at.as_millis() / 1000
+}
+
+/// What a rule's count, period and cold factor come to.
+struct Curve {
+    count: f64,
+    warning: i64,
+    max: i64,
+    slope: f64,
+}
+
+impl Curve {
+    /// Sentinel: `WarmUpController.construct`.
+    fn new(terms: &Terms) -> Curve {
+        let (count, period) = (terms.count.get(), f64::from(terms.warm_up.period_sec()));
+        let cold_factor = f64::from(terms.warm_up.cold_factor());
+        let warning = (period * count) as i32 / (terms.warm_up.cold_factor() as i32 - 1);
+        let max = warning.wrapping_add((2.0 * period * count / (1.0 + cold_factor)) as i32);
+        Curve {
+            count,
+            warning: warning.into(),
+            max: max.into(),
+            slope: (cold_factor - 1.0) / count / f64::from(max.wrapping_sub(warning)),
+        }
+    }
+
+    /// Sentinel: `WarmUpController.canPass`. Not a number where there are no tokens above the line: then nothing passes.
+    fn rate(&self, tokens: i64) -> f64 {
+        if tokens < self.warning {
+            return self.count;
+        }
+        let above = (tokens - self.warning) as f64;
+        (1.0 / (above * self.slope + 1.0 / self.count)).next_up()
+    }
+}
+
+impl Tokens {
+    fn roll(&self, admitted: u64, now: Timestamp) {
+        let number = second_of(now);
+        let previous = match self.second.get() {
+            Some(second) if second.number == number => return,
+            Some(second) if second.number + 1 == number => admitted.wrapping_sub(second.before),
+            _ => 0,
+        };
+        self.second.set(Some(Second {
+            number,
+            before: admitted,
+            previous,
+        }));
+    }
+
+    /// What was admitted in the second before the one of that `number`.
+    fn previous(&self, admitted: u64, number: u64) -> i64 {
+        let passes = match self.second.get() {
+            Some(second) if second.number == number => second.previous,
+            Some(second) if second.number + 1 == number => admitted.wrapping_sub(second.before),
+            _ => 0,
+        };
+        i64::try_from(passes).unwrap_or(i64::MAX)
+    }
+
+    /// Sentinel: `WarmUpController.syncToken`. There a clock that has stepped back changes nothing until it has caught up.
+    fn sync(&self, terms: &Terms, admitted: u64, now: Timestamp) {
+        let number = second_of(now);
+        if self.filled.get() != Some(number) {
+            self.tokens.set(self.at(terms, admitted, now));
+            self.max.set(Curve::new(terms).max);
+            self.filled.set(Some(number));
+        }
+    }
+
+    /// How many there are at `at`, if nothing comes until then.
+    ///
+    /// Sentinel: `WarmUpController.coolDownTokens`.
+    fn at(&self, terms: &Terms, admitted: u64, at: Timestamp) -> i64 {
+        let (curve, number) = (Curve::new(terms), second_of(at));
+        let Some(filled) = self.filled.get() else {
+            // There they begin with none, and the time since 1970 fills them, if any lie below the line.
+            return if curve.warning > 0 { curve.max } else { 0 };
+        };
+        let mut tokens = self.tokens.get();
+        if number <= filled {
+            return tokens;
+        }
+        if self.max.get() > 0 && self.max.get() != curve.max {
+            let rescaled = i128::from(tokens) * i128::from(curve.max) / i128::from(self.max.get());
+            tokens = rescaled as i64;
+        }
+        let previous = self.previous(admitted, number);
+        let is_used_little =
+            previous < i64::from(curve.count as i32 / terms.warm_up.cold_factor() as i32);
+        if tokens < curve.warning || tokens > curve.warning && is_used_little {
+            let elapsed_ms = ((number - filled) * 1000) as f64;
+            tokens = (tokens as f64 + elapsed_ms * curve.count / 1000.0) as i64;
+        }
+        tokens.min(curve.max).saturating_sub(previous).max(0)
+    }
+}

@@ -1,0 +1,332 @@
+//! System rules: what all inbound calls together may do, whatever their resource.
+
+use crate::node::Node;
+use crate::rule::{Count, Mode, Ratio, RuleError, RuleId};
+use crate::time::Timestamp;
+
+/// What a system rule found exceeded, in the order in which it is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum SystemLimit {
+    /// Inbound passes per second.
+    Qps,
+    /// Inbound calls in flight.
+    Thread,
+    /// The average response time.
+    Rt,
+    /// The machine's load, and more calls in flight than it is estimated to work off.
+    Load,
+    /// More calls in flight than the machine is estimated to work off, at any load.
+    Bbr,
+    /// How busy the processor is.
+    Cpu,
+}
+
+impl SystemLimit {
+    /// All of them, in the order in which they are looked at.
+    pub const ALL: [SystemLimit; 6] = [
+        SystemLimit::Qps,
+        SystemLimit::Thread,
+        SystemLimit::Rt,
+        SystemLimit::Load,
+        SystemLimit::Bbr,
+        SystemLimit::Cpu,
+    ];
+
+    /// The limit by Sentinel's name; `bbr` is ours.
+    ///
+    /// Sentinel: `SystemBlockException.getLimitType`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SystemLimit::Qps => "qps",
+            SystemLimit::Thread => "thread",
+            SystemLimit::Rt => "rt",
+            SystemLimit::Load => "load",
+            SystemLimit::Bbr => "bbr",
+            SystemLimit::Cpu => "cpu",
+        }
+    }
+}
+
+/// The numbers of all inbound calls that system rules look at.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Inbound {
+    /// Passes per second.
+    pub pass_qps: f64,
+    /// Calls in flight, the one that asks not included.
+    pub threads: u64,
+    /// Average response time in milliseconds.
+    pub avg_rt: f64,
+    /// The rate at which calls would complete if every bucket did as well as the best. Read only where
+    /// [`SystemRule::estimates`].
+    pub max_success_qps: f64,
+    /// Shortest response time in milliseconds. Read only where [`SystemRule::estimates`].
+    pub min_rt: f64,
+}
+
+impl Inbound {
+    /// The numbers of a node.
+    ///
+    /// Sentinel: `Constants.ENTRY_NODE`.
+    pub fn of(node: &impl Node, now: Timestamp) -> Inbound {
+        Inbound {
+            pass_qps: node.pass_qps(now),
+            threads: node.cur_thread_num(),
+            avg_rt: node.avg_rt(now),
+            max_success_qps: node.max_success_qps(now),
+            min_rt: node.min_rt(now),
+        }
+    }
+
+    /// Whether more calls are in flight than the machine is estimated to work off: its best rate times its shortest response
+    /// time (Little's law). One call in flight never is too many.
+    ///
+    /// The estimate is low where little goes on: its floors are one completion a bucket and one millisecond.
+    ///
+    /// Sentinel: `SystemRuleManager.checkBbr`, negated.
+    #[doc(alias = "checkBbr")]
+    pub fn exceeds_estimate(&self) -> bool {
+        self.threads > 1 && self.threads as f64 > self.max_success_qps * self.min_rt / 1000.0
+    }
+}
+
+/// What the host says of its machine, where it can; a host in a sandbox cannot.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Gauges {
+    /// The load average of the last minute.
+    pub load: Option<f64>,
+    /// How busy the processor is, from 0 to 1.
+    pub cpu: Option<f64>,
+}
+
+/// A limit on all inbound calls together.
+///
+/// A threshold that is negative is none, as in Sentinel. Of several rules, each is applied; so the lowest threshold of each
+/// kind counts.
+///
+/// With [`SystemRule::bbr`], load and processor are no limits by themselves: above their threshold, calls are held to what
+/// the machine is estimated to work off ([`Inbound::exceeds_estimate`]). A rule with neither threshold, or on a host that can
+/// tell neither, holds to it always. Without it they mean what they mean in Sentinel: the load triggers the estimate, the
+/// processor refuses by itself, and what the host cannot tell is not exceeded.
+///
+/// Sentinel: `SystemRule`.
+///
+/// ```
+/// use leapgate::{Gauges, Inbound, SystemLimit, SystemRule};
+///
+/// let rule = SystemRule::new().with_qps(5000.0)?.with_max_thread(800.0)?;
+/// let busy = Inbound { pass_qps: 120.0, threads: 800, ..Inbound::default() };
+/// let exceeded = SystemRule::first_exceeded([&rule], &busy, &Gauges::default(), 1);
+/// assert_eq!(exceeded.map(|(limit, rule)| (limit, rule.id().to_string())), Some((SystemLimit::Thread, "system/qps/maxThread".into())));
+/// # Ok::<(), leapgate::RuleError>(())
+/// ```
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct SystemRule {
+    id: Option<RuleId>,
+    qps: Option<Count>,
+    max_thread: Option<Count>,
+    avg_rt: Option<Count>,
+    highest_system_load: Option<Count>,
+    highest_cpu_usage: Option<Ratio>,
+    bbr: bool,
+    mode: Mode,
+    compat: bool,
+}
+
+/// What is negative is no threshold.
+fn threshold<T>(
+    number: f64,
+    new: impl Fn(f64) -> Result<T, RuleError>,
+) -> Result<Option<T>, RuleError> {
+    if number < 0.0 {
+        Ok(None)
+    } else {
+        new(number).map(Some)
+    }
+}
+
+impl SystemRule {
+    /// A rule that limits nothing yet.
+    pub fn new() -> SystemRule {
+        SystemRule::default()
+    }
+
+    /// This rule, called `id`.
+    #[must_use]
+    pub fn with_id(self, id: RuleId) -> SystemRule {
+        SystemRule {
+            id: Some(id),
+            ..self
+        }
+    }
+
+    /// This rule: at most so many inbound passes per second, the cost of the one that asks included.
+    ///
+    /// # Errors
+    ///
+    /// Where that is no count.
+    pub fn with_qps(self, qps: f64) -> Result<SystemRule, RuleError> {
+        let qps = threshold(qps, Count::new)?;
+        Ok(SystemRule { qps, ..self })
+    }
+
+    /// This rule: at most so many inbound calls in flight, the one that asks included. Where it decides as Sentinel does,
+    /// not included: one more gets in.
+    ///
+    /// # Errors
+    ///
+    /// Where that is no count.
+    pub fn with_max_thread(self, max_thread: f64) -> Result<SystemRule, RuleError> {
+        let max_thread = threshold(max_thread, Count::new)?;
+        Ok(SystemRule { max_thread, ..self })
+    }
+
+    /// This rule: no call while the average response time of inbound calls is above so many milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// Where that is no count.
+    pub fn with_avg_rt(self, avg_rt: f64) -> Result<SystemRule, RuleError> {
+        let avg_rt = threshold(avg_rt, Count::new)?;
+        Ok(SystemRule { avg_rt, ..self })
+    }
+
+    /// This rule: above this load, no more calls in flight than the machine is estimated to work off.
+    ///
+    /// # Errors
+    ///
+    /// Where that is no count.
+    pub fn with_highest_system_load(self, load: f64) -> Result<SystemRule, RuleError> {
+        let highest_system_load = threshold(load, Count::new)?;
+        Ok(SystemRule {
+            highest_system_load,
+            ..self
+        })
+    }
+
+    /// This rule: no call while the processor is busier than this part of the time, from 0 to 1.
+    ///
+    /// # Errors
+    ///
+    /// Where that is no ratio. (Sentinel ignores one above 1.)
+    pub fn with_highest_cpu_usage(self, cpu: f64) -> Result<SystemRule, RuleError> {
+        let highest_cpu_usage = threshold(cpu, Ratio::new)?;
+        Ok(SystemRule {
+            highest_cpu_usage,
+            ..self
+        })
+    }
+
+    /// This rule, holding calls in flight to what the machine is estimated to work off, whether or not the host knows its
+    /// load.
+    ///
+    /// sentinel-golang: `Strategy: BBR`.
+    #[must_use]
+    pub fn bbr(self) -> SystemRule {
+        SystemRule { bbr: true, ..self }
+    }
+
+    /// This rule, in that mode.
+    #[must_use]
+    pub fn in_mode(self, mode: Mode) -> SystemRule {
+        SystemRule { mode, ..self }
+    }
+
+    /// This rule, deciding as Sentinel does.
+    #[must_use]
+    pub fn sentinel(self) -> SystemRule {
+        SystemRule {
+            compat: true,
+            ..self
+        }
+    }
+
+    /// The id; where none was given, `system` and what the rule limits.
+    pub fn id(&self) -> RuleId {
+        self.id
+            .clone()
+            .unwrap_or_else(|| RuleId::made_of(&self.default_id()))
+    }
+
+    fn default_id(&self) -> String {
+        let mut id = String::from("system");
+        let parts = [
+            (self.qps.is_some(), "/qps"),
+            (self.max_thread.is_some(), "/maxThread"),
+            (self.avg_rt.is_some(), "/avgRt"),
+            (self.highest_system_load.is_some(), "/load"),
+            (self.highest_cpu_usage.is_some(), "/cpu"),
+            (self.bbr, "/bbr"),
+            (self.compat, "/compat=sentinel"),
+            (self.mode == Mode::Shadow, "/shadow"),
+        ];
+        parts
+            .iter()
+            .filter(|(has, _)| *has)
+            .for_each(|(_, part)| id.push_str(part));
+        id
+    }
+
+    /// Whether it refuses.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Whether it has no threshold at all.
+    pub fn is_empty(&self) -> bool {
+        let counts = [
+            self.qps,
+            self.max_thread,
+            self.avg_rt,
+            self.highest_system_load,
+        ];
+        counts.iter().all(Option::is_none) && self.highest_cpu_usage.is_none() && !self.bbr
+    }
+
+    /// Whether it asks what the machine is estimated to work off: for [`Inbound::max_success_qps`] and [`Inbound::min_rt`].
+    pub fn estimates(&self) -> bool {
+        self.bbr || self.highest_system_load.is_some()
+    }
+
+    /// The first limit, in the order of [`SystemLimit`], that any of the rules finds exceeded by a request of that cost, and
+    /// the first such rule; `None` if the request may pass. To be asked of inbound calls only.
+    ///
+    /// Sentinel: `SystemRuleManager.checkSystem`.
+    #[doc(alias = "checkSystem")]
+    pub fn first_exceeded<'a>(
+        rules: impl IntoIterator<Item = &'a SystemRule, IntoIter: Clone>,
+        inbound: &Inbound,
+        gauges: &Gauges,
+        cost: u64,
+    ) -> Option<(SystemLimit, &'a SystemRule)> {
+        let rules = rules.into_iter();
+        SystemLimit::ALL.into_iter().find_map(|limit| {
+            rules
+                .clone()
+                .find(|rule| rule.exceeded(limit, inbound, gauges, cost))
+                .map(|rule| (limit, rule))
+        })
+    }
+
+    fn exceeded(&self, limit: SystemLimit, inbound: &Inbound, gauges: &Gauges, cost: u64) -> bool {
+        let above = |number: f64, most: Option<Count>| most.is_some_and(|most| number > most.get());
+        let load = gauges
+            .load
+            .zip(self.highest_system_load)
+            .map(|(load, highest)| load > highest.get());
+        let cpu = gauges
+            .cpu
+            .zip(self.highest_cpu_usage)
+            .map(|(cpu, highest)| cpu > highest.get());
+        match limit {
+            SystemLimit::Qps => above(inbound.pass_qps + cost as f64, self.qps),
+            SystemLimit::Thread if self.compat => above(inbound.threads as f64, self.max_thread),
+            SystemLimit::Thread => above(inbound.threads as f64 + 1.0, self.max_thread),
+            SystemLimit::Rt => above(inbound.avg_rt, self.avg_rt),
+            SystemLimit::Load => load == Some(true) && inbound.exceeds_estimate(),
+            SystemLimit::Bbr => {
+                self.bbr && load.is_none() && cpu.is_none() && inbound.exceeds_estimate()
+            }
+            SystemLimit::Cpu => cpu == Some(true) && (!self.bbr || inbound.exceeds_estimate()),
+        }
+    }
+}

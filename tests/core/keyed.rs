@@ -1,0 +1,566 @@
+//! The windows of many keys: held against a log of events per key, and against floods.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
+
+use crate::support::at;
+use fastrand::Rng;
+use leapgate::{
+    Count, Counting, Grade, Key, KeyedWindows, LocalTally, OVERFLOW_WINDOWS, Past, Place,
+    RuleGeometry, RuleWindow, Timestamp, Window,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const COUNTINGS: [Counting; 3] = [Counting::Strict, Counting::Sentinel, Counting::Weighted];
+const SEED: [u64; 2] = [0x5eed, 0xcafe];
+
+fn qps(interval_ms: u64, samples: u32, counting: Counting) -> Grade {
+    let window = RuleGeometry::new(interval_ms, Some(samples)).unwrap();
+    Grade::Qps { window, counting }
+}
+
+fn strict(max_keys: usize) -> KeyedWindows {
+    KeyedWindows::new(qps(1000, 20, Counting::Strict), max_keys, SEED)
+}
+
+fn count(count: f64) -> Count {
+    Count::new(count).unwrap()
+}
+
+fn admits(table: &KeyedWindows, key: Key, limit: f64, cost: u64, now: Timestamp) -> bool {
+    table.admit(key, count(limit), cost, now).1
+}
+
+fn numbered(table: &KeyedWindows, number: u64) -> Key {
+    table.key([Some(&number.to_le_bytes()[..])])
+}
+
+/// What one key has done: so much in the bucket of that number.
+struct Log {
+    window: Window,
+    counting: Counting,
+    newest: Option<u64>,
+    events: Vec<(u64, u64)>,
+}
+
+impl Log {
+    fn new(window: Window, counting: Counting) -> Log {
+        Log {
+            window,
+            counting,
+            newest: None,
+            events: Vec::new(),
+        }
+    }
+
+    fn advance(&mut self, now: Timestamp) {
+        let length = self.window.bucket_length().as_nanos() as u64;
+        let number = now.as_nanos() / length;
+        let n = u64::from(self.window.sample_count());
+        let newest = self.newest.unwrap_or(number);
+        self.events.retain(|event| event.0 + n >= newest);
+        if number >= newest {
+            self.newest = Some(number);
+        } else if newest * length - now.as_nanos() >= n * length {
+            self.events.iter_mut().for_each(|event| event.0 = number);
+            self.newest = Some(number);
+        }
+    }
+
+    /// What counts at `now`, or at the newest bucket's start if that is later.
+    fn sum(&self, now: Timestamp) -> f64 {
+        let length = self.window.bucket_length().as_nanos() as u64;
+        let now = now
+            .as_nanos()
+            .max(self.newest.unwrap_or_default().saturating_mul(length));
+        let (number, n) = (now / length, u64::from(self.window.sample_count()));
+        let of = |ages: std::ops::Range<u64>| -> u64 {
+            let counts = |event: &&(u64, u64)| ages.contains(&(number - event.0));
+            self.events.iter().filter(counts).map(|event| event.1).sum()
+        };
+        match self.counting {
+            Counting::Strict => of(0..n + 1) as f64,
+            Counting::Sentinel => of(0..n) as f64,
+            Counting::Weighted => {
+                let left = length - now % length;
+                of(0..n) as f64 + of(n..n + 1) as f64 * left as f64 / length as f64
+            }
+        }
+    }
+
+    fn admits(&mut self, limit: f64, cost: u64, now: Timestamp) -> bool {
+        self.advance(now);
+        let fits = self.sum(now) + cost as f64 <= limit;
+        if fits && cost > 0 {
+            self.events.push((self.newest.unwrap(), cost));
+        }
+        fits
+    }
+}
+
+/// Plays `steps` of (key, cost, instant) to a table, to logs, and to a window of its own for each key.
+fn plays_like_a_log(
+    grade: Grade,
+    limit: f64,
+    max_keys: usize,
+    steps: impl IntoIterator<Item = (u64, u64, Timestamp)>,
+) {
+    let Grade::Qps { window, counting } = grade else {
+        panic!("a window is wanted")
+    };
+    let window = window.window();
+    let table = KeyedWindows::new(grade, max_keys, SEED);
+    let mut logs = BTreeMap::new();
+    let limit_of = count(limit);
+    for (step, (number, cost, now)) in steps.into_iter().enumerate() {
+        let (log, alone) = logs.entry(number).or_insert_with(|| {
+            let alone = RuleWindow::new(window, counting, LocalTally::default(), Past::Fresh);
+            (Log::new(window, counting), alone)
+        });
+        let about =
+            format!("step {step}, {counting:?}, {window:?}, key {number}, {cost} at {now:?}");
+        let place = table.place(numbered(&table, number), now);
+        assert!(!place.is_shared(), "{about}");
+        alone.advance(now);
+        assert_eq!(
+            table.time_to_room(place, limit_of, cost, now),
+            alone.time_to_room(limit_of, cost, now),
+            "time to room: {about}"
+        );
+        assert_eq!(
+            table.time_to_more(place, now),
+            alone.time_to_more(now),
+            "{about}"
+        );
+        let has_room = table.has_room(place, limit_of, cost, now);
+        let expected = log.admits(limit, cost, now);
+        assert_eq!(has_room, expected, "has room: {about}");
+        assert_eq!(
+            table.reserve(place, limit_of, cost, now),
+            expected,
+            "{about}"
+        );
+        if expected {
+            assert!(!table.commit(place, cost));
+            assert!(alone.reserve(limit_of, cost, now), "{about}");
+            alone.commit(cost);
+        }
+        for later in [0, 1, 7, 250, 10_000] {
+            let later = Timestamp::from_nanos(now.as_nanos().saturating_add(later * 1_000_000));
+            assert_eq!(
+                table.sum(place, later),
+                log.sum(later),
+                "sum: {about}, {later:?}"
+            );
+            assert_eq!(table.sum(place, later), alone.sum(later), "{about}");
+        }
+        let left = (limit - log.sum(now)) as u64;
+        assert_eq!(table.remaining(place, limit_of, now), left, "{about}");
+    }
+    assert_eq!(table.overflowed(), 0);
+}
+
+#[test]
+fn every_short_history_is_as_the_log_has_it() {
+    // In thirds of buckets, from where the clock can step back by more than an interval.
+    let moves: [i64; 7] = [0, 10, 30, 60, 100, -20, -70];
+    for counting in COUNTINGS {
+        for samples in [1, 2, 3] {
+            for history in 0..(moves.len() as u64 * 2).pow(4) {
+                let (mut rest, mut now) = (history, 1000_i64);
+                let steps = (0..4).map(|_| {
+                    now += moves[(rest / 2 % 7) as usize];
+                    let cost = 1 + rest % 2;
+                    rest /= 14;
+                    (0, cost, at(now as u64))
+                });
+                plays_like_a_log(
+                    qps(30 * u64::from(samples), samples, counting),
+                    3.5,
+                    4,
+                    steps,
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn long_histories_are_as_the_logs_have_them() {
+    let mut rng = Rng::with_seed(8);
+    let steps = if cfg!(debug_assertions) {
+        4_000
+    } else {
+        40_000
+    };
+    for counting in COUNTINGS {
+        for (interval, samples, limit, most) in [
+            (1000, 20, 12.0, 3),
+            (1000, 2, 7.5, 2),
+            (60_000, 60, 5000.0, 600), // widens
+            (300, 60, 40.25, 9),
+            (7, 7, 3.0, 1),
+        ] {
+            let mut now = 10 * interval;
+            let long = interval * 3;
+            let steps: Vec<_> = (0..steps)
+                .map(|_| {
+                    now = match rng.u32(..40) {
+                        0 => now + rng.u64(..long),
+                        1 => now.saturating_sub(rng.u64(..long)),
+                        2 => now.saturating_sub(rng.u64(..interval)),
+                        _ => now + rng.u64(..interval / 10 + 2),
+                    };
+                    (rng.u64(..5), rng.u64(..=most), at(now))
+                })
+                .collect();
+            // Each key comes once at first, so that none comes later that takes the window of another.
+            let all = (0..5).map(|number| (number, 1, at(10 * interval)));
+            plays_like_a_log(
+                qps(interval, samples, counting),
+                limit,
+                64,
+                all.chain(steps),
+            );
+        }
+    }
+}
+
+#[test]
+fn near_the_end_of_the_clock_nothing_overflows() {
+    for counting in COUNTINGS {
+        for samples in [1, 20, 60] {
+            let table = KeyedWindows::new(qps(60_000, samples, counting), 8, SEED);
+            let key = numbered(&table, 1);
+            assert!(admits(&table, key, 1.0, 1, Timestamp::ZERO));
+            assert!(admits(&table, key, 1.0, 1, Timestamp::MAX));
+            assert!(!admits(&table, key, 1.0, 1, Timestamp::MAX));
+            let place = table.place(key, Timestamp::MAX);
+            let wait = table.time_to_room(place, count(1.0), 1, Timestamp::MAX);
+            assert_eq!(wait, Some(Duration::ZERO)); // the clock stands still
+            assert!(
+                !admits(&table, key, 1.0, 1, Timestamp::ZERO),
+                "far back, it counts on"
+            );
+            assert!(!admits(&table, key, 1.0, 1, at(30_000)));
+            assert!(admits(&table, key, 1.0, 1, at(200_000)));
+        }
+    }
+}
+
+#[test]
+fn parts_are_joined_so_that_none_can_stand_for_others() {
+    let table = strict(8);
+    let key = |parts: &[Option<&str>]| table.key(parts.iter().map(|part| part.map(str::as_bytes)));
+    let all: Vec<&[Option<&str>]> = vec![
+        &[],
+        &[None],
+        &[Some("")],
+        &[None, None],
+        &[Some(""), None],
+        &[None, Some("")],
+        &[Some(""), Some("")],
+        &[Some("a")],
+        &[Some("ab")],
+        &[Some("a"), None],
+        &[Some("a"), Some("b")],
+        &[Some("ab"), Some("")],
+        &[Some(""), Some("ab")],
+        &[Some("a"), Some(""), Some("b")],
+        &[Some("\0")],
+        &[Some("\0\0\0\0\0\0\0\0")],
+        &[Some("\u{2}\0\0\0\0\0\0\0a")],
+    ];
+    for (i, one) in all.iter().enumerate() {
+        assert_eq!(key(one), key(one));
+        for other in &all[..i] {
+            assert_ne!(key(one), key(other), "{one:?} and {other:?}");
+        }
+    }
+    let reseeded = KeyedWindows::new(Grade::Concurrency, 8, [1, 2]);
+    assert_ne!(reseeded.key([Some(&b"a"[..])]), key(&[Some("a")]));
+}
+
+#[test]
+fn keys_of_one_hash_share_a_window() {
+    let table = strict(8);
+    let (one, same) = (Key::from_hash(77), Key::from_hash(77));
+    assert!(admits(&table, one, 1.0, 1, at(0)));
+    assert!(!admits(&table, same, 1.0, 1, at(0)));
+    assert_eq!(table.len(), 1);
+}
+
+#[test]
+fn keys_that_crowd_one_slot_are_kept_apart() {
+    // One home and one tag for all of them: the worst that a hash can do.
+    let table = strict(200);
+    let crowd: Vec<Key> = (1..=200).map(|i: u64| Key::from_hash(i << 8)).collect();
+    crowd
+        .iter()
+        .for_each(|key| assert!(admits(&table, *key, 1.0, 1, at(0))));
+    crowd
+        .iter()
+        .for_each(|key| assert!(!admits(&table, *key, 1.0, 1, at(0))));
+    assert_eq!((table.len(), table.overflowed()), (200, 0));
+}
+
+#[test]
+fn a_refusal_takes_nothing_and_what_is_given_back_is_free() {
+    let table = strict(8);
+    let place = table.place(numbered(&table, 1), at(0));
+    assert!(table.reserve(place, count(3.0), 2, at(0)));
+    assert!(!table.has_room(place, count(3.0), 2, at(0)));
+    assert!(!table.reserve(place, count(3.0), 2, at(0)));
+    table.give_back(place, 2);
+    assert_eq!(table.sum(place, at(0)), 0.0);
+    assert!(table.reserve(place, count(3.0), 3, at(0)));
+    table.commit(place, 3);
+    assert_eq!(table.remaining(place, count(3.0), at(0)), 0);
+    // As much as another count allows: the count is no part of the window.
+    assert!(table.has_room(place, count(4.0), 1, at(0)));
+    assert_eq!(table.time_to_room(place, count(3.0), 4, at(0)), None);
+    let wait = table.time_to_room(place, count(3.0), 1, at(0));
+    assert_eq!(wait, Some(Duration::from_millis(1050)));
+}
+
+#[test]
+fn a_bucket_that_outgrows_its_byte_widens_and_its_block_comes_back() {
+    for counting in COUNTINGS {
+        let table = KeyedWindows::new(qps(1000, 20, counting), 8, SEED);
+        let key = numbered(&table, 1);
+        let limit = 9_007_199_254_740_992.0;
+        assert!(admits(&table, key, limit, 255, at(0)));
+        assert_eq!(table.wide(), 0);
+        assert!(admits(&table, key, limit, 1, at(0)));
+        assert!(admits(&table, key, limit, 5_000_000_000_000_000, at(60)));
+        assert!(admits(&table, key, limit, 7, at(120)));
+        assert_eq!(table.wide(), 1);
+        let place = table.place(key, at(120));
+        assert_eq!(table.sum(place, at(120)), 5_000_000_000_000_263.0);
+        if counting == Counting::Strict {
+            assert_eq!(table.sum(place, at(1070)), 5_000_000_000_000_007.0);
+            assert_eq!(table.sum(place, at(1120)), 7.0);
+        }
+        let bytes = table.bytes();
+        for round in 1..100 {
+            let now = at(round * 5000);
+            assert_eq!(table.sum(table.place(key, now), now), 0.0);
+            assert_eq!(table.wide(), 0);
+            assert!(admits(&table, key, limit, 300, now));
+            assert_eq!((table.wide(), table.bytes()), (1, bytes));
+        }
+        // A window that is taken from its key gives its block back too.
+        for number in 2..20 {
+            assert!(
+                admits(&table, numbered(&table, number), 1.0, 1, at(600_000))
+                    || table.overflowed() > 0
+            );
+        }
+        assert_eq!(table.wide(), 0);
+    }
+}
+
+#[test]
+fn expired_windows_are_taken_and_the_table_does_not_grow_for_them() {
+    let table = strict(1 << 16);
+    for number in 0..1000 {
+        assert!(admits(&table, numbered(&table, number), 1.0, 1, at(0)));
+    }
+    let bytes = table.bytes();
+    // Ever new keys, at most 1000 of them in an interval and a bit.
+    for number in 1000..100_000 {
+        let now = at(2000 + 2 * (number - 1000));
+        assert!(admits(&table, numbered(&table, number), 1.0, 1, now));
+    }
+    assert_eq!((table.bytes(), table.overflowed()), (bytes, 0));
+    assert!(table.reclaimed() > 98_000);
+    assert!(table.find(numbered(&table, 99_999)).is_some());
+}
+
+#[test]
+fn a_full_table_keeps_who_is_in_it_and_lets_the_others_share() {
+    let table = strict(1000);
+    let key = |number| numbered(&table, number);
+    for number in 0..1000 {
+        assert!(admits(&table, key(number), 2.0, 2, at(0)));
+    }
+    assert_eq!((table.len(), table.overflowed()), (1000, 0));
+    let bytes = table.bytes();
+    let passed = (1000..101_000)
+        .filter(|number| admits(&table, key(*number), 2.0, 1, at(10)))
+        .count();
+    assert_eq!(
+        passed,
+        2 * OVERFLOW_WINDOWS,
+        "each shared window has its limit"
+    );
+    assert_eq!(
+        (table.len(), table.overflowed(), table.bytes()),
+        (1000, 100_000, bytes)
+    );
+    for number in 0..1000 {
+        assert!(
+            !admits(&table, key(number), 2.0, 1, at(20)),
+            "{number} got its quota back"
+        );
+        assert!(table.find(key(number)).is_some());
+    }
+    // The table empties a bucket before the shared windows do: who leaves the crowd is not let off.
+    let now = at(1055);
+    let (place, admitted) = table.admit(key(100_999), count(2.0), 1, now);
+    assert_eq!((place.is_shared(), admitted), (false, true));
+    let late = strict(8);
+    for number in 0..8 {
+        assert!(admits(&late, numbered(&late, number), 1.0, 1, at(0)));
+    }
+    let newcomer = numbered(&late, 9);
+    assert!(admits(&late, newcomer, 1.0, 1, at(500)), "shared");
+    let (place, admitted) = late.admit(newcomer, count(1.0), 1, at(1100));
+    assert_eq!(
+        (place.is_shared(), admitted),
+        (false, false),
+        "its own, and still used up"
+    );
+    assert!(admits(&late, newcomer, 1.0, 1, at(1550)));
+}
+
+#[test]
+fn no_flood_grows_the_table_or_frees_a_limited_key() {
+    let flood: u64 = if cfg!(debug_assertions) {
+        300_000
+    } else {
+        10_000_000
+    };
+    let (max_keys, turn) = (100_000, flood / 100_000);
+    let table = strict(max_keys);
+    let limited: Vec<Key> = (0..100).map(|i| numbered(&table, u64::MAX - i)).collect();
+    let mut latest = vec![Vec::<u64>::new(); limited.len()];
+    let (mut most_bytes, mut refused) = (0, 0);
+    for number in 0..flood {
+        // Ten seconds in all, so that windows expire and are fought for.
+        let millis = number * 10_000 / flood;
+        admits(&table, numbered(&table, number), 5.0, 1, at(millis));
+        if number % turn == 0 {
+            let who = (number / turn % 100) as usize;
+            let own = &mut latest[who];
+            if admits(&table, limited[who], 5.0, 1, at(millis)) {
+                own.push(millis);
+                let within = own.iter().filter(|then| **then + 1000 > millis).count();
+                assert!(within <= 5, "{within} in an interval at {millis}");
+            } else {
+                refused += 1;
+            }
+            most_bytes = most_bytes.max(table.bytes());
+        }
+        assert!(table.len() <= max_keys);
+    }
+    assert!(refused > 0);
+    let bound = max_keys * 62 + OVERFLOW_WINDOWS * 48;
+    assert!(most_bytes <= bound, "{most_bytes} bytes, over {bound}");
+}
+
+#[test]
+fn sixty_two_bytes_per_key_and_no_more() {
+    for (grade, bytes_per_key) in [
+        (qps(1000, 20, Counting::Strict), 62),
+        (qps(1000, 20, Counting::Weighted), 62),
+        (qps(60_000, 60, Counting::Strict), 112),
+        (Grade::Concurrency, 32),
+    ] {
+        let table = KeyedWindows::new(grade, 50_000, SEED);
+        for number in 0..60_000 {
+            admits(&table, numbered(&table, number), 5.0, 1, at(0));
+        }
+        assert_eq!(table.len(), 50_000);
+        assert!(
+            table.bytes() <= 50_000 * bytes_per_key + OVERFLOW_WINDOWS * 88,
+            "{}",
+            table.bytes()
+        );
+    }
+}
+
+#[test]
+fn windows_of_a_clock_that_stepped_back_are_freed_an_interval_later() {
+    let table = strict(100);
+    for number in 0..100 {
+        admits(&table, numbered(&table, number), 1.0, 1, at(3_600_000));
+    }
+    // An hour back: nobody is let off, and nobody holds a window until the clock has caught up.
+    for number in 100..300 {
+        admits(&table, numbered(&table, number), 1.0, 1, at(1000));
+    }
+    assert!((0..100).all(|number| !admits(&table, numbered(&table, number), 1.0, 1, at(1500))));
+    for number in 1000..1100 {
+        admits(&table, numbered(&table, number), 1.0, 1, at(10_000));
+    }
+    let own = (1000..1100).filter(|number| table.find(numbered(&table, *number)).is_some());
+    assert_eq!(own.count(), 100);
+}
+
+#[test]
+fn calls_in_flight_survive_floods() {
+    let table = KeyedWindows::new(Grade::Concurrency, 1000, SEED);
+    let key = numbered(&table, u64::MAX);
+    let enter = |key, now| {
+        let (place, admitted) = table.admit(key, count(2.0), 1, now);
+        admitted.then_some(place)
+    };
+    let calls: Vec<Place> = (0..3).filter_map(|_| enter(key, at(0))).collect();
+    assert_eq!(calls.len(), 2);
+    let mut open = Vec::new();
+    for number in 0..50_000 {
+        let place = enter(numbered(&table, number), at(number));
+        open.extend(place.filter(|_| number % 3 == 0));
+        if let Some(place) = place.filter(|_| number % 3 != 0) {
+            table.leave(place);
+        }
+        assert!(enter(key, at(number)).is_none(), "{number}");
+    }
+    assert_eq!(table.len(), 1000);
+    table.leave(calls[0]);
+    let again = enter(key, at(0)).unwrap();
+    assert_eq!(table.remaining(again, count(2.0), at(0)), 0);
+    [calls[1], again]
+        .into_iter()
+        .chain(open)
+        .for_each(|place| table.leave(place));
+    for number in 0..60_000 {
+        let place = table.place(numbered(&table, number), at(0));
+        assert_eq!(table.sum(place, at(0)), 0.0);
+    }
+}
+
+#[test]
+fn who_leaves_the_crowd_keeps_its_calls_in_flight() {
+    let table = KeyedWindows::new(Grade::Concurrency, 2, SEED);
+    let place = |number| table.admit(numbered(&table, number), count(1.0), 1, at(0));
+    let (first, second) = (place(1), place(2));
+    let (third, admitted) = place(3);
+    assert!(first.1 && second.1 && admitted && third.is_shared());
+    table.leave(first.0);
+    let (own, admitted) = place(3);
+    assert!(
+        !own.is_shared() && !admitted,
+        "its call is among the shared ones"
+    );
+    table.leave(third);
+    assert!(place(3).1);
+    assert!(!place(3).1);
+}
+
+#[test]
+fn a_call_in_flight_is_one_whatever_it_costs() {
+    let table = KeyedWindows::new(Grade::Concurrency, 2, SEED);
+    let place = table.place(numbered(&table, 1), at(0));
+    for cost in [0, 3] {
+        assert!(table.reserve(place, count(4.0), cost, at(0)));
+        assert!(table.commit(place, cost));
+    }
+    assert_eq!(table.sum(place, at(0)), 2.0);
+    assert_eq!(
+        table.time_to_room(place, count(4.0), 3, at(0)),
+        Some(Duration::from_millis(1))
+    );
+    assert_eq!(table.time_to_room(place, count(4.0), 5, at(0)), None);
+}
