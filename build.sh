@@ -25,13 +25,17 @@ TARGET=${CARGO_TARGET_DIR:-target}
 # What Envoy calls. The SDK exports every callback there is, and the host enters the VM, about 2,500
 # instructions, for each one that exists: those that are not named here are dropped from the module.
 EXPORTS="memory malloc proxy_abi_version_0_2_1 _initialize proxy_on_vm_start proxy_on_configure
-proxy_on_tick proxy_on_context_create proxy_on_request_headers proxy_on_response_headers proxy_on_delete"
+proxy_on_tick proxy_on_context_create proxy_on_request_headers proxy_on_response_headers
+proxy_on_response_trailers proxy_on_delete"
 
-# What the filter may call. A stranger in this list is a new power: it is argued for, not added in passing.
+# What the filter may call. A stranger in this list is a new power: it is argued for, not added in passing. Three are for
+# requests that wait: a tick takes up a paused stream, lets it go on, and records for how long it stood. (Random numbers are
+# the seed of the hash of keys: whoever could guess it could make keys that share a window with another client's.)
 IMPORTS="env.proxy_log env.proxy_get_buffer_bytes env.proxy_get_property env.proxy_set_tick_period_milliseconds
 env.proxy_define_metric env.proxy_get_metric env.proxy_increment_metric env.proxy_get_shared_data
 env.proxy_set_shared_data env.proxy_get_header_map_value env.proxy_add_header_map_value env.proxy_send_local_response
-wasi_snapshot_preview1.clock_time_get"
+env.proxy_set_effective_context env.proxy_continue_stream env.proxy_record_metric
+wasi_snapshot_preview1.clock_time_get wasi_snapshot_preview1.random_get"
 
 die() {
   echo "build.sh: $*" >&2
@@ -112,7 +116,7 @@ wasm() {
   $bin/wasm-as envoy/unused.wat -o "$work/unused.wasm"
   $bin/wasm-merge "$built" filter "$work/unused.wasm" env -o "$work/merged.wasm"
   $bin/wasm-metadce "$work/merged.wasm" --graph-file "$work/exports.json" -o "$work/kept.wasm" >/dev/null
-  $bin/wasm-opt -O3 "$work/kept.wasm" -o "$work/small.wasm"
+  $bin/wasm-opt -Oz "$work/kept.wasm" -o "$work/small.wasm"
   mv "$work/small.wasm" $WASM
   rm -r "$work"
   echo "$WASM: $(wc -c <$WASM) bytes"
@@ -177,10 +181,10 @@ test_core() {
   tests core-release cargo test --locked --no-fail-fast --release -p leapgate "$@"
 }
 
-# The filter in a host that is played.
+# The filter in a host that is played, and the host that the benchmarks play.
 test_filter() {
   rust
-  tests filter cargo test --locked --no-fail-fast -p leapgate-envoy "$@"
+  tests filter cargo test --locked --no-fail-fast -p leapgate-envoy -p leapgate-host "$@"
 }
 
 # The filter in the real Envoy.

@@ -3,7 +3,6 @@
 ;; needs no permission for it.
 (module
   (func (export "proxy_close_stream") (param i32) (result i32) unreachable)
-  (func (export "proxy_continue_stream") (param i32) (result i32) unreachable)
   (func (export "proxy_dequeue_shared_queue") (param i32 i32 i32) (result i32) unreachable)
   (func (export "proxy_done") (result i32) unreachable)
   (func (export "proxy_get_current_time_nanoseconds") (param i32) (result i32) unreachable)

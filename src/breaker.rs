@@ -97,6 +97,8 @@ pub enum Admission {
 #[derive(PartialEq, Eq, Debug)]
 pub struct Ticket {
     round: u32,
+    /// What the state was before it was let through, and after.
+    step: Box<(State, State)>,
 }
 
 impl Admission {
@@ -277,8 +279,8 @@ impl<S: BreakerStorage> Breaker<S> {
         }
     }
 
-    /// Reads what is shared. To be called before the clock is read for the next call here that takes a time, and now and then
-    /// where nothing else is called.
+    /// Reads what is shared. To be called now and then, before the clock is read for [`Breaker::move_to`]: what others counted
+    /// since then is taken for as recent as the next call here.
     #[inline]
     pub fn observe(&self) {
         self.storage.reload();
@@ -297,9 +299,15 @@ impl<S: BreakerStorage> Breaker<S> {
         }
     }
 
+    /// Reads the state, where it is shared, and not the counts: to be called before a request is decided on.
+    #[inline]
+    pub fn reload(&self) {
+        self.storage.reload();
+    }
+
     /// Brings the ring up to `now` and files what was observed before.
     #[inline]
-    fn move_to(&self, now: Timestamp) {
+    pub fn move_to(&self, now: Timestamp) {
         self.ring
             .current_window_with(now, |snapshot, _| snapshot.0.set(self.last.get()));
         if let Some(seen) = self.seen.take() {
@@ -340,10 +348,23 @@ impl<S: BreakerStorage> Breaker<S> {
             if self.storage.replace(state, next) {
                 return Some(Admission::Probe(Ticket {
                     round: next.round(),
+                    step: Box::new((state, next)),
                 }));
             }
         }
         None
+    }
+
+    /// Undoes what was just let through, because another rule refuses it: where nothing has happened to the breaker since, it
+    /// is as if nobody had asked. Else it is given back.
+    pub fn undo(&self, admission: Admission, rule: &DegradeRule, now: Timestamp) {
+        if let Admission::Probe(ticket) = &admission {
+            let (before, after) = *ticket.step;
+            if self.storage.replace(after, before) {
+                return;
+            }
+        }
+        self.give_back(admission, rule, now);
     }
 
     /// Takes back what was let through and did not take place: another rule refused it, or it ended without an outcome.

@@ -21,8 +21,47 @@
 //!     "limitApp": "default",     // "other", or an origin
 //!     "strategy": "direct",      // "relate", "chain", or 0 to 2
 //!     "refResource": null,       // the resource that "relate" measures; the context that "chain" is for
+//!     "key": ["clientIp"],       // each combination of values for itself; {"clientIp": {"v4": 24, "v6": 56}},
+//!                                // {"header": "x-api-key"}, {"query": "user"}, {"cookie": "sid"}, "path", "method", "host",
+//!                                // {"arg": 0}: a value that the caller hands in, below 0 counted from the end
+//!     "keyItems": [{"value": "10.0.0.1", "count": 1000}],  // another count; of several parts [.., null], null: missing
+//!     "maxKeys": 100000,         // how many keys are kept apart
+//!     "burst": 0,                // added to the count of each key
 //!     "mode": "enforce",         // "shadow": decide and count, let through
 //!     "compat": null             // "sentinel": window "sentinel", 2 buckets in 1000 ms
+//!   }],
+//!   "paramFlowRules": [{         // Sentinel's: limits on the values of a parameter
+//!     "resource": "search",
+//!     "paramIdx": 0,             // which of the values that the caller hands in; below 0 counted from the end
+//!     "count": 5,
+//!     "grade": "qps",            // or 1; "concurrency" or 0
+//!     "durationInSec": 1,        // the window
+//!     "burstCount": 0,           // added to the count of each value
+//!     "controlBehavior": "reject",  // or 0; "throttle" or 2
+//!     "maxQueueingTimeMs": 0,    // where it throttles
+//!     "paramFlowItemList": [{"object": "gold", "count": 100, "classType": "String"}],
+//!     "id": "search-user",
+//!     "mode": "enforce",
+//!     "compat": null             // "sentinel": a missing value passes; turns in whole milliseconds
+//!   }],
+//!   "gatewayFlowRules": [{       // Sentinel's: limits on parts of a request that comes in by a gateway
+//!     "resource": "route",
+//!     "resourceMode": "route",   // or 0; "customApiName" or 1: it means nothing here
+//!     "count": 5,
+//!     "grade": "qps",            // or 1; "concurrency" or 0
+//!     "intervalSec": 1,          // the window
+//!     "burst": 0,                // added to the count of each value
+//!     "controlBehavior": "reject",  // or 0; "throttle" or 2
+//!     "maxQueueingTimeoutMs": 500,  // where it throttles
+//!     "paramItem": {             // without one, all requests together
+//!       "parseStrategy": "header",  // "clientIp", "host", "header", "urlParam", "cookie", or 0 to 4
+//!       "fieldName": "X-Tier",   // of a header, a parameter or a cookie
+//!       "pattern": "gold",       // only those values; without one, all
+//!       "matchStrategy": "exact" // "prefix", "regex", "contains", or 0 to 3
+//!     },
+//!     "id": "tiers",
+//!     "mode": "enforce",
+//!     "compat": null             // "sentinel": a missing value passes; turns in whole milliseconds
 //!   }],
 //!   "degradeRules": [{
 //!     "resource": "pay",         // "*": each that no other degrade rule names
@@ -63,16 +102,22 @@
 //! ```
 //!
 //! Where a behaviour or a strategy does not use a field, the field may stand there with its default; and with any value where
-//! the behaviour or the strategy is a number: so Sentinel writes rules. The same goes for a numbered behaviour of a limit on
+//! the behaviour or the strategy is a number: so Sentinel writes rules. (In `paramFlowRules` and `gatewayFlowRules`, in any
+//! case.) The same goes for a numbered behaviour of a limit on
 //! concurrency, and for a `slowRatioThreshold` where errors are counted.
 //!
 //! A key that may be left out may be `null`. Accepted, whatever the value, since they mean nothing here: Sentinel's
-//! `clusterMode`, `clusterConfig`, `gmtCreate`, `gmtModified`, `app`, `ip`, `port`, and `limitApp` of degrade and system rules.
+//! `clusterMode`, `clusterConfig`, `gmtCreate`, `gmtModified`, `app`, `ip`, `port`; `limitApp` of all rules but flow and authority rules;
+//! `passCount`, `cut` and `rtSlowRequestAmount` of degrade rules, from before 1.8; and `resource` of system rules. Sentinel's
+//! `regex`, of any rule, may be `false`.
 
 mod authority;
 mod degrade;
+mod gateway;
 #[cfg(feature = "json")]
 mod json;
+mod key;
+mod param_flow;
 mod system;
 mod value;
 
@@ -97,8 +142,10 @@ pub struct Document<'a> {
     pub envoy: Option<&'a Value>,
 }
 
-const KEYS: [&str; 6] = [
+const KEYS: [&str; 8] = [
     "flowRules",
+    "paramFlowRules",
+    "gatewayFlowRules",
     "degradeRules",
     "systemRules",
     "authorityRules",
@@ -106,7 +153,7 @@ const KEYS: [&str; 6] = [
     "envoy",
 ];
 
-const FLOW_RULE_KEYS: [&str; 23] = [
+const FLOW_RULE_KEYS: [&str; 28] = [
     "id",
     "resource",
     "count",
@@ -121,8 +168,13 @@ const FLOW_RULE_KEYS: [&str; 23] = [
     "limitApp",
     "strategy",
     "refResource",
+    "key",
+    "keyItems",
+    "maxKeys",
+    "burst",
     "mode",
     "compat",
+    "regex",
     // Sentinel's, without a meaning here.
     "clusterMode",
     "clusterConfig",
@@ -160,6 +212,8 @@ pub fn read(document: &Value) -> Result<Document<'_>, ConfigError> {
         rules: Rules {
             mode: mode(&fields)?,
             flow: list(&fields, "flowRules", flow_rule)?,
+            param_flow: list(&fields, "paramFlowRules", param_flow::rule)?,
+            gateway_flow: list(&fields, "gatewayFlowRules", gateway::rule)?,
             degrade: list(&fields, "degradeRules", degrade::rule)?,
             system: list(&fields, "systemRules", system::rule)?,
             authority: list(&fields, "authorityRules", authority::rule)?,
@@ -181,6 +235,7 @@ fn list<'a, R>(
 
 fn flow_rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
     let fields = at.object(&FLOW_RULE_KEYS)?;
+    no_pattern(&fields)?;
     let (resource, count) = (fields.need("resource")?, fields.need("count")?);
     let mut rule =
         FlowRule::new(resource.string()?, count.number()?).map_err(|error| match error {
@@ -191,6 +246,8 @@ fn flow_rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
         rule = rule.with_id(id);
     }
     rule = with_strategy(rule, &fields)?;
+    let is_keyed = fields.get("key").is_some();
+    rule = key::with_key(rule, &fields)?;
     if let Some(limit_app) = fields.get("limitApp") {
         let name = limit_app.string()?;
         // Sentinel's blank one is everybody.
@@ -198,13 +255,13 @@ fn flow_rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
         rule = rule.for_origin(LimitApp::new(name).map_err(|_| no_name(&limit_app))?);
     }
     rule = rule.in_mode(mode(&fields)?);
-    let concurrency = match fields.get("grade") {
-        Some(grade) => grade.one_of_numbered(&[("concurrency", true), ("qps", false)])?,
-        None => false,
-    };
+    let concurrency = is_concurrency(&fields)?;
     let compat = compat(&fields)?;
     let behavior = behavior(concurrency, &fields)?;
-    rule = match (concurrency, compat) {
+    if is_keyed {
+        key::goes_with(behavior, &fields)?;
+    }
+    rule = match (concurrency, compat && !is_keyed) {
         (true, _) => without_window(rule, &fields)?,
         (false, true) => rule,
         (false, false) => with_window(rule, at, &fields)?,
@@ -212,6 +269,9 @@ fn flow_rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
     rule = with_behavior(rule, behavior, &fields)?;
     if !compat {
         return Ok(rule);
+    }
+    if is_keyed {
+        return Ok(rule.sentinel());
     }
     as_sentinel(
         &fields,
@@ -262,6 +322,13 @@ fn with_strategy(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, Config
 /// Whether it is written as Sentinel writes it.
 fn is_number(at: Option<&At<'_>>) -> bool {
     at.is_some_and(|at| matches!(at.value(), Value::Number(_)))
+}
+
+fn is_concurrency(fields: &Fields<'_>) -> Result<bool, ConfigError> {
+    match fields.get("grade") {
+        Some(grade) => grade.one_of_numbered(&[("concurrency", true), ("qps", false)]),
+        None => Ok(false),
+    }
 }
 
 /// What happens at the threshold. Sentinel's limits on concurrency do not look at it.
@@ -359,6 +426,16 @@ fn as_sentinel(fields: &Fields<'_>, only: &[(&'static str, Value)]) -> Result<()
         }
     }
     Ok(())
+}
+
+/// That the resource is a name: Sentinel's `regex` makes a pattern of it, which is not to be had here.
+fn no_pattern(fields: &Fields<'_>) -> Result<(), ConfigError> {
+    match fields.get("regex") {
+        Some(regex) if regex.boolean()? => Err(regex.wrong(
+            "is not available; name each resource in a rule of its own, or all of them as `*`",
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn rule_id(fields: &Fields<'_>) -> Result<Option<RuleId>, ConfigError> {

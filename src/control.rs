@@ -8,7 +8,8 @@ use crate::tally::{Past, RuleWindow, Tally};
 use crate::time::Timestamp;
 use std::cell::Cell;
 use std::time::Duration;
-use throttle::{Line, Pace};
+use throttle::Line;
+pub(crate) use throttle::Pace;
 use warm_up::Warmth;
 
 /// What a rule asks of its state. It is no part of the state, so that it can change while the state goes on.
@@ -44,7 +45,7 @@ impl Terms {
         let dearest = if rule.is_compat() {
             0
         } else {
-            (interval as f64 * count.max(1.0) / slowest).ceil() as u64
+            throttle::dearest(interval, count, slowest)
         };
         Terms {
             count: rule.count(),

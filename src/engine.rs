@@ -6,13 +6,18 @@
 //! Where rules make it wait, it waits for the longest of their waits, and all of them count it when it is released.
 
 use crate::authority::AuthorityRule;
-use crate::breaker::{Breaker, DegradeRule};
+use crate::breaker::{Breaker, DegradeRule, LocalBreaker};
 use crate::control::{Ask, Controller, Terms};
 use crate::guard::{Admissions, BreakerKey, Guard, Guarded, Guards, InForce};
+use crate::keyed::{KeyedGeometry, KeyedStates, KeyedWindows};
 use crate::node::{ClusterNode, DefaultNode, MAX_ORIGINS, StatisticNode};
 use crate::occupy::OCCUPY_TIMEOUT_MS;
-use crate::rule::{ControlBehavior, FlowRule, Grade, LimitApp, Mode, RuleId, Strategy, Target};
-use crate::system::{Gauges, SystemLimit, SystemRule};
+use crate::param_flow::{Holds, KeyCaller, KeyCheck, KeyedController, Keys, Rest};
+use crate::rule::{
+    ControlBehavior, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, Mode, RuleId, Strategy,
+    Target,
+};
+use crate::system::{Gauges, Inbound, SystemLimit, SystemRule};
 use crate::tally::{LocalTally, Past, Tally};
 use crate::time::Timestamp;
 use crate::tree::{Context, DEFAULT_CONTEXT, MAX_CONTEXTS, NodeTree};
@@ -38,6 +43,10 @@ const MAX_ATTEMPTS: u32 = 8;
 pub struct Rules {
     /// Limits on resources. Those of one resource are gone through in order.
     pub flow: Vec<FlowRule>,
+    /// Those that Sentinel keeps in a list of its own: limits on the values of a parameter. They stand before those of `flow`.
+    pub param_flow: Vec<FlowRule>,
+    /// Those of Sentinel's gateways. They stand before those of `param_flow`.
+    pub gateway_flow: Vec<FlowRule>,
     /// Circuit breakers.
     pub degrade: Vec<DegradeRule>,
     /// Limits on all that comes from outside, together.
@@ -65,26 +74,68 @@ pub struct StateKey {
     pub behavior: ControlBehavior,
     /// Whether it decides as Sentinel does.
     pub compat: bool,
+    /// By what it tells requests apart; empty where it limits all together.
+    pub parts: Rc<[KeyPart]>,
 }
 
 /// Where the counts of rules are kept.
 pub trait Tallies {
     /// The counts of one rule.
     type Tally: Tally;
+    /// The counts of one rule that limits each key for itself.
+    type Keyed: KeyedStates + 'static;
 
     /// The counts for the state of `key`, and what is known of their past.
     fn open(&self, key: &StateKey) -> (Self::Tally, Past);
+
+    /// The counts for the states of `key`, a rule with a key. Called by the first request that the rule is for.
+    fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> Self::Keyed;
+
+    /// Where the breaker of `key` keeps its state.
+    fn open_breaker(&self, key: &BreakerKey) -> <Self::Tally as Tally>::Breaker;
 }
 
-/// Counts that nobody shares.
+type BreakerOf<T> = Breaker<<T as Tally>::Breaker>;
+
+/// Counts that nobody shares. The hash of keys is known to all: where clients choose their keys, take [`Seeded`].
 #[derive(Default, Debug)]
 pub struct Local;
 
 impl Tallies for Local {
     type Tally = LocalTally;
+    type Keyed = KeyedWindows;
 
     fn open(&self, _: &StateKey) -> (LocalTally, Past) {
         (LocalTally::default(), Past::Fresh)
+    }
+
+    fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> KeyedWindows {
+        Seeded([0; 2]).open_keyed(key, geometry)
+    }
+
+    fn open_breaker(&self, _: &BreakerKey) -> LocalBreaker {
+        LocalBreaker::default()
+    }
+}
+
+/// Counts that nobody shares, and keys whose hash nobody can guess: these are two random numbers, of the host.
+#[derive(Debug)]
+pub struct Seeded(pub [u64; 2]);
+
+impl Tallies for Seeded {
+    type Tally = LocalTally;
+    type Keyed = KeyedWindows;
+
+    fn open(&self, key: &StateKey) -> (LocalTally, Past) {
+        Local.open(key)
+    }
+
+    fn open_keyed(&self, _: &StateKey, geometry: &KeyedGeometry) -> KeyedWindows {
+        KeyedWindows::new(*geometry, self.0)
+    }
+
+    fn open_breaker(&self, key: &BreakerKey) -> LocalBreaker {
+        Local.open_breaker(key)
     }
 }
 
@@ -109,7 +160,7 @@ pub enum RulesError {
         /// Where it stands there.
         index: usize,
     },
-    /// A system rule, where no statistics are kept: leave it out.
+    /// A system rule, where no statistics are kept and nobody tells what comes from outside: leave it out.
     NoStatistics,
 }
 
@@ -127,6 +178,8 @@ impl RulesError {
 
 /// The lists of rules, as a document calls them.
 const FLOW_RULES: &str = "flowRules";
+const PARAM_FLOW_RULES: &str = "paramFlowRules";
+const GATEWAY_FLOW_RULES: &str = "gatewayFlowRules";
 const DEGRADE_RULES: &str = "degradeRules";
 const SYSTEM_RULES: &str = "systemRules";
 const AUTHORITY_RULES: &str = "authorityRules";
@@ -156,6 +209,9 @@ impl fmt::Display for RulesError {
 
 impl std::error::Error for RulesError {}
 
+/// The states of rules with a key, by what they belong to.
+type KeyedStatesOf<K> = HashMap<(StateKey, KeyedGeometry), Weak<KeyedController<K>>>;
+
 /// What outlives a set of rules: the states of rules by their key, and the statistics.
 ///
 /// Engines that share a store share the windows of rules with the same id and geometry.
@@ -166,9 +222,13 @@ pub struct Store<S: Tallies> {
     states: RefCell<HashMap<StateKey, Weak<Controller<S::Tally>>>>,
     /// The same, in the order in which they were made.
     in_order: RefCell<Vec<Weak<Controller<S::Tally>>>>,
+    keyed: RefCell<KeyedStatesOf<S::Keyed>>,
     tables: RefCell<Vec<Weak<Table<S::Tally>>>>,
-    breakers: RefCell<HashMap<BreakerKey, Weak<Breaker>>>,
+    breakers: RefCell<HashMap<BreakerKey, Weak<BreakerOf<S::Tally>>>>,
+    /// The same, in the order in which they were made.
+    breakers_in_order: RefCell<Vec<Weak<BreakerOf<S::Tally>>>>,
     gauges: Cell<Gauges>,
+    inbound: Cell<Option<Inbound>>,
     /// The contexts, where no statistics are kept.
     contexts: RefCell<HashMap<Rc<str>, Rc<Context>>>,
 }
@@ -190,9 +250,12 @@ impl<S: Tallies> Store<S> {
             max_resources: Cell::new(MAX_RESOURCES),
             states: RefCell::default(),
             in_order: RefCell::default(),
+            keyed: RefCell::default(),
             tables: RefCell::default(),
             breakers: RefCell::default(),
+            breakers_in_order: RefCell::default(),
             gauges: Cell::default(),
+            inbound: Cell::default(),
             contexts: RefCell::default(),
         }
     }
@@ -209,7 +272,7 @@ impl<S: Tallies> Store<S> {
 
     /// The statistics, if they are kept.
     pub fn tree(&self) -> Option<&NodeTree> {
-        self.tree.as_ref()
+        self.tree.as_ref().filter(|_| S::Tally::STATISTICS)
     }
 
     fn state(&self, key: StateKey) -> Rc<Controller<S::Tally>> {
@@ -225,14 +288,73 @@ impl<S: Tallies> Store<S> {
         state
     }
 
-    fn breaker(&self, key: BreakerKey) -> Rc<Breaker> {
+    /// Opens the states of a keyed rule: those that are there, or, `anew`, others.
+    fn open_keyed(&self, check: &KeyCheck, anew: bool) {
+        let rule = check.rule();
+        let key = StateKey {
+            rule: check.id().clone(),
+            resource: None,
+            origin: None,
+            grade: rule.grade(),
+            strategy: rule.strategy().clone(),
+            behavior: rule.control_behavior(),
+            compat: rule.is_compat(),
+            parts: rule
+                .keyed_by()
+                .map_or_else(|| Rc::new([]) as _, KeyedBy::shared_parts),
+        };
+        let mut keyed = self.keyed.borrow_mut();
+        let place = (key, check.geometry());
+        let known = keyed.get(&place).and_then(Weak::upgrade);
+        let state = match known {
+            Some(state) => state,
+            None if anew => {
+                let state = KeyedController::new(self.tallies.open_keyed(&place.0, &place.1));
+                let state = Rc::new(state);
+                keyed.insert(place, Rc::downgrade(&state));
+                state
+            }
+            None => return,
+        };
+        check.open(state);
+    }
+
+    fn breaker(&self, key: BreakerKey) -> Rc<BreakerOf<S::Tally>> {
         let mut breakers = self.breakers.borrow_mut();
         if let Some(breaker) = breakers.get(&key).and_then(Weak::upgrade) {
             return breaker;
         }
-        let breaker = Rc::new(Breaker::new(key.geometry));
+        let storage = self.tallies.open_breaker(&key);
+        let breaker = Rc::new(Breaker::with_storage(key.geometry, storage));
         breakers.insert(key, Rc::downgrade(&breaker));
+        let mut in_order = self.breakers_in_order.borrow_mut();
+        in_order.push(Rc::downgrade(&breaker));
         breaker
+    }
+
+    /// How many breakers there are.
+    pub fn breakers(&self) -> usize {
+        self.breakers_in_order.borrow().len()
+    }
+
+    /// Tells `each` of the breakers from `first` up to, not including, `end`, in the order in which they were made. Those
+    /// whose counts are shared are kept up to date by [`Breaker::observe`] on each, a reading of the clock, and
+    /// [`Breaker::move_to`].
+    pub fn for_each_breaker(
+        &self,
+        first: usize,
+        end: usize,
+        each: impl FnMut(Rc<BreakerOf<S::Tally>>),
+    ) {
+        let breakers = self.breakers_in_order.borrow();
+        let chosen = breakers.iter().take(end).skip(first);
+        chosen.filter_map(Weak::upgrade).for_each(each);
+    }
+
+    /// Tells what all inbound calls together do, for system rules, where no statistics are kept. Until somebody does, there
+    /// can be no system rules.
+    pub fn set_inbound(&self, inbound: Inbound) {
+        self.inbound.set(Some(inbound));
     }
 
     /// Tells what the machine's load is, for system rules.
@@ -244,7 +366,7 @@ impl<S: Tallies> Store<S> {
 
     /// The context called `name`, made if need be; beyond [`MAX_CONTEXTS`] one that those who come later share, under no name.
     fn context(&self, name: &str) -> Rc<Context> {
-        if let Some(tree) = &self.tree {
+        if let Some(tree) = self.tree() {
             return tree.context(name);
         }
         let mut contexts = self.contexts.borrow_mut();
@@ -290,8 +412,20 @@ impl<S: Tallies> Store<S> {
         }
     }
 
+    /// Tells `each` of the states of the rules with a key that have been asked for, and what they belong to.
+    pub fn for_each_keyed(&self, mut each: impl FnMut(&StateKey, &KeyedController<S::Keyed>)) {
+        for ((key, _), state) in self.keyed.borrow().iter() {
+            if let Some(state) = state.upgrade() {
+                each(key, &state);
+            }
+        }
+    }
+
     /// Forgets the states that no rule refers to any more.
     pub fn sweep(&self) {
+        self.keyed
+            .borrow_mut()
+            .retain(|_, state| state.strong_count() > 0);
         self.states
             .borrow_mut()
             .retain(|_, state| state.strong_count() > 0);
@@ -304,6 +438,9 @@ impl<S: Tallies> Store<S> {
         self.breakers
             .borrow_mut()
             .retain(|_, breaker| breaker.strong_count() > 0);
+        self.breakers_in_order
+            .borrow_mut()
+            .retain(|breaker| breaker.strong_count() > 0);
     }
 }
 
@@ -346,9 +483,18 @@ enum Counts {
 
 /// Which rules refuse a request.
 struct Refusal<'a, T> {
-    first: &'a Check<T>,
+    first: First<'a, T>,
     /// A bit for each check.
     refusing: u64,
+    /// How long until the rules with a key let it in that refuse. `None` for never.
+    keys_retry_after: Option<Duration>,
+}
+
+/// The first rule that refuses a request.
+enum First<'a, T> {
+    Check(&'a Check<T>),
+    /// One with a key.
+    Key(&'a KeyCheck),
 }
 
 /// A request that has been let in.
@@ -359,6 +505,8 @@ struct Admitted<'a, T> {
     wait: u64,
     /// The first rule that lends it a pass.
     lender: Option<&'a Check<T>>,
+    /// The keys that are to be told how it ends.
+    keys: Option<Box<Rest>>,
 }
 
 /// Where a request comes in: its origin, the statistics in its context, the context, and those of all that comes from outside.
@@ -376,6 +524,7 @@ impl<T> Admitted<'_, T> {
             held,
             wait: 0,
             lender: None,
+            keys: None,
         }
     }
 }
@@ -387,6 +536,8 @@ struct Caller<'a, T> {
     context: &'a str,
     cost: u64,
     prioritized: bool,
+    keys: KeyCaller<'a>,
+    impatient: bool,
 }
 
 /// One origin of a resource.
@@ -400,10 +551,11 @@ struct Origin<T> {
 }
 
 /// A resource with its rules.
-pub struct Resource<T> {
+pub struct Resource<T: Tally> {
     name: Rc<str>,
     checks: Box<[Check<T>]>,
-    guards: Guards,
+    guards: Guards<T::Breaker>,
+    keys: Keys,
     origins: RefCell<HashMap<Rc<str>, Rc<Origin<T>>>>,
     /// The statistics in the context that most requests come in by.
     default_node: OnceCell<Rc<DefaultNode>>,
@@ -411,16 +563,18 @@ pub struct Resource<T> {
     by_relation: bool,
     /// Whether any rule takes turns.
     may_wait: bool,
-    /// Whether any other rules apply than flow rules.
+    /// Whether any other rules apply than flow rules without a key.
     is_guarded: bool,
     /// Whether any rule is for one context alone.
     by_context: bool,
+    /// Whether any rule asks where a request comes from.
+    by_origin: bool,
     /// By check: the rules that are told of the end of each call. Sentinel looks at a window then.
     told_of_ends: u64,
 }
 
 /// A set of rules in force.
-struct Table<T> {
+struct Table<T: Tally> {
     /// The rules of each resource that any rule names, in order.
     named: HashMap<Rc<str>, Vec<usize>>,
     /// The rules for each resource that none names.
@@ -627,7 +781,7 @@ impl<T: Tally> Table<T> {
             each: Vec::new(),
             measuring: HashMap::new(),
             known: 0,
-            rules: Vec::with_capacity(rules.flow.len()),
+            rules: Vec::new(),
             degrade: ByTarget::default(),
             authority: ByTarget::default(),
             system: Rc::new([]),
@@ -636,9 +790,19 @@ impl<T: Tally> Table<T> {
         };
         table.put_guards(store, rules.degrade, rules.system, rules.authority)?;
         let mut ids = Ids::default();
-        for (index, rule) in rules.flow.into_iter().enumerate() {
+        let lists = [
+            (GATEWAY_FLOW_RULES, rules.gateway_flow),
+            (PARAM_FLOW_RULES, rules.param_flow),
+            (FLOW_RULES, rules.flow),
+        ];
+        let flow_rules_start = lists.iter().take(2).map(|(_, rules)| rules.len()).sum();
+        let rules = lists.into_iter().flat_map(|(list, rules)| {
+            let rules = rules.into_iter().enumerate();
+            rules.map(move |(place, rule)| (list, place, rule))
+        });
+        for (index, (list, place, rule)) in rules.enumerate() {
             let id = rule.id();
-            ids.take(&id, FLOW_RULES, index)?;
+            ids.take(&id, list, place)?;
             let of_resource = match rule.target() {
                 Target::Resource(name) => table.named.entry(Rc::clone(name)).or_default(),
                 Target::Each => &mut table.each,
@@ -647,8 +811,8 @@ impl<T: Tally> Table<T> {
             if of_resource.len() > MAX_RULES_PER_RESOURCE {
                 return Err(RulesError::ManyRules {
                     resource: rule.target().as_str().into(),
-                    list: FLOW_RULES,
-                    index,
+                    list,
+                    index: place,
                 });
             }
             if let Strategy::Chain(context) = rule.strategy() {
@@ -667,7 +831,8 @@ impl<T: Tally> Table<T> {
                 return Err(RulesError::ManyRules {
                     resource,
                     list: FLOW_RULES,
-                    index,
+                    // Only those of this list measure others.
+                    index: index.saturating_sub(flow_rules_start),
                 });
             }
         }
@@ -709,7 +874,7 @@ impl<T: Tally> Table<T> {
         system: Vec<SystemRule>,
         authority: Vec<AuthorityRule>,
     ) -> Result<(), RulesError> {
-        if store.tree().is_none() && !system.is_empty() {
+        if store.tree().is_none() && store.inbound.get().is_none() && !system.is_empty() {
             return Err(RulesError::NoStatistics);
         }
         let mut ids = Ids::default();
@@ -734,12 +899,17 @@ impl<T: Tally> Table<T> {
     }
 
     /// The rules of a resource that are no flow rules.
-    fn guards<S: Tallies<Tally = T>>(&self, store: &Store<S>, name: &Rc<str>) -> Guards {
+    fn guards<S: Tallies<Tally = T>>(
+        &self,
+        store: &Store<S>,
+        name: &Rc<str>,
+    ) -> Guards<T::Breaker> {
         let guard = |rule: &Rc<InForce<DegradeRule>>| Guard {
             rule: Rc::clone(rule),
             breaker: store.breaker(BreakerKey {
                 rule: rule.id.clone(),
                 resource: Rc::clone(name),
+                each: *rule.rule.target() == Target::Each,
                 geometry: rule.rule.geometry(),
             }),
         };
@@ -799,9 +969,23 @@ impl<T: Tally> Table<T> {
             check
         };
         let strangers = measuring.iter().filter(|i| !own.contains(i));
+        let is_keyed = |(rule, _): &&(Rc<FlowRule>, RuleId)| rule.keyed_by().is_some();
+        let (mut keys, mut others) = (Vec::new(), 0);
+        for (rule, id) in own.iter().filter_map(rule) {
+            if rule.keyed_by().is_none() {
+                others += 1;
+                continue;
+            }
+            let enforced = rule.mode() == Mode::Enforce && self.mode == Mode::Enforce;
+            let check = KeyCheck::new(Rc::clone(rule), id.clone(), enforced, others);
+            store.open_keyed(&check, false);
+            keys.push(check);
+        }
+        let keys = Keys::new(keys);
         let checks: Box<[Check<T>]> = own
             .iter()
             .filter_map(rule)
+            .filter(|rule| !is_keyed(rule))
             .map(|rule| check(rule, true))
             .chain(strangers.filter_map(rule).map(|rule| check(rule, false)))
             .collect();
@@ -819,9 +1003,14 @@ impl<T: Tally> Table<T> {
             by_context: checks
                 .iter()
                 .any(|check| matches!(check.counts, Counts::Context(_))),
+            by_origin: !guards.authority.is_empty()
+                || checks.iter().any(|check| {
+                    matches!(check.applies, Applies::Origin(_) | Applies::OtherOrigins)
+                }),
             checks,
-            is_guarded: !guards.are_none(),
+            is_guarded: !guards.are_none() || !keys.are_none(),
             guards,
+            keys,
             origins: RefCell::default(),
             default_node: OnceCell::new(),
         });
@@ -870,6 +1059,7 @@ impl<T: Tally> Check<T> {
             strategy: self.rule.strategy().clone(),
             behavior: self.rule.control_behavior(),
             compat: self.terms.compat,
+            parts: Rc::new([]),
         }
     }
 
@@ -918,8 +1108,10 @@ pub struct Request<'a, T: Tally = LocalTally> {
     origin: &'a str,
     cost: u64,
     prioritized: bool,
+    impatient: bool,
     inbound: bool,
     within: Option<&'a Entry<T>>,
+    keys: &'a [KeyValue<'a>],
 }
 
 impl<'a, T: Tally> Request<'a, T> {
@@ -932,9 +1124,19 @@ impl<'a, T: Tally> Request<'a, T> {
             origin: "",
             cost: 1,
             prioritized: false,
+            impatient: false,
             inbound: false,
             within: None,
+            keys: &[],
         }
+    }
+
+    /// This request, with these values for the parts of the resource's keys ([`Resource::key_parts`]), in their order. What is
+    /// not said is missing.
+    #[doc(alias = "args")]
+    #[must_use]
+    pub fn keys(self, keys: &'a [KeyValue<'a>]) -> Request<'a, T> {
+        Request { keys, ..self }
     }
 
     /// This request, in a context of its own.
@@ -969,6 +1171,16 @@ impl<'a, T: Tally> Request<'a, T> {
     pub fn prioritized(self) -> Request<'a, T> {
         Request {
             prioritized: true,
+            ..self
+        }
+    }
+
+    /// This request, as one that does not wait: where it would be told to, it is refused, and nothing is charged. The time to
+    /// try again is then when it would have had its turn.
+    #[must_use]
+    pub fn impatient(self) -> Request<'a, T> {
+        Request {
+            impatient: true,
             ..self
         }
     }
@@ -1024,7 +1236,8 @@ pub enum Decision<T: Tally = LocalTally> {
 #[doc(alias = "BlockException")]
 #[derive(Clone, Debug)]
 pub enum Cause {
-    /// A limit on the resource.
+    /// A limit on the resource, or, where the rule has a key ([`FlowRule::keyed_by`]), on that key.
+    #[doc(alias = "ParamFlowException")]
     Flow(Rc<FlowRule>),
     /// A circuit breaker that is not closed.
     Degrade(Rc<DegradeRule>),
@@ -1088,7 +1301,7 @@ pub enum Outcome {
 ///
 /// Ended once, with an outcome. Dropped without one, it gives back what it holds of limits on concurrency and records
 /// nothing; and if it is still waiting, what it would have been released with ([`Entry::cancel`]), as far as the next
-/// decision can tell.
+/// decision can tell. (A turn that it has taken for a key is spent then.)
 #[must_use]
 pub struct Entry<T: Tally = LocalTally> {
     resource: Rc<Resource<T>>,
@@ -1109,18 +1322,29 @@ pub struct Entry<T: Tally = LocalTally> {
 impl<T: Tally> Entry<T> {
     /// Ends the call.
     #[inline]
-    pub fn exit(mut self, outcome: Outcome, now: Timestamp) {
-        let rt = now.millis_since(self.started);
+    pub fn exit(self, outcome: Outcome, now: Timestamp) {
+        self.exit_as(outcome, now, now);
+    }
+
+    /// Ends the call, which was answered earlier: its response time is that to `answered`.
+    #[inline]
+    pub fn exit_as(mut self, outcome: Outcome, answered: Timestamp, now: Timestamp) {
+        let rt = answered.millis_since(self.started);
         let failed = outcome == Outcome::Error;
-        if let Some(node) = self.node.take() {
-            node.complete(rt, self.cost, failed, now);
+        if T::STATISTICS {
+            if let Some(node) = self.node.take() {
+                node.complete(rt, self.cost, failed, now);
+            }
+            for node in self.others().into_iter().flatten() {
+                node.complete(rt, self.cost, failed, now);
+            }
+            self.inbound = None;
         }
-        for node in self.others().into_iter().flatten() {
-            node.complete(rt, self.cost, failed, now);
-        }
-        self.inbound = None;
         if !self.admissions.are_none() {
             let admissions = std::mem::take(&mut self.admissions);
+            if let Some(keys) = admissions.keys() {
+                self.resource.keys.leave(keys);
+            }
             self.resource.guards.complete(admissions, rt, failed, now);
         }
         let held = std::mem::take(&mut self.held);
@@ -1129,6 +1353,18 @@ impl<T: Tally> Entry<T> {
             self.resource.each_state(held, self.origin.as_deref(), tell);
         }
         self.origin = None;
+    }
+
+    /// Ends a call that nobody has waited for to be answered. It has no outcome, and no response time but that it was not
+    /// shorter than this: a breaker that counts slow calls counts it if that is slow already. Else it is as if it were
+    /// cancelled.
+    pub fn exit_unanswered(mut self, now: Timestamp) {
+        if !self.admissions.are_none() {
+            let admissions = std::mem::take(&mut self.admissions);
+            let lasted = now.millis_since(self.started);
+            self.resource.guards.give_up(admissions, lasted, now);
+        }
+        self.give_up(Some(now));
     }
 
     /// Gives the call up. While it is still waiting, that gives back what it would have been released with: what it borrowed,
@@ -1140,6 +1376,9 @@ impl<T: Tally> Entry<T> {
     /// Records that the call has begun.
     #[inline(always)] // else the entry is kept in memory for its sake
     fn begin(&self) {
+        if !T::STATISTICS {
+            return;
+        }
         if let Some(node) = &self.node {
             node.begin(self.cost, self.started);
         }
@@ -1154,6 +1393,9 @@ impl<T: Tally> Entry<T> {
     /// pass.
     #[cold]
     fn begin_on_loan(&self, tree: Option<&NodeTree>, lender: &Check<T>) {
+        if !T::STATISTICS {
+            return;
+        }
         let (n, now) = (self.cost, self.started);
         let others = || self.others().into_iter().flatten();
         if lender.terms.compat {
@@ -1208,7 +1450,10 @@ impl<T: Tally> Entry<T> {
     fn give_up(&mut self, now: Option<Timestamp>) {
         if !self.admissions.are_none() {
             let admissions = std::mem::take(&mut self.admissions);
-            let guards = &self.resource.guards;
+            let Resource { guards, keys, .. } = &*self.resource;
+            if let Some(held) = admissions.keys() {
+                keys.give_up(held, self.cost, self.release, now);
+            }
             guards.give_back(admissions, now.unwrap_or(self.started));
         }
         let held = std::mem::take(&mut self.held);
@@ -1225,7 +1470,9 @@ impl<T: Tally> Entry<T> {
 impl<T: Tally> Drop for Entry<T> {
     fn drop(&mut self) {
         self.give_up(None);
-        if let Some(node) = self.node.take() {
+        if T::STATISTICS
+            && let Some(node) = self.node.take()
+        {
             node.abandon();
             for node in self.others().into_iter().flatten() {
                 node.decrease_thread_num();
@@ -1266,12 +1513,47 @@ impl<T: Tally> Resource<T> {
 
     /// Whether any rule applies.
     pub fn has_rules(&self) -> bool {
-        !self.checks.is_empty()
+        !self.checks.is_empty() || self.is_guarded
     }
 
-    /// Reads the shared counts of its rules. To be called before the clock is read for [`Engine::enter_resource`].
+    /// What its rules tell requests apart by, each part once. A shell reads them and hands the values in, in this order
+    /// ([`Request::keys`]).
+    pub fn key_parts(&self) -> &[KeyPart] {
+        self.keys.parts()
+    }
+
+    /// Whether any breaker is to be told how calls end: by [`Entry::exit`].
+    pub fn has_breakers(&self) -> bool {
+        !self.guards.breakers.is_empty()
+    }
+
+    /// Whether any rule asks where a request comes from: if none does, its origin changes nothing.
+    pub fn by_origin(&self) -> bool {
+        self.by_origin
+    }
+
+    /// As [`Resource::observe`], for a request from `origin`: the windows of its own that it has under rules for other origins
+    /// are read, too.
+    pub fn observe_from(&self, origin: &str) {
+        self.observe();
+        let states = |origin: &Rc<Origin<T>>| {
+            let states = origin.states.iter().flatten();
+            states.for_each(|state| state.observe());
+        };
+        if !origin.is_empty() {
+            let origins = self.origins.borrow();
+            // One beyond the bound is met under no name.
+            origins.get(origin).or_else(|| origins.get("")).map(states);
+        }
+    }
+
+    /// Reads the shared counts of its rules and the state of its breakers, for a request of no origin in particular. To be
+    /// called before the clock is read for [`Engine::enter_resource`].
     #[inline]
     pub fn observe(&self) {
+        for guard in &self.guards.breakers {
+            guard.breaker.reload();
+        }
         for state in self
             .checks
             .iter()
@@ -1281,23 +1563,57 @@ impl<T: Tally> Resource<T> {
         }
     }
 
-    /// How the rules stand that apply to requests of no origin in particular and no context, in order.
+    /// How the rules stand that apply to requests of no origin in particular and no context, in order. Rules with a key stand
+    /// differently for each.
     pub fn policies(&self, now: Timestamp) -> impl Iterator<Item = Policy<'_>> {
+        self.checks
+            .iter()
+            .filter_map(move |check| self.policy(check, now))
+    }
+
+    /// The same, and for requests with those keys the rules with a key: of several keys, the one of which least is left.
+    pub fn policies_for<'a>(
+        &'a self,
+        keys: &'a [KeyValue<'a>],
+        now: Timestamp,
+    ) -> impl Iterator<Item = Policy<'a>> {
+        let caller = move || KeyCaller {
+            values: keys,
+            resource: &self.name,
+            origin: "",
+            is_other: false,
+            cost: 1,
+        };
+        (0..=self.checks.len()).flat_map(move |place| {
+            let standings = self.keys.standings(caller(), now);
+            let keyed = standings.filter(move |(before, ..)| *before == place);
+            let keyed = keyed.map(|(_, rule, id, standing)| Policy {
+                rule,
+                id,
+                remaining: standing.remaining,
+                reset: standing.reset,
+            });
+            let plain = self.checks.get(place);
+            keyed.chain(plain.and_then(|check| self.policy(check, now)))
+        })
+    }
+
+    fn policy<'a>(&'a self, check: &'a Check<T>, now: Timestamp) -> Option<Policy<'a>> {
         let caller = Caller {
             origin: None,
             context: DEFAULT_CONTEXT,
             cost: 1,
             prioritized: false,
+            keys: KeyCaller::nobody(),
+            impatient: false,
         };
-        self.checks.iter().filter_map(move |check| {
-            let state = check.state.as_ref().filter(|_| check.role(&caller).0)?;
-            let remaining = state.remaining(&check.terms, now);
-            Some(Policy {
-                rule: &check.rule,
-                id: &check.id,
-                remaining,
-                reset: state.time_to_more(&check.terms, remaining, now),
-            })
+        let state = check.state.as_ref().filter(|_| check.role(&caller).0)?;
+        let remaining = state.remaining(&check.terms, now);
+        Some(Policy {
+            rule: &check.rule,
+            id: &check.id,
+            remaining,
+            reset: state.time_to_more(&check.terms, remaining, now),
         })
     }
 
@@ -1398,7 +1714,9 @@ impl<T: Tally> Resource<T> {
             Ok(admitted) => admitted,
             Err(blocked) => return self.block(blocked, &whereabouts, request, now),
         };
-        let Admitted { held, wait, lender } = admitted;
+        let Admitted {
+            held, wait, lender, ..
+        } = admitted;
         let (origin, node, context, inbound) = whereabouts;
         let entry = Entry {
             resource: Rc::clone(self),
@@ -1431,21 +1749,76 @@ impl<T: Tally> Resource<T> {
         now: Timestamp,
     ) -> Result<(Admitted<'_, T>, Admissions), Blocked> {
         let (origin, cost) = (origin.as_deref(), request.cost);
-        let inbound = inbound.as_deref().map(ClusterNode::statistics);
+        let inbound = || match inbound {
+            Some(node) => Some(Inbound::of(node.statistics(), now)),
+            None => store.inbound.get().filter(|_| request.inbound),
+        };
         let gauges = store.gauges.get();
         let asked = self
             .guards
             .check(request.origin, inbound, &gauges, cost, now);
         let mut admissions = asked?;
-        let may_wait = self.may_wait || request.prioritized;
-        let admitted = match self.pass_at_once(origin, cost, may_wait, now) {
-            Some(held) => Admitted::at_once(held),
-            None => self.decide(origin, request, now)?,
-        };
-        // Last, so that no probe is taken for a request that a flow rule refuses. Nothing has happened to the breakers
-        // since they were asked.
+        // Before anything is charged: where breakers are shared, somebody else may have taken the probe since they were asked.
         self.guards.reserve(&mut admissions, now)?;
+        let may_wait = self.may_wait || request.prioritized;
+        let decided = if !self.keys.are_none() {
+            self.decide_keyed(origin, store, request, may_wait, now)
+        } else if let Some(held) = self.pass_at_once(origin, cost, may_wait, now) {
+            Ok(Admitted::at_once(held))
+        } else {
+            self.decide(origin, request, now)
+        };
+        let mut admitted = match decided {
+            Ok(admitted) => admitted,
+            Err(blocked) => {
+                self.guards.undo(admissions, now);
+                return Err(blocked);
+            }
+        };
+        admissions.keep(admitted.keys.take());
         Ok((admitted, admissions))
+    }
+
+    /// Charges all flow rules, or none, where some have a key.
+    fn decide_keyed(
+        &self,
+        origin: Option<&Origin<T>>,
+        store: &Store<impl Tallies<Tally = T>>,
+        request: &Request<'_, T>,
+        may_wait: bool,
+        now: Timestamp,
+    ) -> Result<Admitted<'_, T>, Blocked> {
+        for check in self.keys.checks().iter().filter(|check| !check.is_open()) {
+            store.open_keyed(check, true);
+        }
+        let caller = self.key_caller(origin, request);
+        let mut holds = Holds::default();
+        // Most pass at once. What becomes of the others is decided together.
+        if self.keys.reserve_at_once(&mut holds, &caller, now) {
+            if let Some(held) = self.pass_at_once(origin, request.cost, may_wait, now) {
+                let keys = self.keys.commit(&holds, 0, &caller);
+                return Ok(Admitted {
+                    keys,
+                    ..Admitted::at_once(held)
+                });
+            }
+            self.keys.give_back(&mut holds, &caller, now);
+        }
+        self.decide(origin, request, now)
+    }
+
+    fn key_caller<'a>(
+        &'a self,
+        origin: Option<&Origin<T>>,
+        request: &Request<'a, T>,
+    ) -> KeyCaller<'a> {
+        KeyCaller {
+            values: request.keys,
+            resource: &self.name,
+            origin: request.origin,
+            is_other: origin.is_some_and(|origin| origin.is_other),
+            cost: request.cost,
+        }
     }
 
     /// Records that a request was refused.
@@ -1456,6 +1829,9 @@ impl<T: Tally> Resource<T> {
         request: &Request<'_, T>,
         now: Timestamp,
     ) -> Decision<T> {
+        if !T::STATISTICS {
+            return Decision::Block(blocked);
+        }
         if let Some(node) = node {
             node.block(request.cost, now);
         }
@@ -1476,7 +1852,8 @@ impl<T: Tally> Resource<T> {
         request: &Request<'_, T>,
         now: Timestamp,
     ) -> Result<Admitted<'_, T>, Blocked> {
-        let is_plain = !self.by_relation && !self.may_wait && !request.prioritized;
+        let is_plain =
+            !self.by_relation && !self.may_wait && !request.prioritized && self.keys.are_none();
         let refusal = is_plain.then(|| self.refusal(origin, request.cost, now));
         let refusal = match refusal.flatten() {
             Some(refusal) => refusal,
@@ -1490,6 +1867,8 @@ impl<T: Tally> Resource<T> {
                     },
                     cost: request.cost,
                     prioritized: request.prioritized,
+                    keys: self.key_caller(origin, request),
+                    impatient: request.impatient,
                 };
                 match self.decide_together(&caller, now) {
                     Ok(admitted) => return Ok(admitted),
@@ -1530,7 +1909,11 @@ impl<T: Tally> Resource<T> {
             state.wait(&check.terms, cost, false, now);
         });
         self.each_state(shadow_refusing, origin, |_, _, state| state.shadow_block());
-        Some(Refusal { first, refusing })
+        Some(Refusal {
+            first: First::Check(first),
+            refusing,
+            keys_retry_after: Some(Duration::ZERO),
+        })
     }
 
     /// Charges all rules, if all let the request pass at once: those that are to be told how it ends, a bit for each check.
@@ -1629,7 +2012,11 @@ impl<T: Tally> Resource<T> {
         // A bit for each check, in each of these. `measured` are those that count the request and are not for it.
         let (mut willing, mut counting, mut measured) = (0, 0, 0);
         let (mut waiting, mut refusing, mut shadow_refusing) = (0_u64, 0_u64, 0_u64);
-        let (mut wait, mut first) = (0, None);
+        let mut keys = match self.keys.are_none() {
+            true => Holds::default(),
+            false => self.keys.ask(&caller.keys, now),
+        };
+        let (mut wait, mut first) = (keys.wait, None);
         for (i, check) in self.checks.iter().enumerate() {
             let Some(state) = self.state(check, i, caller.origin) else {
                 continue;
@@ -1654,7 +2041,7 @@ impl<T: Tally> Resource<T> {
                 continue;
             }
             match state.wait(&check.terms, cost, caller.prioritized, now) {
-                Some(own) => {
+                Some(own) if !(caller.impatient && check.enforced && own > 0) => {
                     willing |= bit;
                     waiting |= bit;
                     if check.enforced {
@@ -1663,11 +2050,11 @@ impl<T: Tally> Resource<T> {
                         check.shadow_wait.set(own);
                     }
                 }
-                None if check.enforced => {
+                _ if check.enforced => {
                     refusing |= bit;
-                    first = first.or(Some(check));
+                    first = first.or(Some((i, check)));
                 }
-                None => shadow_refusing |= bit,
+                _ => shadow_refusing |= bit,
             }
         }
         let ask = |i: usize, check: &Check<T>| Ask {
@@ -1680,7 +2067,7 @@ impl<T: Tally> Resource<T> {
             },
         };
         let (mut reserved, mut overtaken) = (0, false);
-        if refusing == 0 {
+        if refusing == 0 && !keys.refuse() {
             self.each_state(willing, caller.origin, |i, check, state| {
                 if refusing != 0 || overtaken {
                     // Nothing more is taken: all of it is given back.
@@ -1690,12 +2077,15 @@ impl<T: Tally> Resource<T> {
                     overtaken = true;
                 } else if check.enforced {
                     refusing |= 1 << i;
-                    first = Some(check);
+                    first = Some((i, check));
                 } else {
                     shadow_refusing |= 1 << i;
                 }
             });
-            if refusing != 0 || overtaken {
+            if refusing == 0 && !overtaken {
+                overtaken = !self.keys.reserve(&mut keys, wait, &caller.keys, now) && again;
+            }
+            if refusing != 0 || overtaken || keys.refuse() {
                 self.each_state(reserved, caller.origin, |i, check, state| {
                     state.give_back(ask(i, check), now);
                 });
@@ -1709,8 +2099,16 @@ impl<T: Tally> Resource<T> {
                 state.shadow_block();
             });
         }
+        let place = first.map(|(place, _)| place);
+        let first_key = self.keys.first_refusing(&keys, place).map(First::Key);
+        let first = first_key.or(first.map(|(_, check)| First::Check(check)));
         if let Some(first) = first {
-            return Some(Err(Refusal { first, refusing }));
+            self.keys.shadow_block(&keys);
+            return Some(Err(Refusal {
+                first,
+                refusing,
+                keys_retry_after: keys.retry_after(),
+            }));
         }
         let mut held = (reserved | measured) & self.told_of_ends;
         if wait > 0 {
@@ -1735,7 +2133,15 @@ impl<T: Tally> Resource<T> {
                 }
             });
         }
-        Some(Ok(Admitted { held, wait, lender }))
+        Some(Ok(Admitted {
+            held,
+            wait,
+            lender,
+            keys: match self.keys.are_none() {
+                true => None,
+                false => self.keys.commit(&keys, wait, &caller.keys),
+            },
+        }))
     }
 
     /// What the request is told that was refused.
@@ -1748,19 +2154,32 @@ impl<T: Tally> Resource<T> {
         request: &Request<'_, T>,
         now: Timestamp,
     ) -> Blocked {
-        let mut retry_after = Some(Duration::ZERO);
+        let mut retry_after = refusal.keys_retry_after;
         self.each_state(refusal.refusing, origin, |_, check, state| {
-            if std::ptr::eq(check, refusal.first) {
+            if matches!(refusal.first, First::Check(first) if std::ptr::eq(check, first)) {
                 state.block();
             }
-            let wait = state.time_to_room(&check.terms, request.cost, request.prioritized, now);
+            let (terms, cost, prioritized) = (&check.terms, request.cost, request.prioritized);
+            let turn = if request.impatient {
+                state.wait(terms, cost, prioritized, now)
+            } else {
+                None
+            };
+            let wait = match turn {
+                Some(turn) => Some(Duration::from_nanos(turn)),
+                None => state.time_to_room(terms, cost, prioritized, now),
+            };
             retry_after = retry_after
                 .zip(wait)
                 .map(|(longest, wait)| longest.max(wait));
         });
+        let (rule, id) = match refusal.first {
+            First::Check(check) => (Rc::clone(&check.rule), check.id.clone()),
+            First::Key(check) => check.block(),
+        };
         Blocked {
-            cause: Cause::Flow(Rc::clone(&refusal.first.rule)),
-            id: refusal.first.id.clone(),
+            cause: Cause::Flow(rule),
+            id,
             retry_after,
         }
     }
@@ -1776,7 +2195,7 @@ impl<T: Tally> Resource<T> {
                 Applies::OtherOrigins => name == "other",
                 Applies::Origin(named) => **named == *name,
                 Applies::Nobody => false,
-            })
+            }) || self.keys.names(name)
         };
         // One that a rule names is always known: no flood of others frees it of its rule.
         let name = if self.origins.borrow().len() < MAX_ORIGINS || is_named(name) {

@@ -1,8 +1,8 @@
 //! The rules of a resource that are no flow rules: who may enter, what the machine can bear, and whether the resource works.
 
 use crate::authority::AuthorityRule;
-use crate::breaker::{Admission, Breaker, BreakerGeometry, DegradeRule};
-use crate::node::StatisticNode;
+use crate::breaker::{Admission, Breaker, BreakerGeometry, BreakerStorage, DegradeRule};
+use crate::param_flow::Rest;
 use crate::rule::{Mode, RuleId};
 use crate::system::{Gauges, Inbound, SystemLimit, SystemRule};
 use crate::time::Timestamp;
@@ -64,43 +64,43 @@ impl<R> InForce<R> {
 }
 
 /// What the state of a breaker belongs to.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct BreakerKey {
-    pub(crate) rule: RuleId,
-    pub(crate) resource: Rc<str>,
-    pub(crate) geometry: BreakerGeometry,
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct BreakerKey {
+    /// The rule.
+    pub rule: RuleId,
+    /// The resource.
+    pub resource: Rc<str>,
+    /// Whether the rule is for each resource that none names.
+    pub each: bool,
+    /// What is counted, in which window.
+    pub geometry: BreakerGeometry,
 }
 
 /// A degrade rule on one resource.
-pub(crate) struct Guard {
+pub(crate) struct Guard<B> {
     pub(crate) rule: Rc<InForce<DegradeRule>>,
-    pub(crate) breaker: Rc<Breaker>,
+    pub(crate) breaker: Rc<Breaker<B>>,
 }
 
 /// The rules of one resource that are no flow rules.
-pub(crate) struct Guards {
+pub(crate) struct Guards<B> {
     pub(crate) authority: Box<[Rc<InForce<AuthorityRule>>]>,
     pub(crate) system: Rc<[Rc<InForce<SystemRule>>]>,
-    pub(crate) breakers: Box<[Guard]>,
+    pub(crate) breakers: Box<[Guard<B>]>,
 }
 
-/// How the breakers of a resource let a request in.
+/// How the breakers and the keys of a resource let a request in.
 #[derive(Default)]
 pub(crate) struct Admissions {
     /// A bit for each breaker that is to be told how the call ends.
     asked: u64,
-    /// Those that did so as a probe, which is rare.
-    probes: Option<Box<Probes>>,
+    rest: Option<Box<Rest>>,
 }
-
-/// By breaker: how it let a probe in.
-#[derive(Default)]
-struct Probes(Vec<(usize, Admission)>);
 
 impl Admissions {
     /// How the breaker, the `index`th, let it in.
     fn take(&mut self, index: usize) -> Admission {
-        let Some(Probes(probes)) = self.probes.as_deref_mut() else {
+        let Some(Rest { probes, .. }) = self.rest.as_deref_mut() else {
             return Admission::Normal;
         };
         match probes.iter().position(|(of, _)| *of == index) {
@@ -109,14 +109,28 @@ impl Admissions {
         }
     }
 
-    /// Whether no breaker was asked.
+    /// Whether no breaker was asked, and no key is to be told.
     #[inline]
     pub(crate) fn are_none(&self) -> bool {
-        self.asked == 0 && self.probes.is_none()
+        self.asked == 0 && self.rest.is_none()
+    }
+
+    /// Keeps the keys that are to be told how the call ends.
+    pub(crate) fn keep(&mut self, keys: Option<Box<Rest>>) {
+        match (&mut self.rest, keys) {
+            (Some(rest), Some(keys)) => rest.keep(*keys),
+            (rest @ None, keys) => *rest = keys,
+            (Some(_), None) => {}
+        }
+    }
+
+    /// The keys that are to be told how the call ends.
+    pub(crate) fn keys(&self) -> Option<&Rest> {
+        self.rest.as_deref()
     }
 }
 
-impl Guards {
+impl<B: BreakerStorage> Guards<B> {
     /// Whether there are none.
     #[inline]
     pub(crate) fn are_none(&self) -> bool {
@@ -129,7 +143,7 @@ impl Guards {
     pub(crate) fn check(
         &self,
         origin: &str,
-        inbound: Option<&StatisticNode>,
+        inbound: impl FnOnce() -> Option<Inbound>,
         gauges: &Gauges,
         cost: u64,
         now: Timestamp,
@@ -144,8 +158,10 @@ impl Guards {
                 });
             }
         }
-        if let Some(inbound) = inbound.filter(|_| !self.system.is_empty()) {
-            self.check_system(&Inbound::of(inbound, now), gauges, cost)?;
+        if !self.system.is_empty()
+            && let Some(inbound) = inbound()
+        {
+            self.check_system(&inbound, gauges, cost)?;
         }
         let mut admissions = Admissions::default();
         let mut refusal: Option<Refusal> = None;
@@ -211,8 +227,8 @@ impl Guards {
             match guard.breaker.reserve(&guard.rule.rule, now) {
                 Some(Admission::Normal) => {}
                 Some(probe) => {
-                    let probes = admissions.probes.get_or_insert_default();
-                    probes.0.push((i, probe));
+                    let rest = admissions.rest.get_or_insert_default();
+                    rest.probes.push((i, probe));
                 }
                 None => {
                     admissions.asked &= !(1 << i);
@@ -232,9 +248,35 @@ impl Guards {
 
     /// Tells the breakers that a request did not take place.
     pub(crate) fn give_back(&self, admissions: Admissions, now: Timestamp) {
-        for (i, probe) in admissions.probes.map(|probes| probes.0).unwrap_or_default() {
+        for (i, probe) in admissions.rest.map(|rest| rest.probes).unwrap_or_default() {
             if let Some(guard) = self.breakers.get(i) {
                 guard.breaker.give_back(probe, &guard.rule.rule, now);
+            }
+        }
+    }
+
+    /// Undoes that a request was let through which a flow rule refuses: no probe is taken for it.
+    pub(crate) fn undo(&self, admissions: Admissions, now: Timestamp) {
+        for (i, probe) in admissions.rest.map(|rest| rest.probes).unwrap_or_default() {
+            if let Some(guard) = self.breakers.get(i) {
+                guard.breaker.undo(probe, &guard.rule.rule, now);
+            }
+        }
+    }
+
+    /// Tells the breakers that a call has ended without an answer: to one that counts slow calls, it was slow if it has lasted
+    /// that long; to others it did not take place.
+    #[inline(never)]
+    pub(crate) fn give_up(&self, mut admissions: Admissions, rt_ms: u64, now: Timestamp) {
+        for (i, guard) in self.breakers.iter().enumerate() {
+            if admissions.asked & (1 << i) == 0 {
+                continue;
+            }
+            let (admission, rule) = (admissions.take(i), &*guard.rule.rule);
+            if rule.is_bad(rt_ms, false) {
+                guard.breaker.complete(admission, rule, rt_ms, false, now);
+            } else {
+                guard.breaker.give_back(admission, rule, now);
             }
         }
     }

@@ -1,8 +1,18 @@
 //! Rules. Their small types check what they are made from, once; after that a rule is right by construction.
 
+mod key;
+
+use crate::keyed::KEYED_SAMPLE_COUNT;
+use crate::shown::{decimal, escaped};
 use crate::window::{Window, WindowError};
 use std::fmt;
 use std::rc::Rc;
+
+pub(crate) use key::Network;
+pub use key::{
+    DEFAULT_MAX_KEYS, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, MAX_KEY_PARTS,
+    MAX_KEYS_OF_REQUEST, Regex,
+};
 
 /// How many buckets a rule's window may have: more would cost memory and gain less than a thousandth.
 pub const MAX_SAMPLE_COUNT: u32 = 1000;
@@ -63,6 +73,23 @@ pub enum RuleError {
         /// The ratio.
         ratio: f64,
     },
+    /// What does not go with a key: a warm-up, or another strategy than [`Strategy::Direct`].
+    NotKeyed {
+        /// What it is, as a document calls it.
+        what: &'static str,
+    },
+    /// No regular expression that is known here, or one that is too large.
+    BadRegex {
+        /// The expression.
+        regex: String,
+        /// What is wrong in it.
+        reason: String,
+    },
+    /// A regular expression, without the feature `regex`.
+    NoRegex {
+        /// The expression.
+        regex: String,
+    },
     /// A whole number that a rule cannot do with.
     OutOfRange {
         /// The number.
@@ -86,12 +113,13 @@ impl fmt::Display for RuleError {
                 write!(
                     f,
                     "`{}` cannot be written in a header; use printable ASCII",
-                    id.escape_debug()
+                    escaped(id, usize::MAX)
                 )
             }
             RuleError::BadCount { count } => write!(
                 f,
-                "`{count}` is no count; use a number from 0 to 9007199254740992"
+                "`{}` is no count; use a number from 0 to 9007199254740992",
+                decimal(*count)
             ),
             RuleError::Window(error) => error.fmt(f),
             RuleError::ManyBuckets { sample_count } => {
@@ -116,8 +144,28 @@ impl fmt::Display for RuleError {
                 MaxQueueing::MAX_MS
             ),
             RuleError::BadRatio { ratio } => {
-                write!(f, "`{ratio}` is no ratio; use a number from 0 to 1")
+                write!(
+                    f,
+                    "`{}` is no ratio; use a number from 0 to 1",
+                    decimal(*ratio)
+                )
             }
+            RuleError::NotKeyed { what } => {
+                write!(
+                    f,
+                    "`{what}` does not go with a `key`; leave one of them out"
+                )
+            }
+            RuleError::BadRegex { regex, reason } => write!(
+                f,
+                "`{}` is no regular expression ({reason}); correct it",
+                escaped(regex, usize::MAX)
+            ),
+            RuleError::NoRegex { regex } => write!(
+                f,
+                "`{}` is a regular expression, which this build does not have; use another match strategy",
+                escaped(regex, usize::MAX)
+            ),
             RuleError::OutOfRange {
                 number,
                 least,
@@ -343,9 +391,9 @@ impl RuleGeometry {
         self.0
     }
 
-    fn is_finest(self) -> bool {
-        self.0.sample_count()
-            == Window::finest_sample_count(self.0.interval_ms(), DEFAULT_SAMPLE_COUNT)
+    /// Whether it has as many buckets as it can have, up to `most`.
+    fn is_finest(self, most: u32) -> bool {
+        self.0.sample_count() == Window::finest_sample_count(self.0.interval_ms(), most)
     }
 }
 
@@ -396,8 +444,16 @@ pub enum ControlBehavior {
 }
 
 impl ControlBehavior {
+    /// Whether the rule can be cold.
+    pub fn warms_up(self) -> bool {
+        matches!(
+            self,
+            ControlBehavior::WarmUp | ControlBehavior::WarmUpThrottle
+        )
+    }
+
     /// Whether turns are taken.
-    pub(crate) fn is_paced(self) -> bool {
+    pub fn is_paced(self) -> bool {
         matches!(
             self,
             ControlBehavior::Throttle | ControlBehavior::WarmUpThrottle
@@ -558,6 +614,8 @@ pub struct FlowRule {
     max_queueing: MaxQueueing,
     mode: Mode,
     compat: bool,
+    /// `None` where it limits all requests together.
+    keyed: Option<Rc<KeyedBy>>,
 }
 
 impl FlowRule {
@@ -583,6 +641,7 @@ impl FlowRule {
             max_queueing: MaxQueueing::default(),
             mode: Mode::Enforce,
             compat: false,
+            keyed: None,
         })
     }
 
@@ -595,14 +654,16 @@ impl FlowRule {
         }
     }
 
-    /// This rule over `interval_ms` in `sample_count` buckets ([`RuleGeometry::new`]). A limit on concurrency has no
-    /// window and stays as it is.
+    /// This rule over `interval_ms` in `sample_count` buckets ([`RuleGeometry::new`]; of a rule with a key, where buckets cost
+    /// memory, by default the interval's largest divisor up to [`KEYED_SAMPLE_COUNT`]). A limit on concurrency has no window
+    /// and stays as it is.
     ///
     /// # Errors
     ///
     /// Where that is no window.
     pub fn per(self, interval_ms: u64, sample_count: Option<u32>) -> Result<FlowRule, RuleError> {
-        let window = RuleGeometry::new(interval_ms, sample_count)?;
+        let finest = || Window::finest_sample_count(interval_ms, self.finest());
+        let window = RuleGeometry::new(interval_ms, Some(sample_count.unwrap_or_else(finest)))?;
         let grade = match self.grade {
             Grade::Qps { counting, .. } => Grade::Qps { window, counting },
             Grade::Concurrency => Grade::Concurrency,
@@ -644,7 +705,7 @@ impl FlowRule {
         self.behaving(ControlBehavior::Throttle, WarmUp::default(), max_queueing)
     }
 
-    /// This rule, admitting less while it is cold. A limit on concurrency stays as it is.
+    /// This rule, admitting less while it is cold. A limit on concurrency stays as it is, as does one with a key.
     ///
     /// It begins cold. Where it is cold and its window is empty, a request passes whatever part of the count it costs.
     #[must_use]
@@ -652,11 +713,58 @@ impl FlowRule {
         self.behaving(ControlBehavior::WarmUp, warm_up, MaxQueueing::default())
     }
 
-    /// This rule, letting requests pass evenly, and less often while it is cold. A limit on concurrency stays as it is.
+    /// This rule, letting requests pass evenly, and less often while it is cold. A limit on concurrency stays as it is, as does
+    /// one with a key.
     #[doc(alias = "WarmUpRateLimiter")]
     #[must_use]
     pub fn warm_up_throttle(self, warm_up: WarmUp, max_queueing: MaxQueueing) -> FlowRule {
         self.behaving(ControlBehavior::WarmUpThrottle, warm_up, max_queueing)
+    }
+
+    /// This rule, limiting each key for itself, in a window of its own. A key does not go with a warm-up, nor with another
+    /// strategy than [`Strategy::Direct`].
+    ///
+    /// A request passes if it may as each of its keys ([`KeyValue`]); what it lacks is a value as any other.
+    ///
+    /// # Errors
+    ///
+    /// Where the rule has such a behaviour or strategy.
+    ///
+    /// Sentinel: `ParamFlowRule`.
+    #[doc(alias = "ParamFlowRule")]
+    pub fn keyed(self, by: KeyedBy) -> Result<FlowRule, RuleError> {
+        let what = match (self.behavior, &self.strategy) {
+            (ControlBehavior::WarmUp, _) => Some("warmUp"),
+            (ControlBehavior::WarmUpThrottle, _) => Some("warmUpThrottle"),
+            (_, Strategy::Relate(_)) => Some("relate"),
+            (_, Strategy::Chain(_)) => Some("chain"),
+            _ => None,
+        };
+        if let Some(what) = what {
+            return Err(RuleError::NotKeyed { what });
+        }
+        let grade = match self.grade {
+            Grade::Qps { window, counting } if window.is_finest(self.finest()) => {
+                let interval_ms = window.window().interval_ms();
+                let finest = Window::finest_sample_count(interval_ms, KEYED_SAMPLE_COUNT);
+                let window = RuleGeometry::new(interval_ms, Some(finest))?;
+                Grade::Qps { window, counting }
+            }
+            grade => grade,
+        };
+        Ok(FlowRule {
+            grade,
+            keyed: Some(Rc::new(by)),
+            ..self
+        })
+    }
+
+    /// How many buckets its window has at most unless it is said.
+    fn finest(&self) -> u32 {
+        match self.keyed {
+            Some(_) => KEYED_SAMPLE_COUNT,
+            None => DEFAULT_SAMPLE_COUNT,
+        }
     }
 
     fn behaving(
@@ -665,7 +773,11 @@ impl FlowRule {
         warm_up: WarmUp,
         max_queueing: MaxQueueing,
     ) -> FlowRule {
-        if self.grade == Grade::Concurrency {
+        let warms_up = matches!(
+            behavior,
+            ControlBehavior::WarmUp | ControlBehavior::WarmUpThrottle
+        );
+        if self.grade == Grade::Concurrency || self.keyed.is_some() && warms_up {
             return self;
         }
         FlowRule {
@@ -681,8 +793,9 @@ impl FlowRule {
     ///
     /// # Errors
     ///
-    /// Where the name is empty or too long.
+    /// Where the name is empty or too long, or the rule has a key.
     pub fn relate(self, resource: &str) -> Result<FlowRule, RuleError> {
+        self.checked_without_key("relate")?;
         let strategy = Strategy::Relate(checked_name(resource)?);
         Ok(FlowRule { strategy, ..self })
     }
@@ -691,16 +804,29 @@ impl FlowRule {
     ///
     /// # Errors
     ///
-    /// Where the name is empty or too long.
+    /// Where the name is empty or too long, or the rule has a key.
     pub fn chain(self, context: &str) -> Result<FlowRule, RuleError> {
+        self.checked_without_key("chain")?;
         let strategy = Strategy::Chain(checked_name(context)?);
         Ok(FlowRule { strategy, ..self })
     }
 
+    fn checked_without_key(&self, what: &'static str) -> Result<(), RuleError> {
+        match self.keyed {
+            Some(_) => Err(RuleError::NotKeyed { what }),
+            None => Ok(()),
+        }
+    }
+
     /// This rule, deciding as Sentinel does: two buckets in a second, of which the current one and the one before count.
+    ///
+    /// Of one with a key, a request that lacks a part passes, a call in flight counts one whatever it costs, turns are taken in
+    /// whole milliseconds, and counts have no fraction. (Its window stays as it is: Sentinel's bucket of tokens, which lets
+    /// nearly twice the count through at once, is not to be had.)
     #[must_use]
     pub fn sentinel(self) -> FlowRule {
         let grade = match self.grade {
+            grade if self.keyed.is_some() => grade,
             Grade::Qps { .. } => Grade::Qps {
                 window: RuleGeometry(Window::of_buckets(2, 500)),
                 counting: Counting::Sentinel,
@@ -741,13 +867,13 @@ impl FlowRule {
         };
         match self.grade {
             Grade::Concurrency => part("concurrency"),
-            Grade::Qps { .. } if self.compat => {}
+            Grade::Qps { .. } if self.compat && self.keyed.is_none() => {}
             Grade::Qps { window, counting } => {
                 match window.window().interval_ms() {
                     DEFAULT_INTERVAL_MS => {}
                     millis => part(&span(millis)),
                 }
-                if !window.is_finest() {
+                if !window.is_finest(self.finest()) {
                     part(&format!("{}buckets", window.window().sample_count()));
                 }
                 match counting {
@@ -771,6 +897,12 @@ impl FlowRule {
         }
         if self.max_queueing != MaxQueueing::default() {
             part(&format!("queue={}", span(self.max_queueing.as_millis())));
+        }
+        if let Some(by) = self.keyed_by().filter(|by| !by.parts().is_empty()) {
+            part(&format!("key={by}"));
+            if by.max_keys() != DEFAULT_MAX_KEYS {
+                part(&format!("keys={}", by.max_keys()));
+            }
         }
         match &self.strategy {
             Strategy::Direct => {}
@@ -830,6 +962,12 @@ impl FlowRule {
     #[doc(alias = "maxQueueingTimeMs")]
     pub fn max_queueing(&self) -> MaxQueueing {
         self.max_queueing
+    }
+
+    /// By what it tells those apart whom it limits each for themselves; `None` where it limits all together.
+    #[doc(alias = "paramItem")]
+    pub fn keyed_by(&self) -> Option<&KeyedBy> {
+        self.keyed.as_deref()
     }
 
     /// Whether it decides as Sentinel does.

@@ -282,6 +282,18 @@ impl SystemRule {
         counts.iter().all(Option::is_none) && self.highest_cpu_usage.is_none() && !self.bbr
     }
 
+    /// Whether it looks at that measure.
+    pub fn limits(&self, limit: SystemLimit) -> bool {
+        match limit {
+            SystemLimit::Qps => self.qps.is_some(),
+            SystemLimit::Thread => self.max_thread.is_some(),
+            SystemLimit::Rt => self.avg_rt.is_some(),
+            SystemLimit::Load => self.highest_system_load.is_some(),
+            SystemLimit::Bbr => self.bbr,
+            SystemLimit::Cpu => self.highest_cpu_usage.is_some(),
+        }
+    }
+
     /// Whether it asks what the machine is estimated to work off: for [`Inbound::max_success_qps`] and [`Inbound::min_rt`].
     pub fn estimates(&self) -> bool {
         self.bbr || self.highest_system_load.is_some()

@@ -18,6 +18,7 @@
 //! Of a shared window, `admitted` has to be read *before* the clock ([`RuleWindow::observe`]): a value that was read late
 //! and filed under an early bucket would forget what was admitted in between.
 
+use crate::breaker::{BreakerStorage, LocalBreaker};
 use crate::leap_array::{Bucket, LeapArray};
 use crate::occupy::{Loans, OCCUPY_TIMEOUT_MS, Untouched};
 use crate::rule::{Count, Counting};
@@ -29,6 +30,12 @@ use std::time::Duration;
 
 /// Two running counts of one rule, which wrap around after 2^64, and the instant that a throttle keeps.
 pub trait Tally {
+    /// Whether Sentinel's statistics may be kept beside such counts. Who never keeps them says no, and has no code for them.
+    const STATISTICS: bool = true;
+
+    /// Where the breakers keep their state of a resource whose rules count like this.
+    type Breaker: BreakerStorage;
+
     /// How much has been admitted so far; never ahead of the truth. `None` where the count is this window's own affair.
     fn admitted(&self) -> Option<u64>;
 
@@ -47,6 +54,14 @@ pub trait Tally {
 
     /// How far the turns of a throttle reach.
     fn latest(&self) -> &impl SharedInstant;
+
+    /// How warm the rule is, as who shares these counts has told last; `None` where nobody has, or nobody shares them.
+    fn warmth(&self) -> Option<[u64; 4]> {
+        None
+    }
+
+    /// Tells the others how warm the rule is.
+    fn tell_warmth(&self, _: [u64; 4]) {}
 }
 
 /// An instant that several may share. It moves by compare-and-swap alone: who has been overtaken looks again.
@@ -87,6 +102,8 @@ pub struct LocalTally {
 }
 
 impl Tally for LocalTally {
+    type Breaker = LocalBreaker;
+
     #[inline]
     fn admitted(&self) -> Option<u64> {
         None
@@ -379,8 +396,8 @@ impl<T: Tally> RuleWindow<T> {
         self.load(self.last.get(), now)
     }
 
-    /// How much counts at `now`, if so much has been `admitted`.
-    fn load(&self, admitted: u64, now: Timestamp) -> f64 {
+    /// How much counts at `now`, if so much has been `admitted`. Changes nothing.
+    pub fn load(&self, admitted: u64, now: Timestamp) -> f64 {
         let now = self.ring.reading_time(now);
         let window = self.ring.window();
         let (start, n) = (window.start(now), u64::from(window.sample_count()));
@@ -520,16 +537,29 @@ impl<T: Tally> RuleWindow<T> {
     /// How long a request of that cost would have to wait until a bucket to come can pay for it; `None` for
     /// [`OCCUPY_TIMEOUT_MS`] or more. Of a window that has been advanced to `now` and has no room.
     ///
-    /// Only what has left the window by then is lent.
+    /// Only what has left the window by then is lent, and what others have lent over the same counts is taken to stay there.
     ///
     /// Sentinel: `StatisticNode.tryOccupyNext`.
     #[doc(alias = "tryOccupyNext")]
     pub fn time_to_loan(&self, limit: Count, cost: u64, now: Timestamp) -> Option<Duration> {
         let wait = match self.untouched {
-            Untouched::Kept => self.time_to_room(limit, cost, now)?,
+            Untouched::Kept => {
+                let cost = cost.saturating_add(self.lent_elsewhere());
+                self.time_to_room(limit, cost, now)?
+            }
             Untouched::Lost => self.time_to_sentinels_loan(limit, cost, now)?,
         };
         (wait < OCCUPY_TIMEOUT).then_some(wait)
+    }
+
+    /// How many tickets are out that are neither admissions nor loans of this window: what others over the same counts have
+    /// lent, or are about to admit. Until when that counts is not known here.
+    fn lent_elsewhere(&self) -> u64 {
+        let known = self.last.get().wrapping_add(self.loans.total());
+        match self.tally.tickets().wrapping_sub(known) {
+            fewer if fewer >= 1 << 63 => 0,
+            more => more,
+        }
     }
 
     /// As Sentinel lends: the passes of the bucket that leaves at the next boundary, at that boundary.
@@ -666,7 +696,7 @@ impl<T: Tally> RuleWindow<T> {
     }
 
     /// What has been admitted since the bucket began that lies `buckets` before the one `ahead` of the newest one.
-    #[inline]
+    #[inline(always)] // a search asks for it over and over
     fn admitted_since(&self, buckets: u64, ahead: u64) -> f64 {
         let base = match buckets.checked_sub(ahead) {
             None => self.last.get(),

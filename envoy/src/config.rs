@@ -4,20 +4,29 @@
 //! "envoy": {
 //!   "scope": "process",              // "worker": each worker thread counts by itself
 //!   "resource": {"from": "route"},   // {"from": "virtualHost"}, {"fixed": "login"}
+//!   "origin": {"header": "x-app"},   // {"from": "peer"}: who the peer's certificate says it is
+//!   "prioritized": {"header": "x-priority", "value": "high"}, // which requests may borrow; without `value`: any
+//!   "maxWaiting": 1000,              // requests that may wait at once, in each worker thread
 //!   "maxResources": 1000,            // kept apart without rules of their own; those beyond share one
 //!   "reply": {
 //!     "status": 429,
 //!     "format": "text",              // "json", "problem"
 //!     "body": "too many requests",
-//!     "headers": {"x-limited-by": "leapgate"}
+//!     "headers": {"x-limited-by": "leapgate"},
+//!     "breaker": {"status": 503, "body": "service unavailable"}
+//!   },
+//!   "errors": {                      // what counts against a resource with a breaker
+//!     "status": ["5xx"],             // "4xx", 429
+//!     "grpcStatus": [2, 4, 13, 14, 15]
 //!   },
 //!   "rateLimitHeaders": "draft",     // "legacy": x-ratelimit-*; "off"
 //!   "rateLimitHeadersOn": "refused"  // "all": on passing responses too
 //! }
 //! ```
 
-use leapgate::config::{At, ConfigError, Value, read};
-use leapgate::{ControlBehavior, LimitApp, MAX_NAME, Rules, Strategy, Target};
+use crate::outcome::Errors;
+use leapgate::config::{At, ConfigError, Fields, Value, read};
+use leapgate::{KeyPart, KeyedBy, LimitApp, MAX_NAME, Rules, Strategy, SystemLimit, Target};
 use std::rc::Rc;
 
 /// The longest body of a reply, in bytes.
@@ -29,8 +38,16 @@ const MAX_HEADERS: usize = 32;
 /// The longest value of a header, in bytes.
 const MAX_HEADER_VALUE: usize = 4096;
 
+const NO_HEADER_NAME: &str = "is no name of a header; use letters, digits and hyphens";
+
+const NO_FIELD_VALUE: &str =
+    "is no value of a header; use up to 4096 printable ASCII characters, no space around them";
+
 /// How many resources may be kept apart: each has counters of its own in Envoy.
 const MAX_RESOURCES: u64 = 10_000;
+
+/// How many requests may wait at once in one worker thread: each holds what has come of its body.
+const MAX_WAITING: u64 = 10_000;
 
 /// How the filter is set up.
 #[derive(Clone, PartialEq, Debug)]
@@ -41,8 +58,16 @@ pub struct Settings {
     pub resource: ResourceFrom,
     /// How many resources without rules of their own are kept apart.
     pub max_resources: usize,
+    /// Where requests come from, if anybody is to know.
+    pub origin: Option<OriginFrom>,
+    /// Which requests may borrow.
+    pub prioritized: Option<Prioritized>,
+    /// How many requests may wait at once.
+    pub max_waiting: usize,
     /// What a refused request is told.
     pub reply: Reply,
+    /// Which answers count against a resource.
+    pub errors: Errors,
     /// The headers that tell how the rules stand.
     pub rate_limit_headers: RateLimitHeaders,
     /// Whether they are on passing responses too.
@@ -69,6 +94,24 @@ pub enum ResourceFrom {
     Fixed(Rc<str>),
 }
 
+/// What a request's origin is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OriginFrom {
+    /// The value of the header of that name.
+    Header(String),
+    /// Who the peer's certificate says it is: the URI there, in Istio its SPIFFE id, or else its subject.
+    Peer,
+}
+
+/// The header that marks a request that may borrow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Prioritized {
+    /// Its name.
+    pub header: String,
+    /// Its value; `None`: any.
+    pub value: Option<String>,
+}
+
 /// What a refused request is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reply {
@@ -80,6 +123,10 @@ pub struct Reply {
     pub body: String,
     /// Headers besides those that the filter writes, in lower case.
     pub headers: Vec<(String, String)>,
+    /// The status that a breaker answers: 400 to 599.
+    pub breaker_status: u16,
+    /// The text that its body says.
+    pub breaker_body: String,
 }
 
 /// What a reply's body is.
@@ -110,12 +157,18 @@ impl Default for Settings {
             scope: Scope::Process,
             resource: ResourceFrom::Route,
             max_resources: 1000,
+            origin: None,
+            prioritized: None,
+            max_waiting: 1000,
             reply: Reply {
                 status: 429,
                 format: Format::Text,
                 body: "too many requests".into(),
                 headers: Vec::new(),
+                breaker_status: 503,
+                breaker_body: "service unavailable".into(),
             },
+            errors: Errors::default(),
             rate_limit_headers: RateLimitHeaders::Draft,
             on_passed: false,
         }
@@ -146,73 +199,131 @@ pub fn parse(configuration: &[u8]) -> Result<(Rules, Settings), ConfigError> {
     let value = Value::from_json(configuration)?;
     let document = read(&value)?;
     let rules = &document.rules;
-    let others = [
-        ("degradeRules", rules.degrade.is_empty()),
-        ("systemRules", rules.system.is_empty()),
-        ("authorityRules", rules.authority.is_empty()),
-    ];
-    if let Some((list, _)) = others.iter().find(|(_, is_empty)| !is_empty) {
-        let fault = "is not available in Envoy yet; leave it out";
-        return Err(ConfigError::new("document", list, fault));
-    }
-    for (i, rule) in document.rules.flow.iter().enumerate() {
-        let behavior = match rule.control_behavior() {
-            ControlBehavior::Reject => None,
-            ControlBehavior::WarmUp => Some("warmUp"),
-            ControlBehavior::Throttle => Some("throttle"),
-            ControlBehavior::WarmUpThrottle => Some("warmUpThrottle"),
-        };
-        let strategy = match rule.strategy() {
-            Strategy::Direct => None,
-            Strategy::Relate(_) => Some("relate"),
-            Strategy::Chain(_) => Some("chain"),
-        };
-        let unavailable = [
-            (
-                "controlBehavior",
-                behavior,
-                "is not available in Envoy yet; use `reject`",
-            ),
-            (
-                "strategy",
-                strategy,
-                "is not available in Envoy yet; use `direct`",
-            ),
+    for (i, rule) in document.rules.system.iter().enumerate() {
+        let measures = [
+            (SystemLimit::Load, "highestSystemLoad"),
+            (SystemLimit::Cpu, "highestCpuUsage"),
         ];
-        for (field, value, fault) in unavailable {
-            if let Some(value) = value {
-                return Err(ConfigError::new(
-                    &format!("flowRules[{i}].{field}"),
-                    value,
-                    fault,
-                ));
-            }
+        if let Some((_, field)) = measures.iter().find(|(limit, _)| rule.limits(*limit)) {
+            let fault = "is not known in Envoy, where a filter cannot see the machine; use `bbr`, `maxThread` or `avgRt`";
+            return Err(ConfigError::new(&format!("systemRules[{i}]"), field, fault));
         }
-        let origin = match rule.limit_app() {
-            LimitApp::Default => continue,
-            LimitApp::Other => "other",
-            LimitApp::Origin(name) => name,
-        };
-        let fault = "never applies in Envoy, where requests have no origin; use `default`";
+    }
+    if !rules.param_flow.is_empty() {
         return Err(ConfigError::new(
-            &format!("flowRules[{i}].limitApp"),
-            origin,
-            fault,
+            "document",
+            "paramFlowRules",
+            "limits arguments, which requests in Envoy do not have; use `flowRules` with a `key`",
         ));
+    }
+    let flow = rules.flow.iter().enumerate();
+    let flow = flow.map(|(i, rule)| (format!("flowRules[{i}]"), rule));
+    let gateway = rules.gateway_flow.iter().enumerate();
+    let gateway = gateway.map(|(i, rule)| (format!("gatewayFlowRules[{i}]"), rule));
+    for (place, rule) in flow.chain(gateway) {
+        let parts = rule.keyed_by().map_or(&[][..], KeyedBy::parts);
+        let is_argument = |part: &&KeyPart| matches!(part, KeyPart::Arg(_));
+        if let Some(part) = parts.iter().find(is_argument) {
+            return Err(ConfigError::new(
+                &format!("{place}.key"),
+                &part.to_string(),
+                "is an argument, which requests in Envoy do not have; use `clientIp`, a header or another part of the request",
+            ));
+        }
+        if let Strategy::Chain(_) = rule.strategy() {
+            let fault =
+                "never applies in Envoy, where requests come in by no context; use `direct`";
+            return Err(ConfigError::new(
+                &format!("{place}.strategy"),
+                "chain",
+                fault,
+            ));
+        }
     }
     let settings = match document.envoy {
         Some(section) => settings(&At::new("envoy", section))?,
         None => Settings::default(),
     };
+    if settings.origin.is_none() {
+        knows_no_origin(&document.rules)?;
+    }
     Ok((document.rules, settings))
+}
+
+/// Refuses rules about origins, where requests have none.
+fn knows_no_origin(rules: &Rules) -> Result<(), ConfigError> {
+    let flow = rules.flow.iter().map(|rule| match rule.limit_app() {
+        LimitApp::Default => None,
+        LimitApp::Other => Some("other"),
+        LimitApp::Origin(name) => Some(&**name),
+    });
+    let authority = rules.authority.iter().map(|rule| rule.origins().next());
+    let lists = [
+        ("flowRules", flow.enumerate().find_map(first)),
+        ("authorityRules", authority.enumerate().find_map(first)),
+    ];
+    for (list, found) in lists {
+        if let Some((i, name)) = found {
+            let fault = r#"never applies where requests have no origin; say what it is: `"envoy": {"origin": {"header": "x-app"}}`"#;
+            let path = format!("{list}[{i}].limitApp");
+            return Err(ConfigError::new(&path, name, fault));
+        }
+    }
+    Ok(())
+}
+
+fn first<T>((i, found): (usize, Option<T>)) -> Option<(usize, T)> {
+    Some((i, found?))
+}
+
+fn origin_from(at: &At<'_>) -> Result<OriginFrom, ConfigError> {
+    let fields = at.object(&["from", "header"])?;
+    match (fields.get("from"), fields.get("header")) {
+        (Some(from), None) => from.one_of(&[("peer", ())]).map(|()| OriginFrom::Peer),
+        (None, Some(header)) => Ok(OriginFrom::Header(header_name(&header)?)),
+        (Some(_), Some(header)) => {
+            Err(header.wrong("does not go with `from`; keep one of the two"))
+        }
+        (None, None) => Err(at.wrong(r#"names no origin; use `{"header": "x-app"}`"#)),
+    }
+}
+
+fn prioritized(at: &At<'_>) -> Result<Prioritized, ConfigError> {
+    let fields = at.object(&["header", "value"])?;
+    let Some(header) = fields.get("header") else {
+        return Err(at.wrong(r#"names no header; use `{"header": "x-priority"}`"#));
+    };
+    let value = match fields.get("value") {
+        Some(value) if is_field_value(value.string()?) => Some(value.string()?.into()),
+        Some(value) => return Err(value.wrong(NO_FIELD_VALUE)),
+        None => None,
+    };
+    Ok(Prioritized {
+        header: header_name(&header)?,
+        value,
+    })
+}
+
+/// The name of a header, in lower case.
+fn header_name(at: &At<'_>) -> Result<String, ConfigError> {
+    let name = at.string()?.to_ascii_lowercase();
+    if is_token(&name) {
+        Ok(name)
+    } else {
+        Err(at.wrong(NO_HEADER_NAME))
+    }
 }
 
 fn settings(at: &At<'_>) -> Result<Settings, ConfigError> {
     let keys = [
         "scope",
         "resource",
+        "origin",
+        "prioritized",
+        "maxWaiting",
         "maxResources",
         "reply",
+        "errors",
         "rateLimitHeaders",
         "rateLimitHeadersOn",
     ];
@@ -224,11 +335,23 @@ fn settings(at: &At<'_>) -> Result<Settings, ConfigError> {
     if let Some(resource) = fields.get("resource") {
         settings.resource = resource_from(&resource)?;
     }
+    if let Some(origin) = fields.get("origin") {
+        settings.origin = Some(origin_from(&origin)?);
+    }
+    if let Some(at) = fields.get("prioritized") {
+        settings.prioritized = Some(prioritized(&at)?);
+    }
+    if let Some(max) = fields.get("maxWaiting") {
+        settings.max_waiting = max.integer(0..=MAX_WAITING)? as usize;
+    }
     if let Some(max) = fields.get("maxResources") {
         settings.max_resources = max.integer(1..=MAX_RESOURCES)? as usize;
     }
     if let Some(at) = fields.get("reply") {
         reply(&at, &mut settings.reply)?;
+    }
+    if let Some(at) = fields.get("errors") {
+        settings.errors = Errors::read(&at)?;
     }
     if let Some(headers) = fields.get("rateLimitHeaders") {
         settings.rate_limit_headers = headers.one_of(&[
@@ -262,9 +385,11 @@ fn resource_from(at: &At<'_>) -> Result<ResourceFrom, ConfigError> {
 }
 
 fn reply(at: &At<'_>, reply: &mut Reply) -> Result<(), ConfigError> {
-    let fields = at.object(&["status", "format", "body", "headers"])?;
-    if let Some(status) = fields.get("status") {
-        reply.status = status.integer(400..=599)? as u16;
+    let fields = at.object(&["status", "format", "body", "headers", "breaker"])?;
+    answer(&fields, &mut reply.status, &mut reply.body)?;
+    if let Some(breaker) = fields.get("breaker") {
+        let fields = breaker.object(&["status", "body"])?;
+        answer(&fields, &mut reply.breaker_status, &mut reply.breaker_body)?;
     }
     if let Some(format) = fields.get("format") {
         reply.format = format.one_of(&[
@@ -273,18 +398,12 @@ fn reply(at: &At<'_>, reply: &mut Reply) -> Result<(), ConfigError> {
             ("problem", Format::Problem),
         ])?;
     }
-    if let Some(body) = fields.get("body") {
-        reply.body = body.string()?.into();
-        if reply.body.len() > MAX_BODY {
-            return Err(body.wrong(&format!("is too long; use at most {MAX_BODY} bytes")));
-        }
-    }
     if let Some(headers) = fields.get("headers") {
         for (name, value) in headers.entries()? {
             let name = name.to_ascii_lowercase();
             let wrong = |fault: &str| Err(ConfigError::new(&headers.to_string(), &name, fault));
             if !is_token(&name) {
-                return wrong("is no name of a header; use letters, digits and hyphens");
+                return wrong(NO_HEADER_NAME);
             }
             if is_taken(&name) {
                 return wrong("is written by the filter or by Envoy; leave it out");
@@ -299,11 +418,23 @@ fn reply(at: &At<'_>, reply: &mut Reply) -> Result<(), ConfigError> {
             }
             let text = value.string()?;
             if !is_field_value(text) {
-                return Err(value.wrong(&format!(
-                    "is no value of a header; use up to {MAX_HEADER_VALUE} printable ASCII characters, no space around them"
-                )));
+                return Err(value.wrong(NO_FIELD_VALUE));
             }
             reply.headers.push((name, text.into()));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a status and a body.
+fn answer(fields: &Fields<'_>, status: &mut u16, body: &mut String) -> Result<(), ConfigError> {
+    if let Some(code) = fields.get("status") {
+        *status = code.integer(400..=599)? as u16;
+    }
+    if let Some(text) = fields.get("body") {
+        *body = text.string()?.into();
+        if body.len() > MAX_BODY {
+            return Err(text.wrong(&format!("is too long; use at most {MAX_BODY} bytes")));
         }
     }
     Ok(())
@@ -379,10 +510,12 @@ mod tests {
                 Ok((Rules::default(), Settings::default()))
             );
         }
-        let nulls = r#"{"scope": null, "resource": null, "maxResources": null, "reply": null, "rateLimitHeaders": null, "rateLimitHeadersOn": null}"#;
+        let nulls = r#"{"scope": null, "resource": null, "origin": null, "prioritized": null, "maxWaiting": null, "maxResources": null, "reply": null, "errors": null, "rateLimitHeaders": null, "rateLimitHeadersOn": null}"#;
         assert_eq!(read(nulls), Settings::default());
         assert_eq!(
-            read(r#"{"reply": {"status": null, "format": null, "body": null, "headers": null}}"#),
+            read(
+                r#"{"reply": {"status": null, "format": null, "body": null, "headers": null, "breaker": null}}"#
+            ),
             Settings::default()
         );
     }
@@ -392,8 +525,13 @@ mod tests {
         let all = r#"{
             "scope": "process",
             "resource": {"from": "route"},
+            "origin": null,
+            "prioritized": null,
+            "maxWaiting": 1000,
             "maxResources": 1000,
-            "reply": {"status": 429, "format": "text", "body": "too many requests", "headers": {}},
+            "reply": {"status": 429, "format": "text", "body": "too many requests", "headers": {},
+                "breaker": {"status": 503, "body": "service unavailable"}},
+            "errors": {"status": ["5xx"], "grpcStatus": [2, 4, 13, 14, 15]},
             "rateLimitHeaders": "draft",
             "rateLimitHeadersOn": "refused"
         }"#;
@@ -421,6 +559,34 @@ mod tests {
                 r#"{"resource": {"from": null, "fixed": "a"}}"#,
                 with(|s| s.resource = ResourceFrom::Fixed("a".into())),
             ),
+            (
+                r#"{"origin": {"header": "X-App"}}"#,
+                with(|s| s.origin = Some(OriginFrom::Header("x-app".into()))),
+            ),
+            (
+                r#"{"origin": {"from": "peer", "header": null}}"#,
+                with(|s| s.origin = Some(OriginFrom::Peer)),
+            ),
+            (
+                r#"{"prioritized": {"header": "X-Priority", "value": "high"}}"#,
+                with(|s| {
+                    s.prioritized = Some(Prioritized {
+                        header: "x-priority".into(),
+                        value: Some("high".into()),
+                    });
+                }),
+            ),
+            (
+                r#"{"prioritized": {"header": "x-priority", "value": null}}"#,
+                with(|s| {
+                    s.prioritized = Some(Prioritized {
+                        header: "x-priority".into(),
+                        value: None,
+                    });
+                }),
+            ),
+            (r#"{"maxWaiting": 0}"#, with(|s| s.max_waiting = 0)),
+            (r#"{"maxWaiting": 10000}"#, with(|s| s.max_waiting = 10_000)),
             (r#"{"maxResources": 1}"#, with(|s| s.max_resources = 1)),
             (
                 r#"{"maxResources": 10000}"#,
@@ -433,6 +599,14 @@ mod tests {
             (
                 r#"{"reply": {"status": 599}}"#,
                 with(|s| s.reply.status = 599),
+            ),
+            (
+                r#"{"reply": {"breaker": {"status": 500}}}"#,
+                with(|s| s.reply.breaker_status = 500),
+            ),
+            (
+                r#"{"reply": {"breaker": {"body": "later"}}}"#,
+                with(|s| s.reply.breaker_body = "later".into()),
             ),
             (
                 r#"{"reply": {"format": "json"}}"#,
@@ -525,7 +699,7 @@ mod tests {
             ),
             (
                 r#"{"envoi": {}}"#,
-                "document: `envoi` is no key here; use `envoy`, or one of `flowRules`, `degradeRules`, `systemRules`, `authorityRules`, `mode`",
+                "document: `envoi` is no key here; use `envoy`, or one of `flowRules`, `paramFlowRules`, `gatewayFlowRules`, `degradeRules`, `systemRules`, `authorityRules`, `mode`",
             ),
             (
                 r#"{"flowRules": [{"resource": "a"}], "envoy": 5}"#,
@@ -533,11 +707,39 @@ mod tests {
             ),
             (
                 r#"{"flowRules": [{"resource": "a", "count": 1}, {"resource": "b", "count": 1, "limitApp": "other"}]}"#,
-                "flowRules[1].limitApp: `other` never applies in Envoy, where requests have no origin; use `default`",
+                r#"flowRules[1].limitApp: `other` never applies where requests have no origin; say what it is: `"envoy": {"origin": {"header": "x-app"}}`"#,
             ),
             (
-                r#"{"flowRules": [{"resource": "b", "count": 1, "limitApp": "shop\n"}]}"#,
-                "flowRules[0].limitApp: `shop\\n` never applies in Envoy, where requests have no origin; use `default`",
+                r#"{"systemRules": [{"qps": 5}, {"maxThread": 5, "highestSystemLoad": 2}]}"#,
+                "systemRules[1]: `highestSystemLoad` is not known in Envoy, where a filter cannot see the machine; use `bbr`, `maxThread` or `avgRt`",
+            ),
+            (
+                r#"{"systemRules": [{"highestCpuUsage": 0.8, "bbr": true}]}"#,
+                "systemRules[0]: `highestCpuUsage` is not known in Envoy, where a filter cannot see the machine; use `bbr`, `maxThread` or `avgRt`",
+            ),
+            (
+                r#"{"degradeRules": [{"resource": "a", "grade": "errorRatio", "count": 2, "timeWindow": 1}]}"#,
+                "degradeRules[0].count: `2` is no ratio; use a number from 0 to 1",
+            ),
+            (
+                r#"{"flowRules": [{"resource": "b", "count": 1, "limitApp": "shop\n"}], "envoy": {}}"#,
+                r#"flowRules[0].limitApp: `shop\n` never applies where requests have no origin; say what it is: `"envoy": {"origin": {"header": "x-app"}}`"#,
+            ),
+            (
+                r#"{"authorityRules": [{"resource": "b", "limitApp": "shop", "strategy": "black"}]}"#,
+                r#"authorityRules[0].limitApp: `shop` never applies where requests have no origin; say what it is: `"envoy": {"origin": {"header": "x-app"}}`"#,
+            ),
+            (
+                r#"{"flowRules": [{"resource": "b", "count": 1, "strategy": "chain", "refResource": "entry"}]}"#,
+                "flowRules[0].strategy: `chain` never applies in Envoy, where requests come in by no context; use `direct`",
+            ),
+            (
+                r#"{"paramFlowRules": [{"resource": "a", "count": 1, "paramIdx": 0}]}"#,
+                "document: `paramFlowRules` limits arguments, which requests in Envoy do not have; use `flowRules` with a `key`",
+            ),
+            (
+                r#"{"flowRules": [{"resource": "a", "count": 1, "key": ["path", {"arg": 0}]}]}"#,
+                "flowRules[0].key: `arg:0` is an argument, which requests in Envoy do not have; use `clientIp`, a header or another part of the request",
             ),
         ];
         for (configuration, sentence) in cases {
@@ -547,7 +749,7 @@ mod tests {
 
     #[test]
     fn a_setting_that_is_wrong_is_refused() {
-        let keys = "`scope`, `resource`, `maxResources`, `reply`, `rateLimitHeaders`, `rateLimitHeadersOn`";
+        let keys = "`scope`, `resource`, `origin`, `prioritized`, `maxWaiting`, `maxResources`, `reply`, `errors`, `rateLimitHeaders`, `rateLimitHeadersOn`";
         let max = "is not possible; use a whole number from 1 to 10000";
         let from = "is not available; use one of `route`, `virtualHost`";
         let fixed = "is no name of one resource; use 1 to 256 bytes, and not `*`";
@@ -578,6 +780,40 @@ mod tests {
             (r#"{"resource": {"fixed": 5}}"#, "envoy.resource.fixed: `5` is a number; use a string".into()),
             (r#"{"resource": {"fixed": ""}}"#, format!("envoy.resource.fixed: `` {fixed}")),
             (r#"{"resource": {"fixed": "*"}}"#, format!("envoy.resource.fixed: `*` {fixed}")),
+            (r#"{"origin": "x-app"}"#, "envoy.origin: `x-app` is a string; use an object".into()),
+            (r#"{"origin": {}}"#, "envoy.origin: `{…}` names no origin; use `{\"header\": \"x-app\"}`".into()),
+            (
+                r#"{"origin": {"property": "a"}}"#,
+                "envoy.origin: `property` is no key here; use one of `from`, `header`".into(),
+            ),
+            (
+                r#"{"origin": {"from": "client"}}"#,
+                "envoy.origin.from: `client` is not available; use `peer`".into(),
+            ),
+            (
+                r#"{"origin": {"from": "peer", "header": "a"}}"#,
+                "envoy.origin.header: `a` does not go with `from`; keep one of the two".into(),
+            ),
+            (
+                r#"{"origin": {"header": "x app"}}"#,
+                "envoy.origin.header: `x app` is no name of a header; use letters, digits and hyphens".into(),
+            ),
+            (
+                r#"{"prioritized": {"value": "high"}}"#,
+                "envoy.prioritized: `{…}` names no header; use `{\"header\": \"x-priority\"}`".into(),
+            ),
+            (
+                r#"{"prioritized": {"header": ":path"}}"#,
+                "envoy.prioritized.header: `:path` is no name of a header; use letters, digits and hyphens".into(),
+            ),
+            (
+                r#"{"prioritized": {"header": "a", "value": " b"}}"#,
+                "envoy.prioritized.value: ` b` is no value of a header; use up to 4096 printable ASCII characters, no space around them".into(),
+            ),
+            (
+                r#"{"maxWaiting": 10001}"#,
+                "envoy.maxWaiting: `10001` is not possible; use a whole number from 0 to 10000".into(),
+            ),
             (r#"{"maxResources": 0}"#, format!("envoy.maxResources: `0` {max}")),
             (r#"{"maxResources": 10001}"#, format!("envoy.maxResources: `10001` {max}")),
             (r#"{"maxResources": 1.5}"#, format!("envoy.maxResources: `1.5` {max}")),
@@ -588,7 +824,7 @@ mod tests {
             (r#"{"reply": 429}"#, "envoy.reply: `429` is a number; use an object".into()),
             (
                 r#"{"reply": {"code": 429}}"#,
-                "envoy.reply: `code` is no key here; use one of `status`, `format`, `body`, `headers`".into(),
+                "envoy.reply: `code` is no key here; use one of `status`, `format`, `body`, `headers`, `breaker`".into(),
             ),
             (
                 r#"{"reply": {"status": 200}}"#,
@@ -604,6 +840,31 @@ mod tests {
             ),
             (r#"{"reply": {"body": {}}}"#, "envoy.reply.body: `{…}` is an object; use a string".into()),
             (r#"{"reply": {"headers": []}}"#, "envoy.reply.headers: `[…]` is an array; use an object".into()),
+            (
+                r#"{"reply": {"breaker": {"status": 200}}}"#,
+                "envoy.reply.breaker.status: `200` is not possible; use a whole number from 400 to 599".into(),
+            ),
+            (
+                r#"{"reply": {"breaker": {"format": "json"}}}"#,
+                "envoy.reply.breaker: `format` is no key here; use one of `status`, `body`".into(),
+            ),
+            (
+                r#"{"errors": {"codes": []}}"#,
+                "envoy.errors: `codes` is no key here; use one of `status`, `grpcStatus`".into(),
+            ),
+            (r#"{"errors": {"status": "5xx"}}"#, "envoy.errors.status: `5xx` is a string; use an array".into()),
+            (
+                r#"{"errors": {"status": ["6xx"]}}"#,
+                "envoy.errors.status[0]: `6xx` is no status; use `5xx`, `4xx` or a number".into(),
+            ),
+            (
+                r#"{"errors": {"status": [500, 99]}}"#,
+                "envoy.errors.status[1]: `99` is not possible; use a whole number from 200 to 599".into(),
+            ),
+            (
+                r#"{"errors": {"grpcStatus": [0]}}"#,
+                "envoy.errors.grpcStatus[0]: `0` is not possible; use a whole number from 1 to 16".into(),
+            ),
             (r#"{"rateLimitHeaders": true}"#, format!("envoy.rateLimitHeaders: `true` {headers}")),
             (r#"{"rateLimitHeaders": "ietf"}"#, format!("envoy.rateLimitHeaders: `ietf` {headers}")),
             (

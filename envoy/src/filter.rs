@@ -1,12 +1,19 @@
 //! From what a request is to what the host is to do: the filter, on any host.
 
+use crate::caller::Caller;
 use crate::config::{Format, ResourceFrom, Scope, Settings};
 use crate::counts::{Counts, RuleCounts};
-use crate::host::{Host, Level, LocalReply, Property};
-use crate::reply;
+use crate::host::{Host, Kind, Level, LocalReply, MetricId, Property};
+use crate::inbound::{Call, System};
+use crate::outcome::Answer;
+use crate::waiting::{Place, Waiting};
+use crate::{keys, reply};
 use leapgate::config::ConfigError;
-use leapgate::{Decision, Engine, Entry, Request, Resource, Rules, Store, Timestamp};
-use std::cell::Cell;
+use leapgate::{
+    Blocked, Decision, Engine, Entry, Inbound, KeyValue, LimitApp, Policy, Request, Resource,
+    RuleId, Rules, Store, Timestamp,
+};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// How many windows are brought up to date in one tick; the rest have their turn in the next. With more rules than that, a
@@ -30,7 +37,76 @@ pub fn new_store<H: Host>(host: &H, root_id: &str, scope: Scope) -> Rc<FilterSto
 pub struct Passed<H: Host> {
     resource: Rc<Resource<RuleCounts<H>>>,
     /// Dropped with this: then calls in flight are given back.
-    _entry: Entry<RuleCounts<H>>,
+    entry: Option<Entry<RuleCounts<H>>>,
+    /// What only some rules have requests keep, so that it costs others nothing.
+    rest: Option<Box<Rest<H>>>,
+}
+
+/// What there is besides where more matters than the resource.
+struct Rest<H: Host> {
+    /// Where its response is to be told of them.
+    keys: Vec<Option<Vec<u8>>>,
+    answer: Answer,
+    /// Where there are system rules: given back when it is dropped.
+    call: Option<Call<H>>,
+    /// Where it was told to wait.
+    place: Option<Place<H>>,
+    host: H,
+}
+
+impl<H: Host> Passed<H> {
+    /// Whether the request is to be paused: it is resumed when it has waited.
+    pub fn is_held(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| rest.place.is_some())
+    }
+
+    /// Where it matters how it ends, what is known of that.
+    #[inline(always)]
+    fn watched(&self) -> Option<&Rest<H>> {
+        let rest = self.rest.as_deref()?;
+        let is_timed = rest.call.as_ref().is_some_and(Call::is_timed);
+        (is_timed || self.resource.has_breakers()).then_some(rest)
+    }
+
+    /// Gives back what it was to be released with, if it still waits. Whether it does.
+    #[inline(never)]
+    fn give_up(&mut self) -> bool {
+        let Some(rest) = &mut self.rest else {
+            return false;
+        };
+        let waits = rest.place.take().is_some_and(|place| place.leave());
+        if waits && let (Some(entry), Some(now)) = (self.entry.take(), rest.host.now()) {
+            entry.cancel(now);
+        }
+        waits
+    }
+}
+
+impl<H: Host> Drop for Passed<H> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.rest.is_some() {
+            self.give_up();
+        }
+    }
+}
+
+/// How often windows are brought up to date.
+fn tick_ms<H: Host>(store: &FilterStore<H>, system: Option<&System<H>>) -> u64 {
+    let mut shortest = *TICK_MS.end();
+    store.for_each_state(0, usize::MAX, |state| {
+        if let Some(window) = state.window() {
+            shortest = shortest.min(window.window().bucket_length().as_millis() as u64);
+        }
+    });
+    store.for_each_breaker(0, usize::MAX, |breaker| {
+        let bucket = breaker.geometry().window().bucket_length();
+        shortest = shortest.min(bucket.as_millis() as u64);
+    });
+    if let Some(system) = system {
+        shortest = shortest.min(system.bucket_ms());
+    }
+    shortest.max(*TICK_MS.start())
 }
 
 /// A configuration in force.
@@ -42,7 +118,16 @@ pub struct Filter<H: Host> {
     fixed: Option<Rc<Resource<RuleCounts<H>>>>,
     /// Which states have their turn in the next tick.
     next_state: Cell<usize>,
+    system: Option<System<H>>,
+    /// What the metrics of breakers and system rules have been told.
+    told: RefCell<Vec<Told>>,
+    waiting: Rc<Waiting<H>>,
+    /// Whether nothing but its resource matters of a request: no rule asks who sends it or how it ends, or makes it wait.
+    is_plain: bool,
 }
+
+/// The metrics of one rule that is no flow rule, `blocked` and `shadow_blocked`, and what they were told.
+type Told = ([MetricId; 2], [u64; 2]);
 
 impl<H: Host> Filter<H> {
     /// The filter for those rules and settings, over the states of `store`.
@@ -56,7 +141,20 @@ impl<H: Host> Filter<H> {
         rules: Rules,
         settings: Settings,
     ) -> Result<Filter<H>, ConfigError> {
+        let is_plain = settings.prioritized.is_none()
+            && rules.authority.is_empty()
+            && rules.system.is_empty()
+            && rules.degrade.is_empty()
+            && rules.flow.iter().chain(&rules.gateway_flow).all(|rule| {
+                *rule.limit_app() == LimitApp::Default
+                    && !rule.control_behavior().is_paced()
+                    && rule.keyed_by().is_none()
+            });
         store.set_max_resources(settings.max_resources);
+        let system = System::new(&rules.system, store.tallies());
+        if system.is_some() {
+            store.set_inbound(Inbound::default());
+        }
         let engine = Engine::with_store(Rc::clone(&store), rules)
             .map_err(|error| ConfigError::from_rules(&error))?;
         let fixed = match &settings.resource {
@@ -64,51 +162,104 @@ impl<H: Host> Filter<H> {
             ResourceFrom::Route | ResourceFrom::VirtualHost => None,
         };
         store.sweep();
+        let period_ms = tick_ms(&store, system.as_ref());
+        let prefix = store.tallies().prefix();
+        let waiting = Waiting::new(host.clone(), prefix, settings.max_waiting, period_ms);
         let filter = Filter {
             host,
             settings,
             engine,
             fixed,
             next_state: Cell::new(0),
+            system,
+            told: RefCell::default(),
+            waiting,
+            is_plain,
         };
-        filter.host.set_tick_period(filter.tick_ms() as u32);
+        filter.host.set_tick_period(period_ms as u32);
         // Windows begin now, not with their first request: what others admit until then is theirs to know.
         filter.bring_up_to_date(0, usize::MAX);
         Ok(filter)
-    }
-
-    fn tick_ms(&self) -> u64 {
-        let mut shortest = *TICK_MS.end();
-        self.engine.store().for_each_state(0, usize::MAX, |state| {
-            if let Some(window) = state.window() {
-                shortest = shortest.min(window.window().bucket_length().as_millis() as u64);
-            }
-        });
-        shortest.max(*TICK_MS.start())
     }
 
     /// Observes the states from `first` to `end`, then reads the clock, then files what was observed: in this order.
     fn bring_up_to_date(&self, first: usize, end: usize) {
         let store = self.engine.store();
         store.for_each_state(first, end, |state| state.observe());
+        store.for_each_breaker(first, end, |breaker| breaker.observe());
+        if let Some(system) = &self.system {
+            system.observe();
+        }
         let Some(now) = self.host.now() else { return };
         store.for_each_state(first, end, |state| {
             state.advance(now);
             state.tally().publish(state, now);
             state.tally().tell(state);
         });
+        if first == 0 {
+            store.for_each_keyed(|_, state| state.states().tell(state));
+        }
+        store.for_each_breaker(first, end, |breaker| breaker.move_to(now));
+        if let Some(system) = &self.system {
+            system.keep_up(now);
+        }
+        self.tell();
     }
 
-    /// Keeps windows up to date that nobody asks for, and tells the host's metrics.
+    /// Tells the host's metrics what breakers and system rules have refused since the last time.
+    fn tell(&self) {
+        let mut told = self.told.borrow_mut();
+        let mut index = 0;
+        // They are always the same, in the same order.
+        self.engine.for_each_guard(|id, blocked, shadow_blocked| {
+            if index == told.len()
+                && let Some(metrics) = self.metrics(id)
+            {
+                told.push((metrics, [0; 2]));
+            }
+            let Some((metrics, told)) = told.get_mut(index) else {
+                return;
+            };
+            index += 1;
+            let now = [blocked, shadow_blocked];
+            for ((metric, now), told) in metrics.iter().zip(now).zip(told) {
+                let more = now.wrapping_sub(*told) as i64;
+                if more > 0 {
+                    self.host.add(*metric, more);
+                }
+                *told = now;
+            }
+        });
+    }
+
+    fn metrics(&self, id: &RuleId) -> Option<[MetricId; 2]> {
+        let name = self
+            .engine
+            .store()
+            .tallies()
+            .readable_name_of(&[id.as_str()]);
+        let counter = |what| {
+            self.host
+                .define_metric(Kind::Counter, &[name.as_str(), what].concat())
+        };
+        Some([counter(".blocked")?, counter(".shadow_blocked")?])
+    }
+
+    /// Lets those go on whose turn it is, keeps windows up to date that nobody asks for, and tells the host's metrics.
     pub fn on_tick(&self) {
+        if !self.waiting.on_tick() {
+            return;
+        }
         let first = self.next_state.get();
         let end = first.saturating_add(STATES_PER_TICK);
         self.bring_up_to_date(first, end);
-        self.next_state.set(if end < self.engine.store().len() {
-            end
-        } else {
-            0
-        });
+        let store = self.engine.store();
+        self.next_state
+            .set(if end < store.len().max(store.breakers()) {
+                end
+            } else {
+                0
+            });
     }
 
     fn resource(&self) -> Rc<Resource<RuleCounts<H>>> {
@@ -132,45 +283,122 @@ impl<H: Host> Filter<H> {
         }
     }
 
-    /// Decides on a request: what is to be kept until it has ended, if it passes; else it has been answered.
-    pub fn on_request(&self) -> Option<Passed<H>> {
-        let resource = self.resource();
-        resource.observe();
-        // Where no rule applies, time does not matter. Without a clock windows stand still, and refuse when they are full.
+    /// Where no rule applies, time does not matter. Without a clock windows stand still, and refuse when they are full.
+    fn time_for(&self, resource: &Resource<RuleCounts<H>>) -> Timestamp {
         let now = if resource.has_rules() {
             self.host.now()
         } else {
             None
+        };
+        now.unwrap_or(Timestamp::ZERO)
+    }
+
+    /// Decides on the request in that context: what is to be kept until it has ended, if it passes, now or when it has
+    /// waited; else it has been answered.
+    pub fn on_request(&self, context: u32) -> Option<Passed<H>> {
+        let resource = self.resource();
+        if !self.is_plain {
+            return self.on_request_of_somebody(resource, context);
         }
-        .unwrap_or(Timestamp::ZERO);
+        resource.observe();
+        let now = self.time_for(&resource);
         match self
             .engine
             .enter_resource(&resource, &Request::new(""), now)
         {
-            // No rule here makes a request wait: the configuration sees to that.
-            Decision::Wait(_, entry) | Decision::Pass(entry) => Some(Passed {
+            Decision::Pass(entry) | Decision::Wait(_, entry) => Some(Passed {
                 resource,
-                _entry: entry,
+                entry: Some(entry),
+                rest: None,
             }),
             Decision::Block(blocked) => {
-                let is_grpc = self.settings.reply.format != Format::Text && self.is_grpc();
-                let headers =
-                    reply::headers(&self.settings, &blocked, resource.policies(now), is_grpc);
-                let sent = self.host.reply(&LocalReply {
-                    status: self.settings.reply.status,
-                    grpc_status: reply::GRPC_RESOURCE_EXHAUSTED,
-                    details: &reply::details(&blocked),
-                    headers: &headers,
-                    body: &reply::body(&self.settings.reply, &blocked, is_grpc),
-                });
-                if !sent {
-                    self.host.log(
-                        Level::Warn,
-                        "leapgate: the host did not send a reply to a limited request",
-                    );
-                }
+                self.refuse(&blocked, &mut resource.policies(now));
                 None
             }
+        }
+    }
+
+    /// The same, where more matters than its resource.
+    #[inline(never)]
+    fn on_request_of_somebody(
+        &self,
+        resource: Rc<Resource<RuleCounts<H>>>,
+        context: u32,
+    ) -> Option<Passed<H>> {
+        let keys = keys::read(&self.host, resource.key_parts());
+        let caller = Caller::read(&self.host, &self.settings, &resource);
+        resource.observe_from(&caller.origin);
+        if let Some(system) = &self.system {
+            system.observe();
+        }
+        let now = self.time_for(&resource);
+        let values = self::values(&keys);
+        let mut request = Request::new("").origin(&caller.origin).keys(&values);
+        if caller.prioritized {
+            request = request.prioritized();
+        }
+        if self.waiting.is_full() {
+            request = request.impatient();
+        }
+        let mut call = None;
+        if let Some(system) = &self.system {
+            let (asking, inbound) = system.ask(now);
+            self.engine.store().set_inbound(inbound);
+            request = request.inbound();
+            call = Some(asking);
+        }
+        let (entry, place) = match self.engine.enter_resource(&resource, &request, now) {
+            Decision::Pass(entry) => (entry, None),
+            Decision::Wait(_, entry) => {
+                let place = self.waiting.hold(context, entry.release(), now);
+                (entry, Some(place))
+            }
+            Decision::Block(blocked) => {
+                self.refuse(&blocked, &mut resource.policies_for(&values, now));
+                return None;
+            }
+        };
+        if let Some(call) = &mut call {
+            call.passes();
+        }
+        drop(values);
+        let keys = if self.settings.on_passed {
+            keys
+        } else {
+            Vec::new()
+        };
+        let rest = Rest {
+            keys,
+            answer: Answer::default(),
+            call,
+            place,
+            host: self.host.clone(),
+        };
+        Some(Passed {
+            resource,
+            entry: Some(entry),
+            rest: Some(Box::new(rest)),
+        })
+    }
+
+    /// Answers a request that was refused, and tells it how the rules stand.
+    #[inline(never)]
+    fn refuse(&self, blocked: &Blocked, policies: &mut dyn Iterator<Item = Policy<'_>>) {
+        let is_grpc = self.settings.reply.format != Format::Text && self.is_grpc();
+        let headers = reply::headers(&self.settings, blocked, policies, is_grpc);
+        let (status, grpc_status) = reply::statuses(&self.settings.reply, blocked);
+        let sent = self.host.reply(&LocalReply {
+            status,
+            grpc_status,
+            details: &reply::details(blocked),
+            headers: &headers,
+            body: &reply::body(&self.settings.reply, blocked, is_grpc),
+        });
+        if !sent {
+            self.host.log(
+                Level::Warn,
+                "leapgate: the host did not send a reply to a limited request",
+            );
         }
     }
 
@@ -180,20 +408,75 @@ impl<H: Host> Filter<H> {
             .is_some_and(|value| value.starts_with(b"application/grpc"))
     }
 
-    /// Tells a request that passed how the limits stand, if it is to be told.
-    pub fn on_response(&self, passed: &Passed<H>) {
-        if !self.settings.on_passed {
-            return;
+    /// The response to a request that passed begins, and ends if that `is_all`: tells how the limits stand, if that is to be
+    /// told.
+    #[inline(always)]
+    pub fn on_response(&self, passed: &Passed<H>, is_all: bool) {
+        if let Some(rest) = passed.watched() {
+            rest.answer.begins(&self.host, is_all);
         }
+        if self.settings.on_passed {
+            self.tell_policies(passed);
+        }
+    }
+
+    #[inline(never)]
+    fn tell_policies(&self, passed: &Passed<H>) {
         let Some(now) = self.host.now() else { return };
-        let add = |name, value: String| {
+        let keys = passed.rest.as_ref().map_or(&[][..], |rest| &rest.keys);
+        let mut add = |name, value: String| {
             self.host.add_response_header(name, &value);
         };
         reply::rate_limit_headers(
             self.settings.rate_limit_headers,
-            passed.resource.policies(now),
+            &mut passed.resource.policies_for(&values(keys), now),
             true,
-            add,
+            &mut add,
         );
     }
+
+    /// The trailers of the response to a request that passed.
+    pub fn on_trailers(&self, passed: &Passed<H>) {
+        if passed.resource.has_breakers()
+            && let Some(rest) = passed.watched()
+        {
+            rest.answer.ends(&self.host);
+        }
+    }
+
+    /// A request that passed is over, however it ended.
+    #[inline(always)]
+    pub fn on_end(&self, passed: &mut Passed<H>) {
+        if passed.rest.is_some() && !passed.give_up() {
+            self.on_end_of_watched(passed);
+        }
+    }
+
+    #[inline(never)]
+    fn on_end_of_watched(&self, passed: &mut Passed<H>) {
+        let Some(rest) = passed.watched() else { return };
+        // Without a clock nothing can be said of how long it took.
+        let Some(now) = self.host.now() else { return };
+        let outcome = rest.answer.outcome(&self.host, &self.settings.errors, now);
+        let Some(entry) = passed.entry.take() else {
+            return;
+        };
+        let Some((outcome, answered)) = outcome else {
+            entry.exit_unanswered(now);
+            return;
+        };
+        if let Some(call) = passed.rest.as_mut().and_then(|rest| rest.call.take()) {
+            call.completes(answered);
+        }
+        if passed.resource.has_breakers() {
+            entry.exit_as(outcome, answered, now);
+        }
+    }
+}
+
+/// What was read of a request, as the engine takes it.
+fn values(keys: &[Option<Vec<u8>>]) -> Vec<KeyValue<'_>> {
+    keys.iter()
+        .map(|key| key.as_deref().map_or(KeyValue::Missing, KeyValue::One))
+        .collect()
 }

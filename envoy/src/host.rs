@@ -26,6 +26,16 @@ pub enum Property {
     VirtualHostName,
     /// The root id of the plugin.
     RootId,
+    /// The status of the response: eight bytes, little-endian. None where there has been no response.
+    ResponseCode,
+    /// What Envoy says of how the request ended, a bit for each flag: eight bytes, little-endian.
+    ResponseFlags,
+    /// The URI that the peer's certificate names as its subject's alternative name: in Istio, its SPIFFE id.
+    PeerUri,
+    /// The subject of the peer's certificate.
+    PeerSubject,
+    /// The address of who asks, as far as Envoy's configuration trusts what is said of it: `ip:port`.
+    SourceAddress,
 }
 
 /// What a metric does.
@@ -35,6 +45,8 @@ pub enum Kind {
     Counter = 0,
     /// It rises and falls: one number for the whole process.
     Gauge = 1,
+    /// How often which numbers were recorded.
+    Histogram = 2,
 }
 
 /// A metric of the host's.
@@ -82,20 +94,31 @@ pub trait Host: Clone + 'static {
     fn property(&self, property: Property) -> Option<Vec<u8>>;
     /// The first `size` bytes of the plugin's configuration.
     fn configuration(&self, size: usize) -> Option<Vec<u8>>;
-    /// The first value of a request header.
+    /// The first value of a request header, or of a pseudo header (`:path`); `None` where it is empty, too.
     fn request_header(&self, name: &str) -> Option<Vec<u8>>;
+    /// The first value of a response header.
+    fn response_header(&self, name: &str) -> Option<Vec<u8>>;
+    /// The first value of a response trailer.
+    fn response_trailer(&self, name: &str) -> Option<Vec<u8>>;
     /// Adds a header to the response.
     fn add_response_header(&self, name: &str, value: &str) -> bool;
+    /// Lets the request go on that was paused in that context; `false` where there is none any more. From then on until the
+    /// callback returns, calls are about that request.
+    fn resume(&self, context: u32) -> bool;
     /// Answers the request.
     fn reply(&self, reply: &LocalReply<'_>) -> bool;
     /// A clock that never steps back, the same on all threads; `None` where there is none.
     fn now(&self) -> Option<Timestamp>;
+    /// Sixteen bytes that nobody can guess; `None` where there are none.
+    fn random(&self) -> Option<[u8; 16]>;
     /// Asks to be called that often.
     fn set_tick_period(&self, millis: u32) -> bool;
     /// The metric of that name, made if need be.
     fn define_metric(&self, kind: Kind, name: &str) -> Option<MetricId>;
     /// Adds to a metric.
     fn add(&self, metric: MetricId, n: i64) -> bool;
+    /// Records a number in a histogram.
+    fn record(&self, metric: MetricId, value: u64) -> bool;
     /// Reads a metric.
     fn read(&self, metric: MetricId) -> Option<u64>;
     /// What stands in a place of shared data; `None` where nothing does.
@@ -122,7 +145,9 @@ mod calls {
     const PLUGIN_CONFIGURATION: u32 = 7;
     const REQUEST_HEADERS: u32 = 0;
     const RESPONSE_HEADERS: u32 = 2;
+    const RESPONSE_TRAILERS: u32 = 3;
     const CLOCK_MONOTONIC: u32 = 1;
+    const HTTP_REQUEST: u32 = 0;
 
     // ABI 0.2.1. The host copies what it is given during the call, and what it returns it puts in memory that it has asked
     // this module's `malloc` for.
@@ -159,6 +184,7 @@ mod calls {
         ) -> u32;
         fn proxy_define_metric(kind: u32, name: *const u8, size: usize, id: *mut u32) -> u32;
         fn proxy_increment_metric(id: u32, offset: i64) -> u32;
+        fn proxy_record_metric(id: u32, value: u64) -> u32;
         fn proxy_get_metric(id: u32, value: *mut u64) -> u32;
         fn proxy_get_shared_data(
             key: *const u8,
@@ -174,6 +200,8 @@ mod calls {
             data_size: usize,
             cas: u32,
         ) -> u32;
+        fn proxy_set_effective_context(context: u32) -> u32;
+        fn proxy_continue_stream(stream: u32) -> u32;
         fn proxy_send_local_response(
             status: u32,
             details: *const u8,
@@ -189,6 +217,7 @@ mod calls {
     #[link(wasm_import_module = "wasi_snapshot_preview1")]
     unsafe extern "C" {
         fn clock_time_get(clock: u32, precision: u64, time: *mut u64) -> u32;
+        fn random_get(data: *mut u8, size: usize) -> u32;
     }
 
     /// The proxy that this module runs in.
@@ -204,6 +233,13 @@ mod calls {
         // SAFETY: the host has got `data` from this module's `malloc` (the SDK's, a boxed slice of `size` bytes), has
         // written all of it, and keeps no pointer to it.
         Some(unsafe { Vec::from_raw_parts(data, size, size) })
+    }
+
+    fn header(map: u32, name: &str) -> Option<Vec<u8>> {
+        // SAFETY: as of every call below.
+        returned(|data, size| unsafe {
+            proxy_get_header_map_value(map, name.as_ptr(), name.len(), data, size)
+        })
     }
 
     /// Pairs as the ABI wants them: their number, the length of each name and value, then each of them with a zero byte.
@@ -226,6 +262,11 @@ mod calls {
                 Property::RouteName => b"xds\0route_name",
                 Property::VirtualHostName => b"xds\0virtual_host_name",
                 Property::RootId => b"plugin_root_id",
+                Property::ResponseCode => b"response\0code",
+                Property::ResponseFlags => b"response\0flags",
+                Property::PeerUri => b"connection\0uri_san_peer_certificate",
+                Property::PeerSubject => b"connection\0subject_peer_certificate",
+                Property::SourceAddress => b"source\0address",
             };
             returned(|data, size| unsafe {
                 proxy_get_property(path.as_ptr(), path.len(), data, size)
@@ -239,9 +280,15 @@ mod calls {
         }
 
         fn request_header(&self, name: &str) -> Option<Vec<u8>> {
-            returned(|data, size| unsafe {
-                proxy_get_header_map_value(REQUEST_HEADERS, name.as_ptr(), name.len(), data, size)
-            })
+            header(REQUEST_HEADERS, name)
+        }
+
+        fn response_header(&self, name: &str) -> Option<Vec<u8>> {
+            header(RESPONSE_HEADERS, name)
+        }
+
+        fn response_trailer(&self, name: &str) -> Option<Vec<u8>> {
+            header(RESPONSE_TRAILERS, name)
         }
 
         fn add_response_header(&self, name: &str, value: &str) -> bool {
@@ -255,6 +302,13 @@ mod calls {
                 )
             };
             status == OK
+        }
+
+        fn resume(&self, context: u32) -> bool {
+            unsafe {
+                proxy_set_effective_context(context) == OK
+                    && proxy_continue_stream(HTTP_REQUEST) == OK
+            }
         }
 
         fn reply(&self, reply: &LocalReply<'_>) -> bool {
@@ -280,6 +334,12 @@ mod calls {
             (status == OK).then(|| Timestamp::from_nanos(nanos))
         }
 
+        fn random(&self) -> Option<[u8; 16]> {
+            let mut bytes = [0; 16];
+            let status = unsafe { random_get(bytes.as_mut_ptr(), bytes.len()) };
+            (status == OK).then_some(bytes)
+        }
+
         fn set_tick_period(&self, millis: u32) -> bool {
             unsafe { proxy_set_tick_period_milliseconds(millis) == OK }
         }
@@ -293,6 +353,10 @@ mod calls {
 
         fn add(&self, metric: MetricId, n: i64) -> bool {
             unsafe { proxy_increment_metric(metric.0, n) == OK }
+        }
+
+        fn record(&self, metric: MetricId, value: u64) -> bool {
+            unsafe { proxy_record_metric(metric.0, value) == OK }
         }
 
         fn read(&self, metric: MetricId) -> Option<u64> {

@@ -7,16 +7,30 @@
 //! | `host` | the host calls, and nothing else names one |
 //! | `config` | the filter's own settings |
 //! | `counts` | where the counts of a rule are kept: gauges, shared data, or the virtual machine alone |
+//! | `breakers` | where a breaker keeps its state: shared data, and gauges |
+//! | `outcome` | what an answer means to a breaker |
+//! | `inbound` | what all requests together do, for system rules |
+//! | `keys` | the parts of a request that keyed rules name |
+//! | `pages` | where the states of a rule's keys are kept: shared data, or the virtual machine alone |
 //! | `ring` | how a virtual machine that is born late comes by the past |
+//! | `caller` | what is read of a request besides its resource: its origin, and whether it may borrow |
+//! | `waiting` | requests that wait, paused until their turn |
 //! | `reply` | what a refused request is told |
 //! | `filter` | one configuration in force: a request in, a decision out |
 //! | `plugin` | the proxy-wasm contexts, a line each |
 
+pub mod breakers;
+pub mod caller;
 pub mod config;
 pub mod counts;
 pub mod filter;
 pub mod host;
+pub mod inbound;
+pub mod keys;
+pub mod outcome;
+pub mod pages;
 #[cfg(target_arch = "wasm32")]
 mod plugin;
 pub mod reply;
 pub mod ring;
+pub mod waiting;

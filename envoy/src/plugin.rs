@@ -67,8 +67,9 @@ impl RootContext for Root {
         }
     }
 
-    fn create_http_context(&self, _: u32) -> Option<Box<dyn HttpContext>> {
+    fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
         Some(Box::new(Stream {
+            id,
             filter: self.filter.clone(),
             passed: None,
         }))
@@ -80,6 +81,7 @@ impl RootContext for Root {
 }
 
 struct Stream {
+    id: u32,
     filter: Option<Rc<Filter<Proxy>>>,
     passed: Option<Passed<Proxy>>,
 }
@@ -91,18 +93,33 @@ impl HttpContext for Stream {
         let Some(filter) = &self.filter else {
             return Action::Continue;
         };
-        self.passed = filter.on_request();
-        if self.passed.is_some() {
-            Action::Continue
-        } else {
-            Action::Pause
+        self.passed = filter.on_request(self.id);
+        match &self.passed {
+            Some(passed) if !passed.is_held() => Action::Continue,
+            _ => Action::Pause,
         }
     }
 
-    fn on_http_response_headers(&mut self, _: usize, _: bool) -> Action {
+    fn on_http_response_headers(&mut self, _: usize, is_all: bool) -> Action {
         if let (Some(filter), Some(passed)) = (&self.filter, &self.passed) {
-            filter.on_response(passed);
+            filter.on_response(passed, is_all);
         }
         Action::Continue
+    }
+
+    fn on_http_response_trailers(&mut self, _: usize) -> Action {
+        if let (Some(filter), Some(passed)) = (&self.filter, &self.passed) {
+            filter.on_trailers(passed);
+        }
+        Action::Continue
+    }
+}
+
+/// The host deletes a stream once, however it ended; its properties can still be read then.
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let (Some(filter), Some(passed)) = (&self.filter, &mut self.passed) {
+            filter.on_end(passed);
+        }
     }
 }

@@ -1,12 +1,23 @@
 //! What a refused request is told, and what is told of the limits to those that pass.
 
 use crate::config::{Format, RateLimitHeaders, Reply, Settings};
-use leapgate::{Blocked, Grade, Policy};
+use leapgate::{Blocked, Cause, Grade, Policy};
 use std::borrow::Cow;
 use std::time::Duration;
 
 /// `RESOURCE_EXHAUSTED`. Envoy's own choice for a limited gRPC request is `UNAVAILABLE`, which clients retry at once.
-pub const GRPC_RESOURCE_EXHAUSTED: i32 = 8;
+const GRPC_RESOURCE_EXHAUSTED: i32 = 8;
+
+/// `PERMISSION_DENIED`: one that may not enter at all need not come again.
+const GRPC_PERMISSION_DENIED: i32 = 7;
+
+/// Whether its origin is what the request was refused for.
+fn is_forbidden(blocked: &Blocked) -> bool {
+    matches!(blocked.cause(), Cause::Authority(_))
+}
+
+/// `UNAVAILABLE`, for a breaker.
+const GRPC_UNAVAILABLE: i32 = 14;
 
 /// The problem type of draft-ietf-httpapi-ratelimit-headers.
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
@@ -18,7 +29,7 @@ fn seconds(time: Duration) -> u64 {
 }
 
 /// Appends a number. (The standard formatting costs more than the decision.)
-fn push_number(text: &mut String, mut n: u64) {
+pub(crate) fn push_number(text: &mut String, mut n: u64) {
     let mut digits = [0u8; 20];
     let mut used = 0;
     for digit in digits.iter_mut().rev() {
@@ -39,6 +50,20 @@ fn number(n: u64) -> String {
     text
 }
 
+/// The HTTP status of a refusal, and the gRPC status. An origin that may not enter is not limited but forbidden. (Envoy's own
+/// answer to overload is 503; here that is a breaker's alone.)
+pub fn statuses(reply: &Reply, blocked: &Blocked) -> (u16, i32) {
+    match blocked.cause() {
+        Cause::Authority(_) => (403, GRPC_PERMISSION_DENIED),
+        Cause::Degrade(_) => (reply.breaker_status, GRPC_UNAVAILABLE),
+        Cause::Flow(_) | Cause::System(..) => (reply.status, GRPC_RESOURCE_EXHAUSTED),
+    }
+}
+
+fn is_by_breaker(blocked: &Blocked) -> bool {
+    matches!(blocked.cause(), Cause::Degrade(_))
+}
+
 /// What the access log shows as the response code details.
 pub fn details(blocked: &Blocked) -> String {
     ["leapgate{rule=", blocked.id().as_str(), "}"].concat()
@@ -48,7 +73,7 @@ pub fn details(blocked: &Blocked) -> String {
 pub fn headers<'a, 'p>(
     settings: &'a Settings,
     blocked: &Blocked,
-    policies: impl Iterator<Item = Policy<'p>>,
+    policies: &mut dyn Iterator<Item = Policy<'p>>,
     is_grpc: bool,
 ) -> Vec<(&'a str, Cow<'a, str>)> {
     let mut headers: Vec<(&str, Cow<'_, str>)> = Vec::with_capacity(8);
@@ -58,6 +83,7 @@ pub fn headers<'a, 'p>(
         headers.push(("retry-after", number(seconds(wait).max(1)).into()));
     }
     match settings.reply.format {
+        _ if is_forbidden(blocked) => {}
         Format::Json if !is_grpc => headers.push(("content-type", "application/json".into())),
         Format::Problem if !is_grpc => {
             headers.push(("content-type", "application/problem+json".into()))
@@ -75,19 +101,28 @@ pub fn headers<'a, 'p>(
         settings.rate_limit_headers,
         policies,
         false,
-        |name, value| headers.push((name, value.into())),
+        &mut |name, value| headers.push((name, value.into())),
     );
     headers
 }
 
 /// The body of a refusal. For a gRPC request it becomes the message, and is text.
 pub fn body<'a>(reply: &'a Reply, blocked: &Blocked, is_grpc: bool) -> Cow<'a, str> {
-    if is_grpc || reply.format == Format::Text {
-        return reply.body.as_str().into();
+    if is_forbidden(blocked) {
+        return "forbidden".into();
     }
-    let (status, text) = (number(reply.status.into()), quoted(&reply.body));
+    let is_by_breaker = is_by_breaker(blocked);
+    let text = if is_by_breaker {
+        reply.breaker_body.as_str()
+    } else {
+        reply.body.as_str()
+    };
+    if is_grpc || reply.format == Format::Text {
+        return text.into();
+    }
+    let (status, text) = (number(statuses(reply, blocked).0.into()), quoted(text));
     let rule = quoted(blocked.id().as_str());
-    if reply.format == Format::Problem {
+    if reply.format == Format::Problem && !is_by_breaker {
         let head = [
             "{\"type\":\"",
             QUOTA_EXCEEDED,
@@ -106,15 +141,13 @@ pub fn body<'a>(reply: &'a Reply, blocked: &Blocked, is_grpc: bool) -> Cow<'a, s
         .concat()
         .into();
     }
-    let mut body = [
-        "{\"status\":",
-        &status,
-        ",\"error\":",
-        &text,
-        ",\"rule\":",
-        &rule,
-    ]
-    .concat();
+    // A problem without a type says what its status says.
+    let told_as = if reply.format == Format::Problem {
+        ",\"detail\":"
+    } else {
+        ",\"error\":"
+    };
+    let mut body = ["{\"status\":", &status, told_as, &text, ",\"rule\":", &rule].concat();
     if let Some(wait) = blocked.retry_after() {
         body.push_str(",\"retryAfterSeconds\":");
         push_number(&mut body, seconds(wait).max(1));
@@ -124,7 +157,8 @@ pub fn body<'a>(reply: &'a Reply, blocked: &Blocked, is_grpc: bool) -> Cow<'a, s
 }
 
 fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    // A string can always be written.
+    serde_json::to_string(text).unwrap_or_default()
 }
 
 /// Tells `add` the headers that tell the limits.
@@ -133,9 +167,9 @@ fn quoted(text: &str) -> String {
 /// whole seconds, which is all that it can say; `t` stands where there is something to wait for.
 pub fn rate_limit_headers<'p>(
     form: RateLimitHeaders,
-    policies: impl Iterator<Item = Policy<'p>>,
+    policies: &mut dyn Iterator<Item = Policy<'p>>,
     passed: bool,
-    mut add: impl FnMut(&'static str, String),
+    add: &mut dyn FnMut(&'static str, String),
 ) {
     match form {
         RateLimitHeaders::Off => {}

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+#[path = "filter/waiting.rs"]
+mod waiting;
+
 use leapgate::Timestamp;
 use leapgate_envoy::config::{self, Scope};
 use leapgate_envoy::filter::{Filter, FilterStore, Passed, new_store};
@@ -9,6 +12,11 @@ use leapgate_envoy::host::{Host, Kind, Level, LocalReply, MetricId, Property, Pu
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+
+#[path = "filter/breaker.rs"]
+mod breaker;
+#[path = "filter/system.rs"]
+mod system;
 
 /// What the virtual machines of a process share, and what the host does not do.
 #[derive(Default)]
@@ -22,17 +30,49 @@ struct Process {
     route: RefCell<String>,
     response_headers: RefCell<Vec<(String, String)>>,
     content_type: RefCell<String>,
+    /// Headers of the request, and pseudo headers.
+    request_headers: RefCell<HashMap<String, String>>,
+    /// What of the request has been asked for.
+    asked: RefCell<Vec<String>>,
     silent_gauges: Cell<bool>,
     no_shared_data: Cell<bool>,
+    /// How often shared data was read.
+    reads: Cell<u32>,
     /// How many compare-and-swaps are lost to others.
     contention: Cell<u32>,
+    /// The response, if there is any: its status and Envoy's flags.
+    response: Cell<Option<(u64, u64)>>,
+    grpc_status: RefCell<String>,
+    /// What another virtual machine does after so many more host calls, for all that a call here can tell.
+    meanwhile: RefCell<Option<Meanwhile>>,
+    peer: RefCell<Option<(Property, String)>>,
+    contexts: Cell<u32>,
+    /// Which requests were resumed, and when.
+    resumed: RefCell<Vec<(u64, u32)>>,
+    recorded: RefCell<Vec<u64>>,
+    resumes_nobody: Cell<bool>,
+    /// Is run before each call that is about what machines share.
+    probe: RefCell<Option<Rc<dyn Fn()>>>,
+    /// What another virtual machine does between a read of shared data and the swap that follows.
+    before_swap: RefCell<Option<Box<dyn FnMut()>>>,
 }
+
+/// After how many host calls, and what.
+type Meanwhile = (u32, Box<dyn FnOnce()>);
 
 /// A reply: status, details, headers, body.
 type Told = (u16, String, Vec<(String, String)>, String);
 
+/// The host of one virtual machine, and its ticks.
 #[derive(Clone)]
-struct Fake(Rc<Process>);
+struct Fake(Rc<Process>, Rc<Ticks>);
+
+/// When the next tick is due, and how long it is from one to the next.
+#[derive(Default)]
+struct Ticks {
+    next: Cell<u64>,
+    period: Cell<u32>,
+}
 
 impl Host for Fake {
     fn property(&self, property: Property) -> Option<Vec<u8>> {
@@ -40,6 +80,15 @@ impl Host for Fake {
             Property::RouteName => Some(self.0.route.borrow().clone().into_bytes()),
             Property::VirtualHostName => Some(b"shop".to_vec()),
             Property::RootId => Some(b"leapgate".to_vec()),
+            Property::ResponseCode => Some(self.0.response.get()?.0.to_le_bytes().to_vec()),
+            Property::ResponseFlags => Some(self.0.response.get()?.1.to_le_bytes().to_vec()),
+            Property::PeerUri | Property::PeerSubject => {
+                self.0.asked.borrow_mut().push("peer".into());
+                let peer = self.0.peer.borrow();
+                let (has, name) = peer.as_ref()?;
+                (*has == property).then(|| name.clone().into_bytes())
+            }
+            Property::SourceAddress => self.request_header("source.address"),
         }
     }
 
@@ -48,7 +97,21 @@ impl Host for Fake {
     }
 
     fn request_header(&self, name: &str) -> Option<Vec<u8>> {
-        (name == "content-type").then(|| self.0.content_type.borrow().clone().into_bytes())
+        if name == "content-type" {
+            return Some(self.0.content_type.borrow().clone().into_bytes());
+        }
+        self.0.asked.borrow_mut().push(name.into());
+        let headers = self.0.request_headers.borrow();
+        headers.get(name).map(|value| value.clone().into_bytes())
+    }
+
+    fn response_header(&self, name: &str) -> Option<Vec<u8>> {
+        let status = self.0.grpc_status.borrow();
+        (name == "grpc-status" && !status.is_empty()).then(|| status.clone().into_bytes())
+    }
+
+    fn response_trailer(&self, name: &str) -> Option<Vec<u8>> {
+        self.response_header(name)
     }
 
     fn add_response_header(&self, name: &str, value: &str) -> bool {
@@ -78,8 +141,28 @@ impl Host for Fake {
         Some(Timestamp::from_millis(self.0.millis.get()))
     }
 
-    fn set_tick_period(&self, _: u32) -> bool {
+    fn set_tick_period(&self, millis: u32) -> bool {
+        self.1.period.set(millis);
+        self.1.next.set(self.0.millis.get() + u64::from(millis));
         true
+    }
+
+    fn resume(&self, context: u32) -> bool {
+        let now = self.0.millis.get();
+        if !self.0.resumes_nobody.get() {
+            self.0.resumed.borrow_mut().push((now, context));
+        }
+        !self.0.resumes_nobody.get()
+    }
+
+    fn record(&self, _: MetricId, value: u64) -> bool {
+        self.0.recorded.borrow_mut().push(value);
+        true
+    }
+
+    fn random(&self) -> Option<[u8; 16]> {
+        self.0.versions.set(self.0.versions.get() + 1);
+        Some([self.0.versions.get() as u8; 16])
     }
 
     fn define_metric(&self, kind: Kind, name: &str) -> Option<MetricId> {
@@ -93,6 +176,8 @@ impl Host for Fake {
     }
 
     fn add(&self, metric: MetricId, n: i64) -> bool {
+        self.0.step();
+        self.interrupted();
         let mut metrics = self.0.metrics.borrow_mut();
         let Some((kind, _, value)) = metrics.get_mut(metric.0 as usize) else {
             return false;
@@ -107,6 +192,8 @@ impl Host for Fake {
     }
 
     fn read(&self, metric: MetricId) -> Option<u64> {
+        self.0.step();
+        self.interrupted();
         self.0
             .metrics
             .borrow()
@@ -115,6 +202,9 @@ impl Host for Fake {
     }
 
     fn shared(&self, key: &str) -> Option<SharedValue> {
+        self.0.step();
+        self.interrupted();
+        self.0.reads.set(self.0.reads.get() + 1);
         let shared = self.0.shared.borrow();
         let (bytes, cas) = shared.get(key)?;
         Some(SharedValue {
@@ -124,8 +214,17 @@ impl Host for Fake {
     }
 
     fn share(&self, key: &str, bytes: &[u8], put: Put) -> bool {
+        self.0.step();
+        self.interrupted();
         if self.0.no_shared_data.get() {
             return false;
+        }
+        let interrupt = match put {
+            Put::Always => None,
+            _ => self.0.before_swap.take(),
+        };
+        if let Some(mut interrupt) = interrupt {
+            interrupt();
         }
         let mut shared = self.0.shared.borrow_mut();
         let allowed = match (put, shared.get(key)) {
@@ -150,6 +249,17 @@ impl Host for Fake {
     }
 }
 
+impl Fake {
+    /// Another worker has the processor before the call is made.
+    fn interrupted(&self) {
+        let probe = self.0.probe.take();
+        if let Some(probe) = probe {
+            probe();
+            self.0.probe.replace(Some(probe));
+        }
+    }
+}
+
 /// A virtual machine: what it keeps over configurations, and the one in force.
 struct Vm {
     store: Rc<FilterStore<Fake>>,
@@ -160,7 +270,7 @@ struct Vm {
 impl Vm {
     #[track_caller]
     fn born(process: &Rc<Process>, document: &str) -> Vm {
-        let host = Fake(Rc::clone(process));
+        let host = Fake(Rc::clone(process), Rc::default());
         let (rules, settings) = config::parse(document.as_bytes()).unwrap();
         let store = new_store(&host, "leapgate", settings.scope);
         let filter = Filter::new(host.clone(), Rc::clone(&store), rules, settings).unwrap();
@@ -180,7 +290,9 @@ impl Vm {
 
     fn request(&self, route: &str) -> Option<Passed<Fake>> {
         self.host.0.route.replace(route.into());
-        self.filter.on_request()
+        let contexts = &self.host.0.contexts;
+        contexts.set(contexts.get() + 1);
+        self.filter.on_request(contexts.get())
     }
 
     /// How many of `n` requests pass that end at once.
@@ -190,12 +302,35 @@ impl Vm {
 }
 
 impl Process {
+    /// A host call begins: others may have been here before.
+    fn step(&self) {
+        let due = match &mut *self.meanwhile.borrow_mut() {
+            Some((0, _)) => true,
+            Some((calls, _)) => {
+                *calls -= 1;
+                false
+            }
+            None => false,
+        };
+        if due {
+            let meanwhile = self.meanwhile.take();
+            meanwhile.into_iter().for_each(|(_, act)| act());
+        }
+    }
+
     fn metric(&self, name: &str) -> Option<i64> {
         let metrics = self.metrics.borrow();
         metrics
             .iter()
             .find(|(_, known, _)| known == name)
             .map(|(_, _, value)| *value)
+    }
+
+    /// The number in a place of shared data.
+    fn shared(&self, key: &str) -> u64 {
+        let shared = self.shared.borrow();
+        let (bytes, _) = shared.get(key).unwrap();
+        u64::from_le_bytes(bytes.clone().try_into().unwrap())
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -519,7 +654,7 @@ fn those_that_pass_are_told_their_limits_if_they_want_to_know() {
                        "envoy": {"rateLimitHeadersOn": "all", "rateLimitHeaders": "legacy"}}"#;
     let vm = Vm::born(&process, document);
     let passed = vm.request("login").unwrap();
-    vm.filter.on_response(&passed);
+    vm.filter.on_response(&passed, false);
     let headers: Vec<String> = process
         .response_headers
         .borrow()
@@ -550,6 +685,12 @@ fn a_host_that_can_do_nothing_is_no_panic() {
         fn request_header(&self, _: &str) -> Option<Vec<u8>> {
             None
         }
+        fn response_header(&self, _: &str) -> Option<Vec<u8>> {
+            None
+        }
+        fn response_trailer(&self, _: &str) -> Option<Vec<u8>> {
+            None
+        }
         fn add_response_header(&self, _: &str, _: &str) -> bool {
             false
         }
@@ -559,7 +700,16 @@ fn a_host_that_can_do_nothing_is_no_panic() {
         fn now(&self) -> Option<Timestamp> {
             None
         }
+        fn random(&self) -> Option<[u8; 16]> {
+            None
+        }
         fn set_tick_period(&self, _: u32) -> bool {
+            false
+        }
+        fn resume(&self, _: u32) -> bool {
+            false
+        }
+        fn record(&self, _: MetricId, _: u64) -> bool {
             false
         }
         fn define_metric(&self, _: Kind, _: &str) -> Option<MetricId> {
@@ -589,9 +739,274 @@ fn a_host_that_can_do_nothing_is_no_panic() {
     )
     .unwrap();
     filter.on_tick();
-    assert!(filter.on_request().is_some());
+    assert!(filter.on_request(1).is_some());
     assert!(
-        filter.on_request().is_none(),
+        filter.on_request(2).is_none(),
         "time stands still, and the window is full"
     );
+}
+
+const PER_CLIENT: &str = r#"{"flowRules": [
+    {"resource": "api", "count": 3, "key": [{"header": "x-api-key"}], "maxKeys": 40}
+]}"#;
+
+impl Vm {
+    /// A request of a client's to the route `api`.
+    fn client(&self, client: &str) -> Option<Passed<Fake>> {
+        let header = ("x-api-key".into(), client.into());
+        self.host.0.request_headers.replace([header].into());
+        self.request("api")
+    }
+
+    fn client_passes(&self, client: &str, n: usize) -> usize {
+        (0..n).filter(|_| self.client(client).is_some()).count()
+    }
+}
+
+#[test]
+fn four_workers_admit_the_limit_of_each_client_together() {
+    let process = process();
+    let vms: Vec<Vm> = (0..4).map(|_| Vm::born(&process, PER_CLIENT)).collect();
+    for (later, more) in [(0, 3), (1000, 0), (1049, 0), (1050, 3), (2100, 3)] {
+        process.millis.set(5000 + later);
+        for client in ["a", "b"] {
+            let passes: usize = vms.iter().map(|vm| vm.client_passes(client, 5)).sum();
+            assert_eq!(passes, more, "{client} after {later} ms");
+        }
+    }
+    assert_eq!(process.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn no_interval_over_four_workers_holds_more_than_the_limit_of_a_client() {
+    let process = process();
+    let vms: Vec<Vm> = (0..4).map(|_| Vm::born(&process, PER_CLIENT)).collect();
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut admitted: HashMap<u8, Vec<u64>> = HashMap::new();
+    for _ in 0..20_000 {
+        process.millis.set(process.millis.get() + random.u64(0..8));
+        // Most of sixty clients find their page full: there are ten pages for forty.
+        let client = random.u8(0..60);
+        if vms[random.usize(0..4)]
+            .client(&client.to_string())
+            .is_some()
+        {
+            let admitted = admitted.entry(client).or_default();
+            admitted.push(process.millis.get());
+        }
+    }
+    assert_eq!(admitted.len(), 60);
+    for (client, admitted) in admitted {
+        for four in admitted.windows(4) {
+            assert!(four[3] - four[0] >= 1000, "client {client}: {four:?}");
+        }
+    }
+}
+
+#[test]
+fn who_is_overtaken_between_reading_and_swapping_decides_again() {
+    let process = process();
+    let (first, second) = (
+        Vm::born(&process, PER_CLIENT),
+        Rc::new(Vm::born(&process, PER_CLIENT)),
+    );
+    assert_eq!(first.client_passes("a", 1), 1);
+    // The second one takes all that is left while the first one has decided and not swapped.
+    let other = Rc::clone(&second);
+    let passed = Rc::new(Cell::new(0));
+    let counted = Rc::clone(&passed);
+    process.before_swap.replace(Some(Box::new(move || {
+        counted.set(other.client_passes("a", 5))
+    })));
+    assert_eq!(first.client_passes("a", 5), 0);
+    assert_eq!(passed.get(), 2);
+    // Two first ones of a page: one finds that it is not absent any more.
+    let other = Rc::clone(&second);
+    process.before_swap.replace(Some(Box::new(move || {
+        assert_eq!(other.client_passes("b", 2), 2)
+    })));
+    assert_eq!(first.client_passes("b", 5), 1);
+}
+
+#[test]
+fn a_swap_of_a_page_that_fails_too_often_refuses() {
+    let process = process();
+    let vm = Vm::born(&process, PER_CLIENT);
+    assert_eq!(vm.client_passes("a", 1), 1);
+    process.contention.set(30);
+    assert_eq!(vm.client_passes("a", 1), 1, "a late try succeeds");
+    process.contention.set(1000);
+    assert_eq!(vm.client_passes("a", 1), 0);
+    assert!(
+        process.contention.get() > 900,
+        "{} are left of a thousand tries",
+        process.contention.get()
+    );
+    process.contention.set(0);
+    assert_eq!(vm.client_passes("a", 5), 1);
+}
+
+#[test]
+fn a_refusal_of_a_client_writes_nothing() {
+    let process = process();
+    let vm = Vm::born(&process, PER_CLIENT);
+    assert_eq!(vm.client_passes("a", 5), 3);
+    let before = (process.versions.get(), process.reads.get());
+    assert_eq!(vm.client_passes("a", 100), 0);
+    let after = (process.versions.get(), process.reads.get());
+    assert_eq!(after, (before.0, before.1 + 100), "and reads its page once");
+    let replies = process.replies.borrow();
+    let (status, details, headers, _) = replies.last().unwrap();
+    assert_eq!(
+        (*status, details.as_str()),
+        (429, "leapgate{rule=api/key=header:x-api-key/keys=40}")
+    );
+    let of = |name| {
+        headers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+    };
+    assert_eq!(of("retry-after"), Some("2"));
+    assert_eq!(
+        of("ratelimit"),
+        Some(r#""api/key=header:x-api-key/keys=40";r=0;t=2"#)
+    );
+}
+
+#[test]
+fn a_flood_of_clients_takes_no_more_than_its_pages() {
+    let process = process();
+    let vm = Vm::born(&process, PER_CLIENT);
+    assert_eq!(vm.client_passes("limited", 5), 3);
+    for client in 0..5_000 {
+        vm.client(&client.to_string());
+        if client % 100 == 0 {
+            assert_eq!(vm.client_passes("limited", 1), 0, "after {client} others");
+        }
+    }
+    let shared = process.shared.borrow();
+    let mut names: Vec<&str> = shared.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    // The seed, and a page for each four of forty.
+    assert_eq!(names.len(), 11);
+    assert_eq!(names[10], "leapgate.seed");
+    let common = names[0].trim_end_matches('0');
+    assert!(
+        common.starts_with("leapgate.keys.") && common.len() < 40,
+        "{common}"
+    );
+    for (page, name) in names[..10].iter().enumerate() {
+        assert_eq!(**name, format!("{common}{page}"));
+        assert!(shared[*name].0.len() <= 9 * 40);
+    }
+}
+
+#[test]
+fn without_shared_data_a_client_has_its_limit_with_each_worker_and_the_log_says_so() {
+    let process = process();
+    process.no_shared_data.set(true);
+    let vms: Vec<Vm> = (0..2).map(|_| Vm::born(&process, PER_CLIENT)).collect();
+    let passes: usize = vms.iter().map(|vm| vm.client_passes("a", 5)).sum();
+    assert_eq!(passes, 6);
+    assert_eq!(
+        process.warnings()[0],
+        "leapgate: leapgate.api/key=header%3Ax-api-key/keys=40.1000ms_20: shared data does not work here: \
+         the limit of each key holds for each worker thread alone"
+    );
+}
+
+#[test]
+fn the_limit_of_a_client_holds_for_the_worker_where_that_is_the_scope() {
+    let process = process();
+    let document = PER_CLIENT.replacen('{', r#"{"envoy": {"scope": "worker"}, "#, 1);
+    let vms: Vec<Vm> = (0..2).map(|_| Vm::born(&process, &document)).collect();
+    let passes: usize = vms.iter().map(|vm| vm.client_passes("a", 5)).sum();
+    assert_eq!((passes, process.warnings().len()), (6, 0));
+    assert!(process.shared.borrow().is_empty());
+}
+
+#[test]
+fn a_change_of_the_count_keeps_what_a_client_has_used_and_one_of_the_window_does_not() {
+    let process = process();
+    let mut vm = Vm::born(&process, PER_CLIENT);
+    assert_eq!(vm.client_passes("a", 5), 3);
+    vm.configure(&PER_CLIENT.replace("\"count\": 3", "\"count\": 5"));
+    assert_eq!(vm.client_passes("a", 5), 2);
+    let born_later = Vm::born(&process, PER_CLIENT);
+    assert_eq!(born_later.client_passes("a", 5), 0);
+    vm.configure(&PER_CLIENT.replace("\"count\": 3", "\"count\": 3, \"intervalMs\": 2000"));
+    assert_eq!(vm.client_passes("a", 5), 3);
+}
+
+#[test]
+fn calls_in_flight_of_a_client_are_given_back_even_where_swaps_fail() {
+    let document = PER_CLIENT.replace("\"count\": 3", "\"count\": 3, \"grade\": \"concurrency\"");
+    let process = process();
+    let vms: Vec<Vm> = (0..2).map(|_| Vm::born(&process, &document)).collect();
+    let mut calls: Vec<_> = vms
+        .iter()
+        .flat_map(|vm| [vm.client("a"), vm.client("a")])
+        .collect();
+    assert_eq!(calls.iter().flatten().count(), 3);
+    assert_eq!(vms[1].client_passes("b", 5), 5);
+    calls[0] = None;
+    assert!(vms[1].client("a").is_some(), "it has ended at once");
+    process.contention.set(1000);
+    calls[1] = None;
+    process.contention.set(0);
+    assert_eq!(
+        vms[1].client_passes("a", 2),
+        2,
+        "two are in flight, as far as anybody knows"
+    );
+    drop(calls);
+    vms[0].filter.on_tick();
+    let held: Vec<_> = (0..5).map(|_| vms[0].client("a")).collect();
+    assert_eq!(held.iter().flatten().count(), 3);
+}
+
+#[test]
+fn each_part_is_asked_for_once_and_only_where_a_rule_wants_it() {
+    let process = process();
+    let document = r#"{"flowRules": [
+        {"resource": "api", "id": "1", "count": 9, "key": [{"header": "x-api-key"}, "path"]},
+        {"resource": "api", "id": "2", "count": 9, "key": ["path", {"query": "user"}, {"query": "app"}]},
+        {"resource": "api", "id": "3", "count": 9, "key": [{"cookie": "a"}, {"cookie": "b"}, "clientIp", "method", "host"]},
+        {"resource": "login", "count": 9}
+    ]}"#;
+    let vm = Vm::born(&process, document);
+    assert!(vm.request("login").is_some());
+    assert!(process.asked.take().is_empty());
+    assert!(vm.request("api").is_some());
+    let mut asked = process.asked.take();
+    asked.sort_unstable();
+    assert_eq!(
+        asked,
+        [
+            ":authority",
+            ":method",
+            ":path",
+            "cookie",
+            "source.address",
+            "x-api-key"
+        ]
+    );
+}
+
+#[test]
+fn a_keyed_rule_in_shadow_mode_lets_all_pass_and_counts() {
+    let process = process();
+    let vm = Vm::born(
+        &process,
+        &PER_CLIENT.replace(
+            "\"count\": 3",
+            "\"count\": 3, \"id\": \"per\", \"mode\": \"shadow\"",
+        ),
+    );
+    assert_eq!(vm.client_passes("a", 5), 5);
+    vm.filter.on_tick();
+    let told = ["passed", "blocked", "shadow_blocked"]
+        .map(|what| process.metric(&format!("leapgate.per.{what}")));
+    assert_eq!(told, [Some(3), Some(0), Some(2)]);
 }

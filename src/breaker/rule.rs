@@ -92,6 +92,16 @@ impl BreakerGeometry {
         self.window
     }
 
+    /// What is counted: `slowRatio`, `errorRatio` or `errorCount`.
+    pub fn grade(self) -> &'static str {
+        self.kind.as_str()
+    }
+
+    /// Whether the rule decides as Sentinel does.
+    pub fn is_sentinel(self) -> bool {
+        self.compat
+    }
+
     /// How many buckets before the current one count: all of the window and the one that is leaving it, or, where the rule
     /// decides as Sentinel does, none.
     pub(crate) fn buckets_before(self) -> u64 {

@@ -1,15 +1,16 @@
 //! Authority rules in a document.
 
-use super::{At, ConfigError, mode, no_name};
+use super::{At, ConfigError, mode, no_name, no_pattern};
 use crate::authority::{AuthorityRule, AuthorityStrategy};
 use crate::rule::{MAX_NAME, Target};
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "id",
     "resource",
     "limitApp",
     "strategy",
     "mode",
+    "regex",
     // Sentinel's, without a meaning here.
     "clusterMode",
     "clusterConfig",
@@ -22,6 +23,7 @@ const KEYS: [&str; 12] = [
 
 pub(super) fn rule(at: &At<'_>) -> Result<AuthorityRule, ConfigError> {
     let fields = at.object(&KEYS)?;
+    no_pattern(&fields)?;
     let (resource, origins) = (fields.need("resource")?, fields.need("limitApp")?);
     let name = resource.string()?;
     Target::new(name).map_err(|_| no_name(&resource))?;

@@ -1,12 +1,14 @@
 //! Degrade rules in a document.
 
 use super::{At, ConfigError, Fields, Value};
-use super::{as_sentinel, compat, geometry, is_number, mode, no_name, no_number, no_window};
+use super::{
+    as_sentinel, compat, geometry, is_number, mode, no_name, no_number, no_pattern, no_window,
+};
 use crate::breaker::{Comparison, DegradeGrade, DegradeRule, MAX_PROBES};
 use crate::rule::{Count, RuleError};
 use crate::window::Window;
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 25] = [
     "id",
     "resource",
     "grade",
@@ -20,7 +22,11 @@ const KEYS: [&str; 21] = [
     "comparison",
     "mode",
     "compat",
+    "regex",
     // Sentinel's, without a meaning here.
+    "passCount",
+    "cut",
+    "rtSlowRequestAmount",
     "limitApp",
     "clusterMode",
     "clusterConfig",
@@ -35,6 +41,7 @@ const MAX_SECONDS: u64 = Window::MAX_INTERVAL_MS / 1000;
 
 pub(super) fn rule(at: &At<'_>) -> Result<DegradeRule, ConfigError> {
     let fields = at.object(&KEYS)?;
+    no_pattern(&fields)?;
     let resource = fields.need("resource")?;
     let name = resource.string()?;
     let grade = grade(&fields)?;

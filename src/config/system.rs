@@ -1,10 +1,10 @@
 //! System rules in a document.
 
-use super::{At, ConfigError, compat, mode, no_number};
+use super::{At, ConfigError, compat, mode, no_number, no_pattern};
 use crate::rule::RuleError;
 use crate::system::SystemRule;
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 19] = [
     "id",
     "qps",
     "maxThread",
@@ -14,7 +14,9 @@ const KEYS: [&str; 17] = [
     "bbr",
     "mode",
     "compat",
+    "regex",
     // Sentinel's, without a meaning here.
+    "resource",
     "limitApp",
     "clusterMode",
     "clusterConfig",
@@ -37,6 +39,7 @@ const THRESHOLDS: [(&str, With); 5] = [
 
 pub(super) fn rule(at: &At<'_>) -> Result<SystemRule, ConfigError> {
     let fields = at.object(&KEYS)?;
+    no_pattern(&fields)?;
     let mut rule = SystemRule::new().in_mode(mode(&fields)?);
     if let Some(id) = super::rule_id(&fields)? {
         rule = rule.with_id(id);

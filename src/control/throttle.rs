@@ -12,6 +12,7 @@
 //! and finds the line idle costs those behind it nothing. Where all cost the same, both are the same.
 
 use super::Terms;
+use crate::rule::Count;
 use crate::tally::SharedInstant;
 use crate::time::Timestamp;
 use std::cell::Cell;
@@ -25,7 +26,7 @@ const SLACK_NANOS: u64 = 1_000_000_000;
 
 /// What a turn is worth, under a rule and at an instant. All of it in nanoseconds.
 #[derive(Clone, Copy)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// For how long the request keeps the line busy.
     cost: u64,
     paid: Paid,
@@ -33,6 +34,26 @@ pub(super) struct Pace {
     /// How far ahead turns can reach. What reaches further was taken before the clock stepped back.
     furthest: u64,
     now: Timestamp,
+}
+
+/// For how long a request keeps a line busy where `count` pass in `interval`, at present at `rate`, in nanoseconds. `None`
+/// where it never passes.
+#[inline]
+fn spacing(interval: u64, count: f64, rate: f64, cost: u64) -> Option<u64> {
+    if count == 0.0 || cost as f64 > count.max(1.0) {
+        return None;
+    }
+    // Rounded up: never faster than the rate. Exact to the nanosecond for turns of up to 104 days.
+    Some((interval as f64 * cost as f64 / rate).ceil() as u64)
+}
+
+/// For how long a request keeps a line busy at most where at least `slowest` pass in `interval`, in nanoseconds.
+#[inline]
+pub(super) fn dearest(interval: u64, count: f64, slowest: f64) -> u64 {
+    if slowest >= count.max(1.0) {
+        return interval;
+    }
+    (interval as f64 * count.max(1.0) / slowest).ceil() as u64
 }
 
 /// When a request pays for its turn.
@@ -72,18 +93,54 @@ impl Pace {
             let cost_ms = (cost as f64 / rate * 1000.0).round();
             return (!rate.is_nan()).then(|| Pace::in_millis(terms, cost_ms as u64, now));
         }
-        let count = terms.count.get();
-        if count == 0.0 || cost as f64 > count.max(1.0) {
-            return None;
-        }
-        // Rounded up: never faster than the rate. Exact to the nanosecond for turns of up to 104 days.
-        let nanos = (terms.interval as f64 * cost as f64 / rate).ceil();
         Some(Pace {
-            cost: nanos as u64,
+            cost: spacing(terms.interval, terms.count.get(), rate, cost)?,
             paid: Paid::After,
             max_queueing: terms.max_queueing,
             furthest: terms.furthest,
             now,
+        })
+    }
+
+    /// Of a request of that cost at `count` passes in `interval`, where none waits for longer than `longest_wait`. `None`
+    /// where it never passes.
+    #[inline]
+    pub(crate) fn evenly(
+        interval: u64,
+        count: Count,
+        (max_queueing, longest_wait): (u64, u64),
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Pace> {
+        let count = count.get();
+        Some(Pace {
+            cost: spacing(interval, count, count, cost)?,
+            paid: Paid::After,
+            max_queueing,
+            furthest: longest_wait.saturating_add(dearest(interval, count, count)),
+            now,
+        })
+    }
+
+    /// The same as Sentinel paces the values of a hot parameter: in whole milliseconds, by the whole part of the count, and a
+    /// wait has to be shorter than the longest one.
+    ///
+    /// Sentinel: `ParamFlowChecker.passThrottleLocalCheck`.
+    pub(crate) fn of_hot_parameter(
+        interval: u64,
+        count: Count,
+        (max_queueing, longest_wait): (u64, u64),
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Pace> {
+        let interval_ms = (interval / NANOS_PER_MILLI) as f64;
+        let cost_ms = (interval_ms * cost as f64 / count.whole() as f64).round();
+        (count.whole() > 0).then(|| Pace {
+            cost: (cost_ms as u64).saturating_mul(NANOS_PER_MILLI),
+            paid: Paid::Before,
+            max_queueing: max_queueing.saturating_sub(NANOS_PER_MILLI),
+            furthest: longest_wait,
+            now: Timestamp::from_millis(now.as_millis()),
         })
     }
 
@@ -103,7 +160,55 @@ impl Pace {
         }
     }
 
+    /// How far turns reach, if `latest` is how far they are said to. Where that is further than the rule allows, the clock has
+    /// stepped back, and they are pulled back to the furthest that it does.
+    #[inline]
+    pub(crate) fn reached(&self, latest: Timestamp) -> Timestamp {
+        let furthest = self.now.plus_nanos(self.furthest);
+        if latest <= furthest.plus_nanos(SLACK_NANOS) {
+            latest
+        } else {
+            furthest
+        }
+    }
+
+    /// When the request comes, as far as its turn is concerned.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// How far turns reach with that of a request that waits for `wait` nanoseconds.
+    #[inline]
+    pub(crate) fn reach_after(&self, wait: u64) -> Timestamp {
+        let release = self.now.plus_nanos(wait);
+        match self.paid {
+            Paid::After => release.plus_nanos(self.cost),
+            Paid::Before => release,
+        }
+    }
+
+    /// How long the request has to wait, in nanoseconds, while turns reach to `latest`; `None` where that is longer than it
+    /// may.
+    #[inline]
+    pub(crate) fn wait(&self, latest: Option<Timestamp>) -> Option<u64> {
+        let release = self.release(latest);
+        self.admits(release)
+            .then(|| release.as_nanos() - self.now.as_nanos())
+    }
+
+    /// How long after `now` the request would be let in, to pass or to wait, if nothing else came.
+    pub(crate) fn time_to_queue(&self, latest: Option<Timestamp>, now: Timestamp) -> Duration {
+        let release = self.release(latest).as_nanos();
+        Timestamp::from_nanos(release.saturating_sub(self.max_queueing)).since(now)
+    }
+
+    /// How long after `now` the request would pass at once, if nothing else came.
+    pub(crate) fn time_to_pass(&self, latest: Option<Timestamp>, now: Timestamp) -> Duration {
+        self.release(latest).since(now)
+    }
+
     /// When a request is released that comes now, while turns reach to `latest`.
+    #[inline]
     fn release(&self, latest: Option<Timestamp>) -> Timestamp {
         let free = match self.paid {
             Paid::After => latest,
@@ -137,8 +242,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// How far turns reach, without what was given up in time. Where that is further than the rule allows, the clock has
-    /// stepped back, and they are pulled back to the furthest that it does.
+    /// How far turns reach, without what was given up in time.
     fn latest(&self, instant: &impl SharedInstant, pace: &Pace) -> Option<Timestamp> {
         if let Some(turn) = self.turn.get().filter(|turn| turn.given_up) {
             self.turn.set(None);
@@ -147,20 +251,17 @@ impl Line {
             }
         }
         let latest = instant.get()?;
-        let furthest = pace.now.plus_nanos(pace.furthest);
-        if latest <= furthest.plus_nanos(SLACK_NANOS) {
-            return Some(latest);
+        let reached = pace.reached(latest);
+        if reached != latest {
+            instant.swap(Some(latest), Some(reached));
         }
-        instant.swap(Some(latest), Some(furthest));
-        Some(furthest)
+        Some(reached)
     }
 
     /// How long the request has to wait, in nanoseconds; `None` where that is longer than it may.
     #[inline]
     pub(super) fn wait(&self, instant: &impl SharedInstant, pace: &Pace) -> Option<u64> {
-        let release = pace.release(self.latest(instant, pace));
-        pace.admits(release)
-            .then(|| release.as_nanos() - pace.now.as_nanos())
+        pace.wait(self.latest(instant, pace))
     }
 
     /// Takes the turn of a request that waits for `wait` nanoseconds: as long as it has to, or longer because of another
@@ -171,10 +272,7 @@ impl Line {
         if pace.release(from) > release {
             return false;
         }
-        let to = match pace.paid {
-            Paid::After => release.plus_nanos(pace.cost),
-            Paid::Before => release,
-        };
+        let to = pace.reach_after(wait);
         if !instant.swap(from, Some(to)) {
             return false;
         }
@@ -222,8 +320,7 @@ impl Line {
         pace: &Pace,
         now: Timestamp,
     ) -> Duration {
-        let release = pace.release(self.latest(instant, pace)).as_nanos();
-        Timestamp::from_nanos(release.saturating_sub(pace.max_queueing)).since(now)
+        pace.time_to_queue(self.latest(instant, pace), now)
     }
 
     /// How long after `now` the request would pass at once, if nothing else came.
@@ -233,6 +330,6 @@ impl Line {
         pace: &Pace,
         now: Timestamp,
     ) -> Duration {
-        pace.release(self.latest(instant, pace)).since(now)
+        pace.time_to_pass(self.latest(instant, pace), now)
     }
 }

@@ -15,6 +15,10 @@
 //! and time brings `count` of them an interval. Here tokens are told as the part of all that there can be, so that the state
 //! goes on when the count or the period change.
 //!
+//! Who shares the counts shares the tokens: the first to come in a bucket (with `compat`: in a second) says how many there are,
+//! and the others take its word. So one that was not asked for long does not take for used what nobody has used, nor is it
+//! warm where the others are cold.
+//!
 //! Time brings tokens where nobody has been held back for an interval, and above `w` only while less passes than when the rule
 //! is cold: else it would never get warm. (Sentinel goes by what passed alone, which in full use need not be as much as may.)
 
@@ -67,7 +71,7 @@ impl Warmth {
                 rate_at(terms, coldness.coldness.get())
             }
             Warmth::Sentinels(tokens) => {
-                tokens.sync(terms, window.admitted(), now);
+                tokens.sync(terms, window.tally(), window.admitted(), now);
                 Curve::new(terms).rate(tokens.tokens.get())
             }
         }
@@ -172,15 +176,59 @@ impl Coldness {
     /// Once in a bucket. A clock that has stepped back starts again from there.
     fn sync<T: Tally>(&self, terms: &Terms, window: &RuleWindow<T>, now: Timestamp) {
         let start = window.window().start(now);
-        if self.synced.get().is_some_and(|(then, _)| then == start) {
+        let is_synced = || self.synced.get().is_some_and(|(then, _)| then == start);
+        if is_synced() {
             return;
         }
-        self.coldness.set(self.at(terms, window, now));
-        self.synced.set(Some((start, window.admitted())));
+        self.listen(window.tally(), start);
+        if !is_synced() {
+            self.coldness.set(self.at(terms, window, now));
+            self.synced.set(Some((start, window.admitted())));
+            self.tell(window.tally());
+        }
     }
 
-    /// What `passes` since it was told leave.
-    fn left(&self, terms: &Terms, passes: u64) -> f64 {
+    /// Goes on where another was later, but not after the bucket that starts at `start`.
+    fn listen(&self, tally: &impl Tally, start: Timestamp) {
+        let Some([coldness, then, admitted, held_back]) = tally.warmth() else {
+            return;
+        };
+        let then = Timestamp::from_nanos(then);
+        let held_back = (held_back > 0).then(|| Timestamp::from_nanos(held_back));
+        let is_later = self.synced.get().is_none_or(|(own, _)| own < then);
+        let coldness = f64::from_bits(coldness);
+        if !is_later || then > start || !(0.0..=1.0).contains(&coldness) {
+            return;
+        }
+        self.coldness.set(coldness);
+        self.synced.set(Some((then, admitted)));
+        if self.held_back.get() > held_back {
+            self.tell(tally); // that somebody was held back is news to the others
+        } else {
+            self.held_back.set(held_back);
+        }
+    }
+
+    fn tell(&self, tally: &impl Tally) {
+        let nanos = |at: Timestamp| at.as_nanos();
+        if let Some((then, admitted)) = self.synced.get() {
+            let held_back = self.held_back.get().map_or(0, nanos);
+            tally.tell_warmth([
+                self.coldness.get().to_bits(),
+                nanos(then),
+                admitted,
+                held_back,
+            ]);
+        }
+    }
+
+    /// What the passes since it was told leave, if so much has been `admitted` by now, and so much `before`. Another may
+    /// have counted more before than is known here.
+    fn left(&self, terms: &Terms, admitted: u64, before: u64) -> f64 {
+        let passes = match admitted.wrapping_sub(before) {
+            fewer if fewer >= 1 << 63 => 0,
+            passes => passes,
+        };
         // Where the count is zero nothing passes.
         let count = terms.count.get().max(f64::MIN_POSITIVE);
         let used = passes as f64 * terms.interval as f64 / count;
@@ -191,7 +239,7 @@ impl Coldness {
     fn least<T: Tally>(&self, terms: &Terms, window: &RuleWindow<T>) -> f64 {
         match self.synced.get() {
             None => self.coldness.get(),
-            Some((_, admitted)) => self.left(terms, window.admitted().wrapping_sub(admitted)),
+            Some((_, admitted)) => self.left(terms, window.admitted(), admitted),
         }
     }
 
@@ -203,7 +251,7 @@ impl Coldness {
             return coldness;
         };
         let nanos_to_cold = nanos_to_cold(terms.warm_up);
-        let left = self.left(terms, window.admitted().wrapping_sub(admitted));
+        let left = self.left(terms, window.admitted(), admitted);
         let held_back = self.held_back.get();
         let since_then = held_back.map(|then| at.as_nanos().abs_diff(then.as_nanos()));
         let most = if since_then.is_some_and(|since| since < terms.interval) {
@@ -304,12 +352,25 @@ impl Tokens {
     }
 
     /// Sentinel: `WarmUpController.syncToken`. There a clock that has stepped back changes nothing until it has caught up.
-    fn sync(&self, terms: &Terms, admitted: u64, now: Timestamp) {
+    fn sync(&self, terms: &Terms, tally: &impl Tally, admitted: u64, now: Timestamp) {
         let number = second_of(now);
+        if self.filled.get() == Some(number) {
+            return;
+        }
+        if let Some([tokens, max, filled, _]) = tally.warmth()
+            && filled <= number
+            && self.filled.get().is_none_or(|own| own < filled)
+        {
+            self.tokens.set(tokens as i64);
+            self.max.set(max as i64);
+            self.filled.set(Some(filled));
+        }
         if self.filled.get() != Some(number) {
             self.tokens.set(self.at(terms, admitted, now));
             self.max.set(Curve::new(terms).max);
             self.filled.set(Some(number));
+            let (tokens, max) = (self.tokens.get() as u64, self.max.get() as u64);
+            tally.tell_warmth([tokens, max, number, 0]);
         }
     }
 

@@ -2,8 +2,9 @@
 
 use crate::support::{at, buckets, count, rule, rules};
 use leapgate::{
-    ArrayMetric, Counting, Decision, Engine, LimitApp, Local, LocalTally, MaxQueueing, Metric,
-    MetricEvent, Mode, Node, Outcome, Past, Request, RuleWindow, StatisticNode, Store, WarmUp,
+    ArrayMetric, Counting, Decision, Engine, KeyPart, KeyValue, KeyedBy, LimitApp, Local,
+    LocalTally, MaxQueueing, Metric, MetricEvent, Mode, Node, Outcome, Past, Request, RuleWindow,
+    StatisticNode, Store, WarmUp,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -122,6 +123,55 @@ fn a_known_path_allocates_nothing_whether_it_passes_or_is_refused() {
             "after a step back"
         );
     }
+}
+
+#[test]
+fn known_keys_allocate_nothing() {
+    let by = |parts: &[KeyPart]| KeyedBy::new(parts).unwrap();
+    let flow = [
+        rule("address", "api", 5.0)
+            .keyed(by(&[KeyPart::CLIENT_IP]))
+            .unwrap(),
+        rule("both", "api", 8.0)
+            .keyed(by(&[KeyPart::CLIENT_IP, KeyPart::Path]))
+            .unwrap(),
+        rule("turns", "api", 8.0)
+            .keyed(by(&[KeyPart::Path]))
+            .unwrap()
+            .throttle(MaxQueueing::from_millis(0).unwrap()),
+        rule("all", "api", 90.0),
+    ];
+    let engine = Engine::new(rules(flow)).unwrap();
+    let paths: Vec<String> = (0..20).map(|number| format!("/{number}")).collect();
+    let run = |from: u64| {
+        let (mut passed, mut refused) = (0, 0);
+        for now in (from..from + 3000).step_by(5) {
+            let path = &paths[(now / 5 * 7 % 20) as usize];
+            let address = ["10.0.0.1", "2001:db8::1"][(now / 5 % 2) as usize];
+            let keys = [
+                KeyValue::One(address.as_bytes()),
+                KeyValue::One(path.as_bytes()),
+            ];
+            match engine.enter(&Request::new("api").keys(&keys), at(now)) {
+                Decision::Pass(entry) => {
+                    passed += 1;
+                    entry.exit(Outcome::Success, at(now));
+                }
+                Decision::Wait(..) => panic!("nobody waits"),
+                Decision::Block(_) => refused += 1,
+            }
+            let resource = engine.resource("api");
+            assert_eq!(resource.policies_for(&keys, at(now)).count(), 4);
+        }
+        (passed, refused)
+    };
+    run(0);
+    let mut counted = (0, 0);
+    assert_eq!(allocations(|| counted = run(10_000)), 0);
+    assert!(
+        counted.0 > 20 && counted.1 > 20,
+        "{counted:?} passed and refused"
+    );
 }
 
 #[test]

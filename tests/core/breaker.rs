@@ -1268,7 +1268,7 @@ fn impossible_rules_are_refused() {
     );
     assert_eq!(
         grade(DegradeGrade::error_count(f64::INFINITY)),
-        "`inf` is no count; use a number from 0 to 9007199254740992"
+        "`Infinity` is no count; use a number from 0 to 9007199254740992"
     );
     assert_eq!(
         says(DegradeRule::new("", rule().grade(), 1)),

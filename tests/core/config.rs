@@ -459,7 +459,7 @@ fn a_long_document_is_refused() {
 
 #[test]
 fn a_document_of_the_wrong_form_is_refused() {
-    let rest = "`degradeRules`, `systemRules`, `authorityRules`, `mode`, `envoy`";
+    let rest = "`paramFlowRules`, `gatewayFlowRules`, `degradeRules`, `systemRules`, `authorityRules`, `mode`, `envoy`";
     let keys = format!("`flowRules`, {rest}");
     let cases = [
         ("null", "document: `null` is no value; use an object".into()),
@@ -866,7 +866,7 @@ fn fields_that_do_not_go_together_are_refused() {
 }
 
 /// The keys of a rule, as a sentence lists them.
-const RULE_KEYS: [&str; 23] = [
+const RULE_KEYS: [&str; 28] = [
     "id",
     "resource",
     "count",
@@ -881,8 +881,13 @@ const RULE_KEYS: [&str; 23] = [
     "limitApp",
     "strategy",
     "refResource",
+    "key",
+    "keyItems",
+    "maxKeys",
+    "burst",
     "mode",
     "compat",
+    "regex",
     "clusterMode",
     "clusterConfig",
     "gmtCreate",
@@ -900,7 +905,7 @@ fn an_unknown_field_is_refused_with_those_that_are_known() {
             .collect::<Vec<_>>()
             .join(", ")
     };
-    for key in ["key", "burst", "threshold", "x", "\\u0007"] {
+    for key in ["per", "threshold", "x", "\\u0007"] {
         let shown = if key.starts_with('\\') { "\\u{7}" } else { key };
         assert_eq!(
             says(one_rule(&format!(r#", "{key}": null"#))),
@@ -944,7 +949,7 @@ fn a_misspelt_key_is_named_before_what_is_then_missing() {
 
 #[test]
 fn every_field_is_read_or_has_no_meaning_here() {
-    let without_meaning = &RULE_KEYS[16..];
+    let without_meaning = &RULE_KEYS[21..];
     for key in RULE_KEYS {
         let others = ["resource", "count"]
             .into_iter()
@@ -1580,7 +1585,7 @@ fn an_authority_rule_that_is_wrong_is_refused() {
 
 // === The keys of all three ===
 
-const DEGRADE_RULE_KEYS: [&str; 21] = [
+const DEGRADE_RULE_KEYS: [&str; 25] = [
     "id",
     "resource",
     "grade",
@@ -1594,6 +1599,10 @@ const DEGRADE_RULE_KEYS: [&str; 21] = [
     "comparison",
     "mode",
     "compat",
+    "regex",
+    "passCount",
+    "cut",
+    "rtSlowRequestAmount",
     "limitApp",
     "clusterMode",
     "clusterConfig",
@@ -1604,7 +1613,7 @@ const DEGRADE_RULE_KEYS: [&str; 21] = [
     "port",
 ];
 
-const SYSTEM_RULE_KEYS: [&str; 17] = [
+const SYSTEM_RULE_KEYS: [&str; 19] = [
     "id",
     "qps",
     "maxThread",
@@ -1614,6 +1623,8 @@ const SYSTEM_RULE_KEYS: [&str; 17] = [
     "bbr",
     "mode",
     "compat",
+    "regex",
+    "resource",
     "limitApp",
     "clusterMode",
     "clusterConfig",
@@ -1624,12 +1635,13 @@ const SYSTEM_RULE_KEYS: [&str; 17] = [
     "port",
 ];
 
-const AUTHORITY_RULE_KEYS: [&str; 12] = [
+const AUTHORITY_RULE_KEYS: [&str; 13] = [
     "id",
     "resource",
     "limitApp",
     "strategy",
     "mode",
+    "regex",
     "clusterMode",
     "clusterConfig",
     "gmtCreate",
@@ -1645,14 +1657,14 @@ fn every_field_of_the_other_rules_is_read_or_has_no_meaning_here() {
         (
             "degradeRules",
             &DEGRADE_RULE_KEYS,
-            13,
+            14,
             r#""resource": "a", "count": 1, "timeWindow": 1"#,
         ),
-        ("systemRules", &SYSTEM_RULE_KEYS, 9, ""),
+        ("systemRules", &SYSTEM_RULE_KEYS, 10, ""),
         (
             "authorityRules",
             &AUTHORITY_RULE_KEYS,
-            5,
+            6,
             r#""resource": "a", "limitApp": "a""#,
         ),
     ];
@@ -1689,6 +1701,72 @@ fn every_field_of_the_other_rules_is_read_or_has_no_meaning_here() {
                 }
             }
         }
+    }
+}
+
+/// There a rule that is wrong is left out, with a line in the log.
+#[test]
+fn differs_from_sentinel_a_wrong_rule_refuses_the_document() {
+    let right = r#"{"resource": "login", "count": 1, "grade": 1}"#;
+    for (wrong, fault) in [
+        (
+            r#""count": -1"#,
+            "count: `-1` is no count; use a number from 0 to 9007199254740992",
+        ),
+        (
+            r#""count": 1, "strategy": 1"#,
+            "strategy: `1` needs a `refResource`; add it",
+        ),
+        (
+            r#""count": 1, "controlBehavior": 1, "warmUpPeriodSec": 0"#,
+            "warmUpPeriodSec: `0` is not possible; use a whole number from 1 to 2147483647",
+        ),
+    ] {
+        let json = format!(r#"{{"flowRules": [{right}, {{"resource": "pay", {wrong}}}]}}"#);
+        assert_eq!(says(json), format!("flowRules[1].{fault}"));
+    }
+}
+
+/// There both apply; here they would be one window under one name.
+#[test]
+fn differs_from_sentinel_rules_that_differ_in_their_count_alone_need_ids() {
+    let both = |id: &str| {
+        let rule = |count, id| format!(r#"{{"resource": "login", "count": {count}{id}}}"#);
+        let json = format!(r#"{{"flowRules": [{}, {}]}}"#, rule(1, ""), rule(2, id));
+        Engine::new(rules(&json).unwrap())
+    };
+    let error = ConfigError::from_rules(&both("").err().unwrap());
+    assert_eq!(
+        error.to_string(),
+        "flowRules[1].id: `login` is the id of an earlier rule; give one of them another `id`"
+    );
+    assert!(both(r#", "id": "looser""#).is_ok());
+}
+
+#[test]
+fn a_pattern_for_resources_is_refused() {
+    let cases = [
+        ("flowRules", r#""resource": "/a.*", "count": 1"#),
+        (
+            "degradeRules",
+            r#""resource": "/a.*", "count": 1, "timeWindow": 1"#,
+        ),
+        ("systemRules", r#""qps": 1"#),
+        ("authorityRules", r#""resource": "/a.*", "limitApp": "a""#),
+    ];
+    for (list, rest) in cases {
+        let with = |regex: &str| format!(r#"{{"{list}": [{{{rest}, "regex": {regex}}}]}}"#);
+        assert!(rules(&with("false")).is_ok(), "{list}");
+        assert!(rules(&with("null")).is_ok(), "{list}");
+        let cure = "name each resource in a rule of its own, or all of them as `*`";
+        assert_eq!(
+            says(with("true")),
+            format!("{list}[0].regex: `true` is not available; {cure}")
+        );
+        assert_eq!(
+            says(with("0")),
+            format!("{list}[0].regex: `0` is a number; use `true` or `false`")
+        );
     }
 }
 

@@ -17,13 +17,15 @@ fn names<'a>(text: &'a str, before: &str) -> Vec<&'a str> {
 #[test]
 fn every_deliberate_difference_from_sentinel_is_listed_and_has_a_test_of_its_name() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/core");
-    let mut tests = String::new();
-    for file in std::fs::read_dir(folder)
-        .unwrap()
-        .map(|file| file.unwrap().path())
-    {
-        if file.extension().is_some_and(|extension| extension == "rs") {
-            tests += &std::fs::read_to_string(file).unwrap();
+    let (mut tests, mut folders) = (String::new(), vec![folder.into()]);
+    while let Some(folder) = folders.pop() {
+        for file in std::fs::read_dir::<std::path::PathBuf>(folder).unwrap() {
+            let file = file.unwrap().path();
+            if file.is_dir() {
+                folders.push(file);
+            } else if file.extension().is_some_and(|extension| extension == "rs") {
+                tests += &std::fs::read_to_string(file).unwrap();
+            }
         }
     }
     let listed = include_str!("../../src/lib.rs");

@@ -1,8 +1,11 @@
 //! Resources, several rules together, replacing rules, and bounds.
 
-use crate::support::{Shared, admitted, at, block, engine, pass, retry_ms, rule, rules};
+use crate::support::{
+    Shared, Workers, admitted, at, block, engine, pass, retry_ms, rule, rules, wait,
+};
 use leapgate::{
-    Blocked, Cause, Controller, Counting, Engine, FlowRule, LimitApp, Local, LocalTally,
+    AuthorityRule, AuthorityStrategy, Blocked, BreakerKey, Cause, Controller, Counting, Decision,
+    Engine, FlowRule, KeyedGeometry, KeyedWindows, LimitApp, Local, LocalBreaker, LocalTally,
     MAX_CONTEXTS, MAX_ORIGINS, MAX_RULES_PER_RESOURCE, Mode, Node, Outcome, Past, Request, Rules,
     RulesError, StateKey, Store, Tallies,
 };
@@ -41,7 +44,7 @@ fn remaining(engine: &Engine, resource: &str, now: u64) -> Vec<u64> {
 // ---- one rule ----
 
 #[test]
-fn a_limit_admits_as_many_as_it_says_and_refuses_the_next() {
+fn example_36_a_limit_admits_as_many_as_it_says_and_refuses_the_next() {
     for (limit, admits) in [(0.0, 0), (0.5, 0), (1.0, 1), (2.5, 2), (10.0, 10)] {
         for rule in [
             rule("r", "api", limit),
@@ -66,7 +69,7 @@ fn a_limit_admits_as_many_as_it_says_and_refuses_the_next() {
 
 /// Of a limit of 10 and of 8, in flight: 9 and 7 may be there before.
 #[test]
-fn the_last_one_that_fits_passes() {
+fn example_35_the_last_one_that_fits_passes() {
     let engine = engine([
         rule("qps", "api", 10.0).sentinel(),
         rule("threads", "job", 8.0).concurrency(),
@@ -76,6 +79,29 @@ fn the_last_one_that_fits_passes() {
         .map(|_| pass(&engine, &Request::new("job"), 1000))
         .collect();
     block(&engine, &Request::new("job"), 1000);
+}
+
+/// Sentinel's `RequestLimiter`: the passes of ten buckets of 100 ms, and one more.
+#[test]
+fn example_68_a_limit_below_what_has_passed_refuses_until_that_has_left() {
+    let limit = |count| {
+        rule("r", "api", count)
+            .per(1000, Some(10))
+            .unwrap()
+            .counting(Counting::Sentinel)
+    };
+    let engine = engine([limit(100.0)]);
+    let api = |cost| Request::new("api").cost(cost);
+    drop(pass(&engine, &api(9), 10_000));
+    engine.replace(rules([limit(10.0)])).unwrap();
+    drop(pass(&engine, &api(1), 10_000));
+    engine.replace(rules([limit(100.0)])).unwrap();
+    drop(pass(&engine, &api(2), 10_000));
+    engine.replace(rules([limit(10.0)])).unwrap();
+    assert_eq!(retry_ms(&block(&engine, &api(1), 10_000)), Some(1000));
+    drop(pass(&engine, &api(3), 11_000));
+    drop(pass(&engine, &api(1), 11_000));
+    assert_eq!(remaining(&engine, "api", 11_000), [6]);
 }
 
 #[test]
@@ -193,6 +219,20 @@ fn the_first_rule_that_refuses_names_itself_and_the_longest_time_is_told() {
     drop(pass(&engine, &Request::new("api"), 62_000));
 }
 
+/// There those for `default` come last, and a dashboard tells another rule than the list would make one think.
+#[test]
+fn differs_from_sentinel_rules_are_asked_in_the_order_of_the_list() {
+    let (all, one) = (
+        rule("all", "api", 0.0),
+        for_origin("one", "api", 0.0, "app"),
+    );
+    for (rules, first) in [([all.clone(), one.clone()], "all"), ([one, all], "one")] {
+        let engine = engine(rules.map(FlowRule::sentinel));
+        let blocked = block(&engine, &Request::new("api").origin("app"), 1000);
+        assert_eq!(blocked.id().as_str(), first);
+    }
+}
+
 #[test]
 fn no_time_is_told_where_any_rule_can_never_let_it_pass() {
     let engine = engine([rule("small", "api", 1.0), rule("none", "api", 0.0)]);
@@ -214,6 +254,7 @@ struct ByRule(RefCell<HashMap<String, Shared>>);
 
 impl Tallies for ByRule {
     type Tally = Shared;
+    type Keyed = KeyedWindows;
 
     fn open(&self, key: &StateKey) -> (Shared, Past) {
         let mut tallies = self.0.borrow_mut();
@@ -221,6 +262,14 @@ impl Tallies for ByRule {
             tallies.entry(key.rule.to_string()).or_default().clone(),
             Past::Fresh,
         )
+    }
+
+    fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> KeyedWindows {
+        Local.open_keyed(key, geometry)
+    }
+
+    fn open_breaker(&self, _: &BreakerKey) -> LocalBreaker {
+        LocalBreaker::default()
     }
 }
 
@@ -255,6 +304,24 @@ fn where_one_rule_cannot_reserve_what_the_others_have_is_given_back() {
     entry.exit(Outcome::Success, at(1000));
     assert_eq!(tickets(), [2, 0, 2]);
     assert_eq!(tally("first").admitted.get(), 2);
+}
+
+#[test]
+fn where_one_rule_cannot_lend_what_the_others_have_lent_is_taken_back() {
+    let store = Rc::new(Store::new(ByRule::default()));
+    let tenths = |id| rule(id, "api", 5.0).per(1000, Some(10)).unwrap();
+    let engine = Engine::with_store(store, rules([tenths("first"), tenths("last")])).unwrap();
+    let tally = |id: &str| engine.store().tallies().0.borrow()[id].clone();
+    let tickets = || ["first", "last"].map(|id| tally(id).tickets.get());
+    let urgent = |cost| Request::new("api").cost(cost).prioritized();
+    drop(pass(&engine, &Request::new("api").cost(5), 1000));
+    let before = tickets();
+    tally("last").broken.set(true);
+    drop(block(&engine, &urgent(5), 1700));
+    assert_eq!(tickets(), before);
+    // All of it is still there to be lent.
+    tally("last").broken.set(false);
+    drop(wait(&engine, &urgent(5), 1700, 400));
 }
 
 #[test]
@@ -548,7 +615,7 @@ fn an_origin_that_only_another_resource_names_is_an_other_one() {
 }
 
 #[test]
-fn origins_beyond_the_bound_share_a_window_and_a_named_one_keeps_its_own() {
+fn differs_from_sentinel_origins_are_bounded() {
     let engine = engine([
         for_origin("app", "api", 3.0, "app"),
         for_origin("other", "api", 1.0, "other"),
@@ -587,7 +654,7 @@ fn origins_beyond_the_bound_share_a_window_and_a_named_one_keeps_its_own() {
 // ---- contexts ----
 
 #[test]
-fn calls_in_contexts_beyond_the_bound_are_counted() {
+fn differs_from_sentinel_contexts_beyond_the_bound_are_limited() {
     let engine = engine([rule("r", "api", 1e9)]);
     for i in 0..MAX_CONTEXTS + 50 {
         let name = format!("context {i}");
@@ -617,6 +684,9 @@ fn calls_in_contexts_beyond_the_bound_are_counted() {
         tree.entrance(leapgate::DEFAULT_CONTEXT).is_none(),
         "no call has come in by it"
     );
+    engine.replace(rules([rule("r", "api", 0.0)])).unwrap();
+    let last = format!("context {}", MAX_CONTEXTS + 49);
+    drop(block(&engine, &Request::new("api").context(&last), 1000));
 }
 
 // ---- replacing rules ----
@@ -869,7 +939,7 @@ fn a_resource_that_was_looked_up_decides_as_its_name_does() {
 }
 
 #[test]
-fn a_response_time_is_never_negative_where_the_clock_steps_back() {
+fn differs_from_sentinel_a_response_time_is_never_negative() {
     let engine = engine([rule("r", "api", 2.0)]);
     pass(&engine, &Request::new("api"), 5000).exit(Outcome::Success, at(4000));
     let node = engine.store().tree().unwrap().cluster("api").unwrap();
@@ -880,4 +950,61 @@ fn a_response_time_is_never_negative_where_the_clock_steps_back() {
         ),
         (0.0, 1)
     );
+}
+
+#[test]
+fn only_rules_about_origins_make_a_resource_ask_for_one() {
+    let authority = AuthorityRule::new("admin", "ops", AuthorityStrategy::White).unwrap();
+    let engine = Engine::new(Rules {
+        flow: vec![
+            rule("named", "a", 1.0).for_origin(LimitApp::new("shop").unwrap()),
+            rule("other", "b", 1.0).for_origin(LimitApp::Other),
+            rule("all", "c", 1.0),
+        ],
+        authority: vec![authority],
+        ..Rules::default()
+    })
+    .unwrap();
+    let asks = ["a", "b", "c", "admin", "else"].map(|name| engine.resource(name).by_origin());
+    assert_eq!(asks, [true, true, false, true, false]);
+    let ruled = ["a", "b", "c", "admin", "else"].map(|name| engine.resource(name).has_rules());
+    assert_eq!(ruled, [true, true, true, true, false]);
+}
+
+/// What others have admitted is read before the clock for each window that decides: an origin's own, too.
+#[test]
+fn the_windows_of_an_origin_are_observed_with_the_others() {
+    let process = Workers::default();
+    let workers =
+        [0; 2].map(|_| process.engine([rule("r", "api", 3.0).for_origin(LimitApp::Other)]));
+    let admitted = |worker: &Engine<Workers>, origin: &str, now| {
+        let api = worker.resource("api");
+        let enter = |_: &usize| {
+            api.observe_from(origin);
+            let request = Request::new("").origin(origin);
+            matches!(
+                worker.enter_resource(&api, &request, at(now)),
+                Decision::Pass(_)
+            )
+        };
+        (0..9).filter(enter).count()
+    };
+    for (worker, origin, now, passes) in [
+        (0, "a", 10_000, 3),
+        (1, "a", 10_000, 0),
+        (1, "b", 10_000, 3),
+        // The first worker has heard of what the second admits to b.
+        (0, "b", 10_000, 0),
+        (0, "a", 11_010, 3),
+        (0, "b", 11_010, 3),
+        (1, "a", 12_000, 0),
+        (0, "b", 12_010, 0),
+        (0, "b", 12_020, 3),
+    ] {
+        assert_eq!(
+            admitted(&workers[worker], origin, now),
+            passes,
+            "{origin} at {now}"
+        );
+    }
 }

@@ -3,8 +3,9 @@
 use crate::support::{admitted, at, block, pass, retry_ms, rule};
 use crate::vectors::{each_trace, n, outcome};
 use leapgate::{
-    AuthorityRule, AuthorityStrategy, Blocked, Cause, Decision, DegradeGrade, DegradeRule, Engine,
-    Entry, Gauges, Mode, Outcome, Request, Rules, RulesError, Store, SystemLimit, SystemRule,
+    AuthorityRule, AuthorityStrategy, Blocked, Cause, Counting, Decision, DegradeGrade,
+    DegradeRule, Engine, Entry, Gauges, Inbound, MaxQueueing, Mode, Outcome, Request, RuleId,
+    Rules, RulesError, Store, SystemLimit, SystemRule,
 };
 use serde_json::json;
 use std::collections::HashMap;
@@ -93,6 +94,20 @@ fn a_refusal_by_a_breaker_charges_no_flow_rule() {
     assert_eq!(remaining, 1);
 }
 
+/// There breakers come last, and here first, so that nothing is taken for what they refuse. Which refusal is told is another,
+/// where several refuse.
+#[test]
+fn differs_from_sentinel_breakers_are_asked_before_limits() {
+    let engine = guarded(Rules {
+        degrade: vec![breaker("pay")],
+        flow: vec![rule("two", "pay", 2.0)],
+        ..Rules::default()
+    });
+    fail_twice(&engine, "pay", 100);
+    let blocked = block(&engine, &Request::new("pay"), 100);
+    assert_eq!(kind(&blocked), "degrade");
+}
+
 #[test]
 fn a_refusal_by_a_flow_rule_takes_no_probe() {
     let engine = guarded(Rules {
@@ -123,7 +138,47 @@ fn a_probe_that_is_dropped_leaves_its_place() {
 }
 
 #[test]
-fn replacing_rules_keeps_the_state_of_a_breaker() {
+fn a_probe_that_is_dropped_makes_room_for_another() {
+    let engine = guarded(Rules {
+        degrade: vec![breaker("pay").with_probes(2).unwrap()],
+        ..Rules::default()
+    });
+    fail_twice(&engine, "pay", 100);
+    pass(&engine, &Request::new("pay"), 2100).exit(Outcome::Success, at(2100));
+    let second = pass(&engine, &Request::new("pay"), 2100);
+    drop(block(&engine, &Request::new("pay"), 2100));
+    drop(second);
+    pass(&engine, &Request::new("pay"), 2100).exit(Outcome::Success, at(2100));
+    let _both = [2100, 2100].map(|now| pass(&engine, &Request::new("pay"), now));
+}
+
+#[test]
+fn of_several_breakers_the_first_names_itself_and_the_longest_time_is_told() {
+    let open_for = |id: &str, millis| {
+        let grade = DegradeGrade::error_ratio(0.5).unwrap();
+        let rule = DegradeRule::new("pay", grade, millis).unwrap();
+        rule.needing(2).unwrap().with_id(RuleId::new(id).unwrap())
+    };
+    let engine = guarded(Rules {
+        degrade: vec![
+            open_for("middle", 2000),
+            open_for("long", 3000),
+            open_for("short", 1000),
+        ],
+        ..Rules::default()
+    });
+    fail_twice(&engine, "pay", 100);
+    let blocked = block(&engine, &Request::new("pay"), 600);
+    assert_eq!(
+        (blocked.id().as_str(), retry_ms(&blocked)),
+        ("middle", Some(2500))
+    );
+    drop(block(&engine, &Request::new("pay"), 3099));
+    drop(pass(&engine, &Request::new("pay"), 3100));
+}
+
+#[test]
+fn differs_from_sentinel_a_reload_keeps_breakers() {
     let engine = guarded(Rules {
         degrade: vec![breaker("pay")],
         ..Rules::default()
@@ -328,4 +383,167 @@ fn compatible_breakers_and_system_rules_decide_as_sentinels_in_the_engine() {
             }
         });
     }
+}
+
+// ---- all kinds together ----
+
+/// Rules of every kind for one resource, each of which refuses now and then; but for one that warms up, which looks at what it
+/// has held back.
+fn every_kind(random: &mut fastrand::Rng) -> Rules {
+    let queue = MaxQueueing::from_millis(random.u64(0..200)).unwrap();
+    let mut flow = |id: &str, least: u32, most: u32| {
+        rule(id, "api", random.u32(8 * least..8 * most) as f64 / 8.0)
+    };
+    let mut flow = vec![
+        flow("strict", 4, 20),
+        flow("weighted", 4, 20).counting(Counting::Weighted),
+        flow("in flight", 3, 9).concurrency(),
+        flow("even", 10, 60).throttle(queue),
+    ];
+    random.shuffle(&mut flow);
+    flow.truncate(random.usize(1..4));
+    let slow = DegradeGrade::slow_ratio(random.u32(5..200).into(), 0.5).unwrap();
+    let slow = DegradeRule::new("api", slow, random.u64(50..2000)).unwrap();
+    let failed = DegradeGrade::error_count(random.u32(1..4).into()).unwrap();
+    let failed = DegradeRule::new("api", failed, random.u64(50..2000)).unwrap();
+    Rules {
+        flow,
+        degrade: vec![slow, failed.with_probes(2).unwrap()],
+        system: vec![
+            SystemRule::new()
+                .with_qps(random.u32(8..20).into())
+                .unwrap(),
+            SystemRule::new().with_max_thread(6.0).unwrap(),
+            SystemRule::new().with_avg_rt(150.0).unwrap(),
+        ],
+        authority: vec![AuthorityRule::new("api", "x", AuthorityStrategy::Black).unwrap()],
+        ..Rules::default()
+    }
+}
+
+/// Two engines, one of which is asked only what the other lets in: they decide alike, to the end.
+#[test]
+fn what_any_kind_of_rule_refuses_might_as_well_not_have_come() {
+    let mut refused: HashMap<&str, u32> = HashMap::new();
+    for seed in 0..300 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let rules = every_kind(&mut random);
+        let [all, admitted] = [guarded(rules.clone()), guarded(rules)];
+        let mut open: Vec<[Entry; 2]> = Vec::new();
+        let mut now = random.u64(0..5000);
+        for step in 0..200 {
+            now += random.u64(0..60);
+            if !open.is_empty() && random.bool() {
+                let outcome = [Outcome::Success, Outcome::Success, Outcome::Error];
+                let outcome = random.choice(outcome).unwrap();
+                for entry in open.remove(random.usize(..open.len())) {
+                    entry.exit(outcome, at(now));
+                }
+                continue;
+            }
+            let origin = ["", "", "", "x"][random.usize(..4)];
+            let inbound = random.u8(..4) > 0;
+            let ask = || {
+                let request = Request::new("api").origin(origin);
+                if inbound { request.inbound() } else { request }
+            };
+            let first = match all.enter(&ask(), at(now)) {
+                Decision::Block(blocked) => {
+                    *refused.entry(kind(&blocked)).or_default() += 1;
+                    continue;
+                }
+                let_in => let_in,
+            };
+            match (first, admitted.enter(&ask(), at(now))) {
+                (Decision::Pass(one), Decision::Pass(other)) => open.push([one, other]),
+                (Decision::Wait(for_one, one), Decision::Wait(for_other, other))
+                    if for_one == for_other =>
+                {
+                    open.push([one, other]);
+                }
+                unlike => panic!("seed {seed}, step {step} at {now}: {unlike:?}"),
+            }
+        }
+    }
+    assert!(
+        refused.len() == 4 && refused.values().all(|times| *times > 200),
+        "{refused:?}"
+    );
+}
+
+/// Opens when both of two calls were slower than 100 ms.
+fn slow_breaker() -> DegradeRule {
+    let grade = DegradeGrade::slow_ratio(100.0, 0.5).unwrap();
+    DegradeRule::new("pay", grade, 2000)
+        .unwrap()
+        .needing(2)
+        .unwrap()
+}
+
+#[test]
+fn a_call_that_nobody_waited_for_was_slow_if_it_was_slow_by_then() {
+    for (lasted, opens) in [(100, false), (101, true)] {
+        let engine = guarded(Rules {
+            degrade: vec![slow_breaker(), breaker("pay")],
+            ..Rules::default()
+        });
+        let request = Request::new("pay");
+        for entry in [pass(&engine, &request, 0), pass(&engine, &request, 0)] {
+            entry.exit_unanswered(at(lasted));
+        }
+        // To the breaker on errors they did not take place: these two are its first.
+        let next = engine.enter(&request, at(lasted));
+        assert_eq!(matches!(next, Decision::Block(_)), opens, "{lasted} ms");
+    }
+}
+
+#[test]
+fn a_slow_probe_that_nobody_waited_for_decides_and_a_quick_one_is_given_back() {
+    for (lasted, retry_after) in [(50, 2000), (150, 2000)] {
+        let engine = guarded(Rules {
+            degrade: vec![slow_breaker()],
+            ..Rules::default()
+        });
+        let request = Request::new("pay");
+        for entry in [pass(&engine, &request, 0), pass(&engine, &request, 0)] {
+            entry.exit(Outcome::Success, at(101));
+        }
+        let probe = pass(&engine, &request, 2101);
+        probe.exit_unanswered(at(2101 + lasted));
+        let blocked = block(&engine, &request, 2101 + lasted);
+        assert_eq!(retry_ms(&blocked), Some(retry_after));
+        drop(pass(&engine, &request, 2101 + lasted + retry_after));
+    }
+}
+
+#[test]
+fn a_call_that_goes_on_after_its_answer_has_the_response_time_of_its_answer() {
+    let engine = guarded(Rules {
+        degrade: vec![slow_breaker()],
+        ..Rules::default()
+    });
+    let request = Request::new("pay");
+    for entry in [pass(&engine, &request, 0), pass(&engine, &request, 0)] {
+        entry.exit_as(Outcome::Success, at(100), at(5000));
+    }
+    drop(pass(&engine, &request, 5000));
+}
+
+#[test]
+fn where_no_statistics_are_kept_system_rules_look_at_what_is_told() {
+    let store = Rc::new(Store::without_statistics(leapgate::Local));
+    store.set_inbound(Inbound::default());
+    let rules = Rules {
+        system: vec![SystemRule::new().with_max_thread(3.0).unwrap()],
+        ..Rules::default()
+    };
+    let engine = Engine::with_store(Rc::clone(&store), rules).unwrap();
+    let inbound = Request::new("any").inbound();
+    drop(pass(&engine, &inbound, 0));
+    store.set_inbound(Inbound {
+        threads: 3,
+        ..Inbound::default()
+    });
+    assert_eq!(kind(&block(&engine, &inbound, 0)), "system");
+    drop(pass(&engine, &Request::new("any"), 0)); // not from outside
 }

@@ -32,6 +32,8 @@ mod system;
 
 mod keyed;
 
+mod pages;
+
 mod guard;
 
 mod throttle;
@@ -42,7 +44,15 @@ mod priority;
 
 mod relations;
 
+mod key;
+
+mod param_flow;
+
 mod config;
+
+mod rule_files;
+
+mod key_config;
 
 mod model;
 
@@ -51,6 +61,8 @@ mod shared;
 mod scenarios;
 
 mod vectors;
+
+mod key_vectors;
 
 mod alloc;
 

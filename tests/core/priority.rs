@@ -1,9 +1,12 @@
 //! Borrowing: a prioritized request waits for a bucket to come, and no interval holds more than the limit for it.
 
-use crate::support::{Shared, admitted, at, block, count, engine, pass, retry_ms, rule, wait};
+use crate::support::{
+    Shared, Workers, admitted, at, block, count, engine, pass, retry_ms, rule, wait,
+};
 use leapgate::{
-    Blocked, Counting, Decision, Engine, FlowRule, LimitApp, LocalTally, MaxQueueing, Mode, Node,
-    OCCUPY_TIMEOUT_MS, Outcome, Past, Request, RuleWindow, Timestamp, WarmUp, Window,
+    Blocked, Cause, Counting, Decision, DegradeGrade, DegradeRule, Engine, FlowRule, LimitApp,
+    LocalTally, MaxQueueing, Mode, Node, OCCUPY_TIMEOUT_MS, Outcome, Past, Request, RuleWindow,
+    Rules, Timestamp, WarmUp, Window,
 };
 use std::time::Duration;
 
@@ -36,7 +39,7 @@ fn retry(blocked: &Blocked) -> u64 {
 
 /// Examples 32 and 33, decided by a rule.
 #[test]
-fn examples_32_and_33_a_compatible_rule_lends_what_leaves_at_the_next_boundary() {
+fn example_32_33_a_compatible_rule_lends_what_leaves_at_the_next_boundary() {
     let full = |at_100: u32, at_600: u32| {
         let engine = engine([rule("r", "api", 10.0).sentinel()]);
         for (cost, now) in [(at_100, 10_100), (at_600, 10_600)] {
@@ -342,6 +345,19 @@ fn differs_from_sentinel_a_priority_wait_skips_no_rule() {
             .unwrap();
         assert_eq!(block(&engine, &urgent(), 10_999).id().as_str(), "second");
     }
+    // Not a breaker either (issue 3604).
+    for rule in [strict(1.0), strict(1.0).sentinel()] {
+        let errors = DegradeGrade::error_count(0.0).unwrap();
+        let breaker = DegradeRule::new("api", errors, 60_000).unwrap();
+        let engine = Engine::new(Rules {
+            degrade: vec![breaker.needing(1).unwrap()],
+            ..crate::support::rules([rule])
+        });
+        let engine = engine.unwrap();
+        pass(&engine, &api(), 10_000).exit(Outcome::Error, at(10_000));
+        let blocked = block(&engine, &urgent(), 10_999);
+        assert!(matches!(blocked.cause(), Cause::Degrade(_)), "{blocked:?}");
+    }
 }
 
 #[test]
@@ -505,6 +521,53 @@ fn a_loan_that_comes_due_in_a_shared_window_is_counted_once() {
     window.advance(at(1300));
     assert_eq!(window.sum(at(1300)), 1.0);
     assert_eq!(window.sum(at(2200)), 0.0);
+}
+
+/// A worker does not know until when others have lent, only that they have: it lends what is left beside that.
+#[test]
+fn a_worker_lends_beside_what_others_have_lent() {
+    let process = Workers::default();
+    let workers = [0; 2].map(|_| process.engine([strict(6.0)]));
+    let enter = |worker: &Engine<Workers>, now| {
+        let api = worker.resource("api");
+        api.observe();
+        let request = Request::new("").prioritized();
+        worker.enter_resource(&api, &request, at(now))
+    };
+    for now in [5010, 5110, 5210] {
+        for _ in 0..2 {
+            let Decision::Pass(entry) = enter(&workers[0], now) else {
+                panic!("refused at {now}")
+            };
+            entry.exit(Outcome::Success, at(now));
+            let api = workers[1].resource("api");
+            api.observe();
+            workers[1]
+                .store()
+                .for_each_state(0, 9, |state| state.advance(at(now)));
+        }
+    }
+    let waits = |worker: &Engine<Workers>| match enter(worker, 6050) {
+        Decision::Wait(wait, entry) => {
+            entry.exit(Outcome::Success, at(7000));
+            Some(wait.as_millis())
+        }
+        Decision::Pass(_) => panic!("it passes"),
+        Decision::Block(_) => None,
+    };
+    let told = [0, 1, 1, 0, 1, 0, 1].map(|i| waits(&workers[i]));
+    assert_eq!(
+        told,
+        [
+            Some(50),
+            Some(50),
+            Some(150),
+            Some(150),
+            Some(250),
+            Some(250),
+            None
+        ]
+    );
 }
 
 // ---- a naive restatement ----

@@ -2,9 +2,10 @@
 
 use crate::support::{admitted, at, block, engine, pass, retry_ms, rule, rules, wait};
 use leapgate::{
-    Engine, FlowRule, LimitApp, Local, MAX_RULES_PER_RESOURCE, MaxQueueing, Mode, Outcome, Request,
-    RulesError, Store, Strategy, WarmUp,
+    Decision, Engine, Entry, FlowRule, LimitApp, Local, MAX_RULES_PER_RESOURCE, MaxQueueing, Mode,
+    Outcome, Request, RulesError, Store, Strategy, WarmUp,
 };
+use std::collections::HashMap;
 use std::rc::Rc;
 
 fn orders<'a>() -> Request<'a> {
@@ -377,4 +378,160 @@ fn a_refusal_charges_no_rule_of_any_kind() {
         // (Sentinel's window has counted the second when it was let in, in the half second in which it is released.)
         assert_eq!(left, [9, 8, 0, 0, 9, 0, 10, 10], "none stands at {place}");
     }
+}
+
+// ---- a naive restatement ----
+
+/// A rule in so many words. `reference` is a resource where it relates, a context where it is of a chain.
+#[derive(Clone, Debug)]
+struct Words {
+    resource: &'static str,
+    limit_app: &'static str,
+    strategy: &'static str,
+    reference: &'static str,
+    concurrency: bool,
+    count: u64,
+}
+
+/// A call: when it passed, in half seconds, and from where.
+#[derive(Clone, Debug)]
+struct Call {
+    half_second: u64,
+    resource: &'static str,
+    context: &'static str,
+    origin: &'static str,
+    cost: u64,
+}
+
+impl Words {
+    fn random(random: &mut fastrand::Rng) -> Words {
+        let strategy = random.choice(["direct", "relate", "chain", "chain"]);
+        let strategy = strategy.unwrap();
+        let references: &[&str] = match strategy {
+            "relate" => &["a", "b", "c"],
+            _ => &["web", "job"],
+        };
+        let limit_apps = ["default", "default", "other", "x", "y"];
+        Words {
+            resource: ["a", "b"][random.usize(..2)],
+            limit_app: limit_apps[random.usize(..limit_apps.len())],
+            strategy,
+            reference: references[random.usize(..references.len())],
+            concurrency: random.u8(..3) == 0,
+            count: random.u64(0..4),
+        }
+    }
+
+    fn rule(&self, id: usize) -> FlowRule {
+        let rule = rule(&id.to_string(), self.resource, self.count as f64)
+            .for_origin(LimitApp::new(self.limit_app).unwrap());
+        let rule = match self.concurrency {
+            true => rule.concurrency(),
+            false => rule.per(1000, Some(2)).unwrap(),
+        };
+        match self.strategy {
+            "relate" => rule.relate(self.reference).unwrap(),
+            "chain" => rule.chain(self.reference).unwrap(),
+            _ => rule,
+        }
+    }
+
+    fn applies(&self, all: &[Words], call: &Call) -> bool {
+        let named = |rule: &Words| rule.resource == call.resource && rule.limit_app == call.origin;
+        let origin = match self.limit_app {
+            "default" => true,
+            "other" => !call.origin.is_empty() && !all.iter().any(named),
+            name => name == call.origin,
+        };
+        let context = self.strategy != "chain" || self.reference == call.context;
+        self.resource == call.resource && origin && context
+    }
+
+    /// Whether the rule counts a call against the one that asks.
+    fn counts(&self, call: &Call, asks: &Call) -> bool {
+        match (self.strategy, self.limit_app) {
+            ("relate", _) => call.resource == self.reference,
+            ("chain", _) => call.resource == self.resource && call.context == self.reference,
+            (_, "default") => call.resource == self.resource,
+            _ => call.resource == self.resource && call.origin == asks.origin,
+        }
+    }
+
+    fn refuses(&self, all: &[Words], passed: &[Call], open: &[Call], asks: &Call) -> bool {
+        let in_window = |call: &&Call| call.half_second + 2 >= asks.half_second;
+        let counted = |calls: &[Call]| -> Vec<Call> {
+            let counted = calls.iter().filter(|call| self.counts(call, asks));
+            counted.cloned().collect()
+        };
+        let used: u64 = match self.concurrency {
+            true => counted(open).len() as u64,
+            false => {
+                let passed = counted(passed);
+                passed.iter().filter(in_window).map(|call| call.cost).sum()
+            }
+        };
+        self.applies(all, asks) && used + asks.cost > self.count
+    }
+}
+
+#[test]
+fn whom_rules_are_for_and_what_they_measure_is_as_restated() {
+    let mut random = fastrand::Rng::with_seed(35_36);
+    let mut refused: HashMap<(&str, &str, bool), u32> = HashMap::new();
+    for round in 0..600 {
+        let count = random.usize(1..6);
+        let all: Vec<Words> = (0..count).map(|_| Words::random(&mut random)).collect();
+        let rules: Vec<FlowRule> = (0..count).map(|id| all[id].rule(id)).collect();
+        let engine = engine(rules);
+        let (mut passed, mut open): (Vec<Call>, Vec<Call>) = (Vec::new(), Vec::new());
+        let mut entries = Vec::new();
+        let mut now = random.u64(0..2000);
+        for step in 0..60 {
+            now += random.u64(0..250);
+            if !open.is_empty() && random.u8(..3) == 0 {
+                let which = random.usize(..open.len());
+                open.remove(which);
+                let entry: Entry = entries.remove(which);
+                match random.bool() {
+                    true => entry.exit(Outcome::Success, at(now)),
+                    false => drop(entry),
+                }
+                continue;
+            }
+            let asks = Call {
+                half_second: now / 500,
+                resource: ["a", "b", "c"][random.usize(..3)],
+                context: ["", "web", "job"][random.usize(..3)],
+                origin: ["", "x", "y", "z"][random.usize(..4)],
+                cost: random.u64(1..3),
+            };
+            let request = Request::new(asks.resource)
+                .context(asks.context)
+                .origin(asks.origin)
+                .cost(asks.cost as u32);
+            let first = all
+                .iter()
+                .position(|rule| rule.refuses(&all, &passed, &open, &asks));
+            let what = || format!("round {round}, step {step} at {now}: {asks:?} under {all:#?}");
+            match (engine.enter(&request, at(now)), first) {
+                (Decision::Pass(entry), None) => {
+                    passed.push(asks.clone());
+                    open.push(asks);
+                    entries.push(entry);
+                }
+                (Decision::Block(blocked), Some(first)) => {
+                    assert_eq!(blocked.id().as_str(), first.to_string(), "{}", what());
+                    let rule = &all[first];
+                    let kind = (rule.strategy, rule.limit_app, rule.concurrency);
+                    *refused.entry(kind).or_default() += 1;
+                }
+                (decision, first) => panic!("{decision:?}, and not {first:?}: {}", what()),
+            }
+        }
+    }
+    // Each strategy, whose requests, and both grades have refused.
+    assert!(
+        refused.len() == 3 * 4 * 2 && refused.values().all(|times| *times > 10),
+        "{refused:?}"
+    );
 }

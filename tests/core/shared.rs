@@ -7,8 +7,9 @@
 
 use crate::support::{at, rule, rules};
 use leapgate::{
-    Counting, Decision, Engine, FlowRule, MaxQueueing, Outcome, Past, Request, SharedInstant,
-    Snapshots, StateKey, Store, Tallies, Tally, Timestamp,
+    BreakerKey, Counting, Decision, Engine, FlowRule, KeyedGeometry, KeyedWindows, Local,
+    LocalBreaker, MaxQueueing, Outcome, Past, Request, SharedInstant, Snapshots, StateKey, Store,
+    Tallies, Tally, Timestamp,
 };
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -161,6 +162,8 @@ struct Gauges {
 }
 
 impl Tally for Gauges {
+    type Breaker = LocalBreaker;
+
     fn admitted(&self) -> Option<u64> {
         Some(self.process.call(self.worker, |state| state.admitted))
     }
@@ -224,6 +227,7 @@ struct Born {
 
 impl Tallies for Born {
     type Tally = Gauges;
+    type Keyed = KeyedWindows;
 
     fn open(&self, _: &StateKey) -> (Gauges, Past) {
         let gauges = Gauges {
@@ -243,6 +247,14 @@ impl Tallies for Born {
             Birth::Told => published().map_or_else(unknown, Past::Kept),
         };
         (gauges, past)
+    }
+
+    fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> KeyedWindows {
+        Local.open_keyed(key, geometry)
+    }
+
+    fn open_breaker(&self, _: &BreakerKey) -> LocalBreaker {
+        LocalBreaker::default()
     }
 }
 
@@ -571,6 +583,8 @@ struct Atomics {
 struct AtOnce(Arc<Atomics>);
 
 impl Tally for AtOnce {
+    type Breaker = LocalBreaker;
+
     fn admitted(&self) -> Option<u64> {
         Some(self.0.admitted.load(Ordering::SeqCst))
     }
@@ -615,9 +629,18 @@ impl SharedInstant for AtOnce {
 
 impl Tallies for AtOnce {
     type Tally = AtOnce;
+    type Keyed = KeyedWindows;
 
     fn open(&self, _: &StateKey) -> (AtOnce, Past) {
         (self.clone(), Past::Fresh)
+    }
+
+    fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> KeyedWindows {
+        Local.open_keyed(key, geometry)
+    }
+
+    fn open_breaker(&self, _: &BreakerKey) -> LocalBreaker {
+        LocalBreaker::default()
     }
 }
 

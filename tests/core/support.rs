@@ -1,10 +1,12 @@
 //! What the tests share.
 
 use leapgate::{
-    Blocked, Count, Decision, Engine, Entry, FlowRule, LocalInstant, Request, RuleId, Rules,
-    SharedInstant, Tallies, Tally, Timestamp, Window,
+    Blocked, BreakerKey, Count, Decision, Engine, Entry, FlowRule, KeyedGeometry, KeyedWindows,
+    Local, LocalBreaker, LocalInstant, Past, Request, RuleId, Rules, SharedInstant, StateKey,
+    Store, Tallies, Tally, Timestamp, Window,
 };
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -125,6 +127,7 @@ pub(crate) struct Counters {
     pub(crate) tickets: Cell<u64>,
     pub(crate) admitted: Cell<u64>,
     pub(crate) latest: LocalInstant,
+    pub(crate) warmth: Cell<Option<[u64; 4]>>,
     /// Whether counting fails, as a host's call may.
     pub(crate) broken: Cell<bool>,
 }
@@ -138,6 +141,8 @@ impl std::ops::Deref for Shared {
 }
 
 impl Tally for Shared {
+    type Breaker = LocalBreaker;
+
     fn admitted(&self) -> Option<u64> {
         Some(self.admitted.get())
     }
@@ -164,5 +169,45 @@ impl Tally for Shared {
 
     fn latest(&self) -> &impl SharedInstant {
         &self.latest
+    }
+
+    fn warmth(&self) -> Option<[u64; 4]> {
+        self.warmth.get()
+    }
+
+    fn tell_warmth(&self, warmth: [u64; 4]) {
+        self.warmth.set(Some(warmth));
+    }
+}
+
+/// Counts by rule and origin, for engines that share them as the workers of a process do.
+#[derive(Clone, Default)]
+pub(crate) struct Workers(Rc<RefCell<HashMap<StateKey, Shared>>>);
+
+impl Workers {
+    /// Another worker, whose windows go on where the others are: it is made before anything has passed.
+    #[track_caller]
+    pub(crate) fn engine(&self, flow: impl Into<Vec<FlowRule>>) -> Engine<Workers> {
+        let store = Rc::new(Store::without_statistics(self.clone()));
+        Engine::with_store(store, rules(flow)).unwrap()
+    }
+}
+
+impl Tallies for Workers {
+    type Tally = Shared;
+    type Keyed = KeyedWindows;
+
+    fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> KeyedWindows {
+        Local.open_keyed(key, geometry)
+    }
+
+    fn open_breaker(&self, _: &BreakerKey) -> LocalBreaker {
+        LocalBreaker::default()
+    }
+
+    fn open(&self, key: &StateKey) -> (Shared, Past) {
+        let mut shared = self.0.borrow_mut();
+        let shared = shared.entry(key.clone()).or_default();
+        (shared.clone(), Past::Fresh)
     }
 }

@@ -389,7 +389,7 @@ fn what_is_negative_is_no_threshold_and_what_is_no_number_is_refused() {
     assert_eq!(says(SystemRule::new().with_qps(f64::NAN)), count("NaN"));
     assert_eq!(
         says(SystemRule::new().with_avg_rt(f64::INFINITY)),
-        count("inf")
+        count("Infinity")
     );
     assert_eq!(
         says(SystemRule::new().with_highest_cpu_usage(80.0)),

@@ -71,10 +71,11 @@ fn differs_from_sentinel_a_throttle_below_one_half_paces() {
     }
 }
 
-/// Example 39: in Sentinel and in sentinel-golang a request pays before it passes, so that the batch of 50 that finds the line
-/// idle costs those behind it nothing: there one of them passes after 2010 ms, here none before the batch is paid.
+/// The wart: in Sentinel and in sentinel-golang a request pays before it passes, so that the batch of 50 that finds the line
+/// idle costs those behind it nothing: there one of them passes after 2010 ms, or ten queue, here none before the batch is
+/// paid.
 #[test]
-fn differs_from_sentinel_a_batch_costs_those_behind_it() {
+fn example_39_a_batch_that_finds_the_line_idle() {
     let per_10_s = |queue| throttle(50.0, queue).per(10_000, None).unwrap();
     let idle = engine([per_10_s(0)]);
     assert_eq!(block(&idle, &mail().cost(51), 0).retry_after(), None);
@@ -93,8 +94,17 @@ fn differs_from_sentinel_a_batch_costs_those_behind_it() {
         wait(&queueing, &mail(), 10_000, waits).exit(Outcome::Success, at(10_000));
     }
     drop(block(&queueing, &mail(), 10_000));
+}
 
-    // As in Sentinel: the first pays nothing, for itself or for those behind it.
+#[test]
+fn differs_from_sentinel_a_batch_costs_those_behind_it() {
+    let here = engine([throttle(50.0, 0)]);
+    drop(pass(&here, &mail().cost(50), 10_000));
+    assert_eq!(retry_ms(&block(&here, &mail(), 10_000)), Some(1000));
+    assert_eq!(block(&here, &mail().cost(51), 11_000).retry_after(), None);
+    drop(pass(&here, &mail(), 11_000));
+
+    // There the first pays nothing, for itself or for those behind it, and a batch may cost more than the count.
     let sentinel = engine([throttle(5.0, 0).sentinel()]);
     drop(pass(&sentinel, &mail().cost(50), 10_000));
     assert_eq!(retry_ms(&block(&sentinel, &mail(), 10_000)), Some(200));
@@ -425,11 +435,17 @@ fn a_throttle_paces_each_resource_and_each_origin_that_it_is_for() {
 }
 
 /// Sentinel's throttle has one state, whoever asks.
+/// There all other origins stand in one line, though each has a window of its own where a rule counts passes.
 #[test]
-fn a_compatible_throttle_for_other_origins_is_one() {
-    let engine = engine([throttle(10.0, 0).for_origin(LimitApp::Other).sentinel()]);
-    drop(pass(&engine, &mail().origin("app"), 10_000));
-    drop(block(&engine, &mail().origin("shop"), 10_000));
+fn differs_from_sentinel_a_throttle_for_others_is_one_for_each() {
+    let others = || throttle(10.0, 0).for_origin(LimitApp::Other);
+    let [here, there] = [others(), others().sentinel()].map(|rule| engine([rule]));
+    for engine in [&here, &there] {
+        drop(pass(engine, &mail().origin("app"), 10_000));
+        drop(block(engine, &mail().origin("app"), 10_000));
+    }
+    drop(pass(&here, &mail().origin("shop"), 10_000));
+    drop(block(&there, &mail().origin("shop"), 10_000));
 }
 
 /// Sentinel's throttle does not look at the node that it is given.
@@ -528,4 +544,52 @@ fn compatible_turns_are_those_of_sentinels_naive_line() {
             }
         }
     }
+}
+
+// ---- those who do not wait ----
+
+#[test]
+fn who_does_not_wait_is_refused_and_takes_no_turn() {
+    for rule in [throttle(10.0, 500), throttle(10.0, 500).sentinel()] {
+        let engine = engine([rule]);
+        drop(pass(&engine, &mail().impatient(), 10_000));
+        let blocked = block(&engine, &mail().impatient(), 10_030);
+        assert_eq!(
+            retry_ms(&blocked),
+            Some(70),
+            "when it would have had its turn"
+        );
+        drop(wait(&engine, &mail(), 10_030, 70));
+        drop(pass(&engine, &mail().impatient(), 10_200));
+    }
+}
+
+#[test]
+fn who_does_not_wait_does_not_borrow_either() {
+    let engine = engine([rule("r", "mail", 2.0)]);
+    assert_eq!(admitted(&engine, &mail(), 9, 10_000), 2);
+    let prioritized = || mail().prioritized();
+    let blocked = block(&engine, &prioritized().impatient(), 10_900);
+    assert_eq!(retry_ms(&blocked), Some(110));
+    let entry = wait(&engine, &prioritized(), 10_900, 110);
+    entry.exit(Outcome::Success, at(11_010));
+}
+
+#[test]
+fn a_rule_in_shadow_mode_refuses_nobody_for_not_waiting() {
+    let engine = engine([throttle(10.0, 500).in_mode(Mode::Shadow)]);
+    for _ in 0..5 {
+        drop(pass(&engine, &mail().impatient(), 10_000));
+    }
+}
+
+#[test]
+fn a_request_that_does_not_wait_charges_no_other_rule() {
+    let engine = engine([rule("r", "mail", 2.0), throttle(10.0, 500)]);
+    drop(pass(&engine, &mail(), 10_000));
+    for _ in 0..5 {
+        let blocked = block(&engine, &mail().impatient(), 10_000);
+        assert_eq!(blocked.id().as_str(), "even");
+    }
+    wait(&engine, &mail(), 10_000, 100).exit(Outcome::Success, at(10_100));
 }

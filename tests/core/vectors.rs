@@ -63,8 +63,8 @@ pub(crate) fn each_trace(component: &str, replay: impl Fn(&Value, &mut Steps<'_>
 
 /// The steps of one trace, one after another.
 pub(crate) struct Steps<'a> {
-    name: &'a str,
-    number: usize,
+    pub(crate) name: &'a str,
+    pub(crate) number: usize,
     steps: &'a [Value],
     done: usize,
 }

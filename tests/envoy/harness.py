@@ -95,11 +95,12 @@ def virtual_host(*routes, name="shop", domains=("*",)):
     return {"name": name, "domains": list(domains), "routes": list(routes)}
 
 
-def listener(port, hosts, filter, access_log=None):
+def listener(port, hosts, filter, access_log=None, trusted_hops=0):
     manager = {
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "edge",
         "use_remote_address": True,
+        "xff_num_trusted_hops": trusted_hops,
         "route_config": {"name": "edge", "virtual_hosts": hosts},
         "http_filters": [
             filter,
@@ -145,10 +146,12 @@ def cluster(name, port, http2=False):
 
 
 class Upstream:
-    """A server that answers after some milliseconds and knows how many requests it has had in hand at once."""
+    """A server that answers after some milliseconds and knows how many requests it has had in hand at once, and when each came."""
 
     def __init__(self, seconds=0.02):
         self.most = 0
+        self.arrivals = []
+        self.bodies = []
         self._inside = 0
         lock = threading.Lock()
         upstream = self
@@ -157,8 +160,13 @@ class Upstream:
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True
 
+            def do_POST(self):
+                upstream.bodies.append(self.rfile.read(int(self.headers["content-length"])))
+                self.do_GET()
+
             def do_GET(self):
                 with lock:
+                    upstream.arrivals.append(time.monotonic())
                     upstream._inside += 1
                     upstream.most = max(upstream.most, upstream._inside)
                 time.sleep(seconds)
@@ -190,13 +198,15 @@ class Upstream:
 class Envoy:
     """One Envoy whose listeners (one, unless told otherwise) are read from a file that `configure` replaces."""
 
-    def __init__(self, rules, routes=(), hosts=None, workers=2, clusters=(), stats_config=None, access_log=False, listeners=1):
+    def __init__(self, rules, routes=(), hosts=None, workers=2, clusters=(), stats_config=None, access_log=False, listeners=1,
+                 trusted_hops=0):
         for path, command in ((ENVOY, "./build.sh test envoy"), (WASM, "./build.sh wasm")):
             if not path.exists():
                 raise AssertionError(f"{path} is missing: {command} makes it")
         self.ports, self.admin_port = [free_port() for _ in range(listeners)], free_port()
         self.port = self.ports[0]
         self.hosts = hosts or [virtual_host(*routes)]
+        self.trusted_hops = trusted_hops
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="leapgate-"))
         self.access_log = self.folder / "access.log" if access_log else None
         self._log_file = self.folder / "envoy.log"
@@ -249,7 +259,7 @@ class Envoy:
             return False
 
     def _write(self, filter):
-        listeners = {"resources": [listener(port, self.hosts, filter, self.access_log) for port in self.ports]}
+        listeners = {"resources": [listener(port, self.hosts, filter, self.access_log, self.trusted_hops) for port in self.ports]}
         # Envoy watches for a rename: it never reads a file that is half written.
         fresh = self._listeners.with_suffix(".new")
         fresh.write_text(json.dumps(listeners))
@@ -300,11 +310,11 @@ class Envoy:
     def wait_for_log(self, *sentences):
         eventually(f"the log says {sentences}", lambda: all(sentence in self.log() for sentence in sentences))
 
-    def get(self, path, headers=(), port=None):
-        """One request on a connection of its own: (status, headers in lower case, body)."""
+    def get(self, path, headers=(), port=None, body=None):
+        """One request on a connection of its own, with a body if there is one: (status, headers in lower case, body)."""
         connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=10)
         try:
-            connection.request("GET", path, headers=dict(headers))
+            connection.request("POST" if body else "GET", path, body, dict(headers))
             response = connection.getresponse()
             return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
         finally:

@@ -7,6 +7,7 @@ more admitted requests than the limit; points in time instead of intervals would
 
 import bisect
 import collections
+import itertools
 import re
 import selectors
 import socket
@@ -38,16 +39,23 @@ def most_in_any_window(samples, window):
 
 
 class Source:
-    """Requests to one path over some keep-alive connections: as fast as they are answered, or so many per second."""
+    """Requests to one path over some keep-alive connections: as fast as they are answered, or so many per second.
 
-    def __init__(self, path, connections=16, rate=None):
-        self.request = f"GET {path} HTTP/1.1\r\nhost: shop\r\n\r\n".encode()
+    `headers` are the same for all requests, or an iterator of what each has: lines, one after another.
+    """
+
+    def __init__(self, path, connections=16, rate=None, headers=""):
+        self.head = f"GET {path} HTTP/1.1\r\nhost: shop\r\n"
+        self.headers = itertools.repeat(headers) if isinstance(headers, str) else headers
         self.connections = connections
         self.gap = 1 / rate if rate else 0
         self.samples = []
         self.lost = 0
         self.due = 0
         self.idle = collections.deque()
+
+    def request(self):
+        return f"{self.head}{next(self.headers)}\r\n".encode()
 
     def admitted(self):
         return [sample for sample in self.samples if sample.status == 200]
@@ -127,7 +135,7 @@ class Load:
             connection.sent = time.monotonic()
             source.due += source.gap
             try:
-                connection.socket.send(source.request)
+                connection.socket.send(source.request())
             except OSError:
                 self._lose(connection)
 

@@ -1,7 +1,7 @@
 //! The figures of this project, as tables. `./build.sh bench` prints them all.
 //!
-//! - `core`: one window decision and a whole entry and exit, beside peers that run in the same
-//!   rounds.
+//! - `core`: one window decision, a whole entry and exit and a decision for one of many keys, beside peers that run in the
+//!   same rounds; `core keyed`: the last of these alone.
 //! - `filter`: what a request costs in the filter, beside the floor (`tests/floor`): exactly, by a host that counts, and in
 //!   a real Envoy, by instructions and CPU time.
 //!
@@ -29,6 +29,7 @@ fn main() -> Result<()> {
             filter::run(&filter::PARTS)
         }
         ["core"] => core::run(),
+        ["core", "keyed"] => core::run_keyed(),
         ["filter"] => filter::run(&filter::PARTS),
         ["filter", parts @ ..] if parts.iter().all(|part| filter::PARTS.contains(part)) => {
             filter::run(parts)
@@ -36,7 +37,7 @@ fn main() -> Result<()> {
         // What valgrind runs.
         ["repeat", case, times] => core::repeat(case, times.parse().context("a number of times")?),
         _ => bail!(
-            "unknown: `{}`; use `core`, `filter`, or `filter` with some of {:?}",
+            "unknown: `{}`; use `core`, `core keyed`, `filter`, or `filter` with some of {:?}",
             words.join(" "),
             filter::PARTS
         ),

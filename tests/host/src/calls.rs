@@ -34,6 +34,7 @@ type HostCall = fn(&mut Caller<'_, State>, &Args<'_>) -> Result<Status, Error>;
 pub(crate) fn find(module: &str, name: &str) -> Option<HostCall> {
     Some(match (module, name) {
         ("wasi_snapshot_preview1", "clock_time_get") => clock_time_get,
+        ("wasi_snapshot_preview1", "random_get") => random_get,
         ("env", name) => match name {
             "proxy_log" => log,
             "proxy_get_log_level" => get_log_level,
@@ -146,6 +147,13 @@ fn clock_time_get(caller: &mut Caller<'_, State>, args: &Args<'_>) -> Result<Sta
         _ => return Ok(Status::BadArgument),
     };
     Ok(write(caller, args.u32(2)?, &now.to_le_bytes()))
+}
+
+/// The same bytes every time: what a test counts must not depend on them.
+fn random_get(caller: &mut Caller<'_, State>, args: &Args<'_>) -> Result<Status, Error> {
+    let size = args.u32(1)?.min(64 * 1024);
+    let bytes: Vec<u8> = (0..size).map(|at| (at * 151 + 89) as u8).collect();
+    Ok(write(caller, args.u32(0)?, &bytes))
 }
 
 fn get_current_time(caller: &mut Caller<'_, State>, args: &Args<'_>) -> Result<Status, Error> {

@@ -20,6 +20,8 @@ fn module(on_request: &str) -> Module {
             (import "env" "proxy_set_tick_period_milliseconds" (func $tick (param i32) (result i32)))
             (import "env" "proxy_add_header_map_value" (func $add (param i32 i32 i32 i32 i32) (result i32)))
             (import "env" "proxy_send_local_response" (func $send (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+            (import "env" "proxy_set_effective_context" (func $take_up (param i32) (result i32)))
+            (import "env" "proxy_continue_stream" (func $continue (param i32) (result i32)))
             (import "wasi_snapshot_preview1" "clock_time_get" (func $clock (param i32 i64 i32) (result i32)))
             (memory (export "memory") 1)
             (data (i32.const 100) "gauge\00counter\00histogram\00xds\00route_name\00key\00")
@@ -41,7 +43,15 @@ fn module(on_request: &str) -> Module {
                 ;; A configuration that begins with "n" is refused.
                 (drop (call $buffer (i32.const 7) (i32.const 0) (i32.const 99) (i32.const 32) (i32.const 36)))
                 (i32.ne (i32.load8_u (i32.load (i32.const 32))) (i32.const 110)))
-            (func (export "proxy_on_tick") (param i32) (call $say (global.get $configured)))
+            (global $paused (mut i32) (i32.const 0))
+            (func (export "proxy_on_tick") (param i32)
+                (if (global.get $paused)
+                    (then
+                        (call $say (call $take_up (global.get $paused)))
+                        (call $say (call $continue (i32.const 0)))
+                        ;; A tick period that is asked for meanwhile is that of the root.
+                        (drop (call $tick (i32.const 7))))
+                    (else (call $say (global.get $configured)))))
             (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
                 {on_request}
                 (i32.const 0))
@@ -319,6 +329,22 @@ fn a_stream_may_stay_open_while_others_pass() {
     assert!(vm.look_at(&short).is_err(), "it has ended");
     let ended = vm.abort(open).expect("no trap");
     assert!(ended.response_headers.is_empty());
+}
+
+#[test]
+fn a_tick_resumes_a_paused_request_and_finds_one_that_has_ended_gone() {
+    let host = Host::new();
+    let module = module("(global.set $paused (local.get 0)) (return (i32.const 1))");
+    let mut vm = started(&host, &module, "vm");
+    let paused = vm.begin(&Request::to_route("a")).expect("no trap");
+    assert!(paused.paused);
+    vm.tick().expect("no trap");
+    assert_eq!(said(&host), "AA");
+    assert!(!vm.look_at(&paused).expect("it goes on").paused);
+    assert_eq!(vm.tick_period_ms(), 7);
+    vm.abort(paused).expect("no trap");
+    vm.tick().expect("no trap");
+    assert_eq!(said(&host), "CA", "there is no such context any more");
 }
 
 #[test]

@@ -19,6 +19,7 @@ use leapgate::{
     RuleWindow, Rules, Store, Timestamp, Window,
 };
 
+use super::behaviors;
 use super::ring::SummedRing;
 
 /// Runs so many times; the number that passed.
@@ -38,15 +39,17 @@ pub(super) struct Case {
 pub(super) enum Group {
     Window,
     Entry,
+    Behavior,
 }
 
 impl Group {
-    pub(super) const ALL: [Self; 2] = [Self::Window, Self::Entry];
+    pub(super) const ALL: [Self; 3] = [Self::Window, Self::Entry, Self::Behavior];
 
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Window => "core: one decision of a window, with its record",
             Self::Entry => "core: enter and exit",
+            Self::Behavior => "core: enter and exit under each kind of rule",
         }
     }
 
@@ -54,6 +57,9 @@ impl Group {
         match self {
             Self::Window => "Aim: 2 ns, the same for any number of buckets.",
             Self::Entry => "With all statistics of the resource's node. Aim: 25 ns.",
+            Self::Behavior => {
+                "With all statistics; the resource was looked up before. Whoever is refused or waits is marked so."
+            }
         }
     }
 
@@ -62,15 +68,16 @@ impl Group {
         match self {
             Self::Window => "governor",
             Self::Entry => "sentinel-core",
+            Self::Behavior => behaviors::PLAIN,
         }
     }
 }
 
 const INTERVAL_MS: u64 = 60_000;
-const STEP_NANOS: u64 = 10_000;
+pub(super) const STEP_NANOS: u64 = 10_000;
 /// A clock that has run for a day.
-const START_NANOS: u64 = 86_400_000_000_000;
-const NO_LIMIT: f64 = 1e15;
+pub(super) const START_NANOS: u64 = 86_400_000_000_000;
+pub(super) const NO_LIMIT: f64 = 1e15;
 
 /// All of them, in the order of the tables.
 pub(super) fn all() -> Vec<Case> {
@@ -171,6 +178,7 @@ pub(super) fn all() -> Vec<Case> {
         5_000,
         Box::new(sentinel_core),
     );
+    cases.extend(behaviors::all());
     cases
 }
 
@@ -228,7 +236,14 @@ fn summed(buckets: u64) -> Run {
 
 /// A clock for governor that costs a load: only the algorithm is compared.
 #[derive(Default, Clone)]
-struct SetClock(Cell<u64>);
+pub(super) struct SetClock(Cell<u64>);
+
+impl SetClock {
+    #[inline]
+    pub(super) fn set(&self, now: u64) {
+        self.0.set(now);
+    }
+}
 
 impl Clock for SetClock {
     type Instant = Nanos;
@@ -248,7 +263,7 @@ fn governor() -> Result<Run> {
         for _ in 0..times {
             now += STEP_NANOS;
             let limiter = black_box(&limiter);
-            limiter.clock().0.set(now);
+            limiter.clock().set(now);
             passed += u64::from(limiter.check().is_ok());
         }
         passed
@@ -268,7 +283,7 @@ fn engine(count: f64) -> Result<Engine> {
 }
 
 /// The error holds names that are not shared between threads.
-fn to_anyhow(error: leapgate::RulesError) -> anyhow::Error {
+pub(super) fn to_anyhow(error: leapgate::RulesError) -> anyhow::Error {
     anyhow!("{error}")
 }
 

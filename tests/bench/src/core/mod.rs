@@ -1,6 +1,8 @@
 //! The core beside its peers: nanoseconds and instructions, in interleaved rounds.
 
+mod behaviors;
 mod cases;
+mod keyed;
 mod ring;
 
 use std::path::Path;
@@ -80,7 +82,12 @@ pub(crate) fn run() -> Result<()> {
         }
         table.print();
     }
-    Ok(())
+    keyed::run()
+}
+
+/// Prints the table of limits per key alone.
+pub(crate) fn run_keyed() -> Result<()> {
+    keyed::run()
 }
 
 /// Runs one case so many times, for valgrind.

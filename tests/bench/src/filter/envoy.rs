@@ -11,7 +11,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::load::Load;
-use super::modules::{Limit, Modules, ROUTE, compile, floor_window, rules};
+use super::modules::{
+    CLIENT_HEADER, Key, Limit, Modules, ROUTE, compile, floor_window, keyed, rules,
+};
 
 /// The Envoy to run.
 pub(super) struct Binary(PathBuf);
@@ -79,6 +81,14 @@ pub(super) fn variants(modules: &Modules, interval_ms: u64, ticks: Ticks) -> Res
         &rules(1, Limit::Ample, interval_ms),
         Some(&for_restricted),
     );
+    let by = |key, limit| {
+        Some(wasm(
+            &modules.ours,
+            &keyed(key, limit, interval_ms),
+            for_ours.as_ref(),
+        ))
+    };
+    let native_by_header = |limit| Some(native_by_header(limit, interval_ms));
     let native = |limit| Some(native(limit, interval_ms));
 
     let admitted = |name, filter| Variant {
@@ -112,6 +122,30 @@ pub(super) fn variants(modules: &Modules, interval_ms: u64, ticks: Ticks) -> Res
         refused("native local_ratelimit, refused", native(Limit::Tight)),
         refused(FLOOR_REFUSED, floor(Limit::Tight)),
         refused("leapgate, 1 rule, refused", ours(1, Limit::Tight)),
+        admitted(
+            "native, wildcard header, admitted",
+            native_by_header(Limit::Ample),
+        ),
+        admitted(
+            "leapgate, by a header, admitted",
+            by(Key::Header, Limit::Ample),
+        ),
+        admitted(
+            "leapgate, by the address, admitted",
+            by(Key::Address, Limit::Ample),
+        ),
+        refused(
+            "native, wildcard header, refused",
+            native_by_header(Limit::Tight),
+        ),
+        refused(
+            "leapgate, by a header, refused",
+            by(Key::Header, Limit::Tight),
+        ),
+        refused(
+            "leapgate, by the address, refused",
+            by(Key::Address, Limit::Tight),
+        ),
     ])
 }
 
@@ -172,6 +206,28 @@ fn native(limit: Limit, interval_ms: u64) -> Value {
             "filter_enforced": always,
         },
     })
+}
+
+/// A bucket for each value of the header, as Envoy's own filter has it.
+fn native_by_header(limit: Limit, interval_ms: u64) -> Value {
+    let mut filter = native(Limit::Ample, interval_ms);
+    let bucket = native(limit, interval_ms)
+        .pointer("/typed_config/token_bucket")
+        .cloned();
+    if let Some(Value::Object(config)) = filter.get_mut("typed_config") {
+        config.insert(
+            "descriptors".to_owned(),
+            json!([{"entries": [{"key": "client"}], "token_bucket": bucket}]),
+        );
+        let by_header =
+            json!({"request_headers": {"header_name": CLIENT_HEADER, "descriptor_key": "client"}});
+        config.insert("rate_limits".to_owned(), json!([{"actions": [by_header]}]));
+        config.insert(
+            "always_consume_default_token_bucket".to_owned(),
+            json!(false),
+        );
+    }
+    filter
 }
 
 /// Envoy's whole configuration. No admin interface and no cluster: nothing but what is measured.

@@ -9,7 +9,10 @@ use std::rc::Rc;
 use anyhow::{Result, ensure};
 use leapgate_host::{Cost, Host, Plugin, Request, Vm};
 
-use super::modules::{DEFAULT_INTERVAL_MS, Limit, Modules, ROUTE, compile, floor_window, rules};
+use super::modules::{
+    CLIENT, CLIENT_HEADER, DEFAULT_INTERVAL_MS, Key, Limit, Modules, ROUTE, compile, floor_window,
+    keyed, rules,
+};
 use crate::table::{Table, grouped, section};
 
 /// Requests that are counted, and the time between two of them: two seconds, so that every bucket
@@ -88,6 +91,13 @@ pub(super) fn run(modules: &Modules) -> Result<()> {
             limit,
         )
     };
+    let by = |key: Key, limit: Limit| {
+        measure(
+            &modules.ours,
+            &keyed(key, limit, DEFAULT_INTERVAL_MS),
+            limit,
+        )
+    };
     let rows = [
         ("floor, admitted", 0, floor(Limit::Ample)?),
         ("leapgate, 1 rule, admitted", 0, ours(1, Limit::Ample)?),
@@ -102,6 +112,26 @@ pub(super) fn run(modules: &Modules) -> Result<()> {
             "leapgate, 1 000 rules, refused",
             3,
             ours(1000, Limit::Tight)?,
+        ),
+        (
+            "leapgate, by a header, admitted",
+            0,
+            by(Key::Header, Limit::Ample)?,
+        ),
+        (
+            "leapgate, by a header, refused",
+            3,
+            by(Key::Header, Limit::Tight)?,
+        ),
+        (
+            "leapgate, by the address, admitted",
+            0,
+            by(Key::Address, Limit::Ample)?,
+        ),
+        (
+            "leapgate, by the address, refused",
+            3,
+            by(Key::Address, Limit::Tight)?,
         ),
         (
             "empty filter of the SDK",
@@ -262,7 +292,9 @@ fn start(host: &Rc<Host>, file: &Path, configuration: &str) -> Result<Vm> {
 fn measure(module: &Path, configuration: &str, limit: Limit) -> Result<PerRequest> {
     let host = Host::new();
     let mut vm = start(&host, module, configuration)?;
-    let request = Request::to_route(ROUTE);
+    let request = Request::to_route(ROUTE)
+        .header(CLIENT_HEADER, CLIENT)
+        .property(&["source", "address"], "203.0.113.7:40404");
     // What happens once is no cost of a request, and a tight limit has its one pass behind it.
     for _ in 0..REQUESTS {
         host.advance_ms(MS_BETWEEN);

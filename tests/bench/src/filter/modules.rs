@@ -10,6 +10,10 @@ use serde_json::json;
 /// The route that all requests take, and that the floor knows.
 pub(super) const ROUTE: &str = "bench";
 
+/// Who asks in all requests, by this header, which a rule with a key reads.
+pub(super) const CLIENT_HEADER: &str = "x-api-key";
+pub(super) const CLIENT: &str = "9b2f0c61d4";
+
 /// More than any run sends.
 const NO_LIMIT: u64 = 1_000_000_000_000;
 
@@ -132,4 +136,22 @@ pub(super) fn rules(number: usize, limit: Limit, interval_ms: u64) -> String {
     // In the middle: neither first nor last is found first by luck.
     rules.insert(rules.len() / 2, rule(ROUTE, limit.count()));
     json!({"flowRules": rules}).to_string()
+}
+
+/// By what a rule tells clients apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    Header,
+    Address,
+}
+
+/// The filter's configuration with one rule, which limits each client for itself.
+pub(super) fn keyed(key: Key, limit: Limit, interval_ms: u64) -> String {
+    let key = match key {
+        Key::Header => json!({"header": CLIENT_HEADER}),
+        Key::Address => json!("clientIp"),
+    };
+    let rule =
+        json!({"resource": ROUTE, "count": limit.count(), "intervalMs": interval_ms, "key": [key]});
+    json!({"flowRules": [rule]}).to_string()
 }

@@ -1,0 +1,57 @@
+//! What is read of a request besides its resource: its origin, and whether it may borrow. Only where a rule asks for it.
+
+use crate::config::{OriginFrom, Settings};
+use crate::host::{Host, Property};
+use leapgate::{MAX_NAME, Resource, Tally};
+
+/// Who sends a request.
+#[derive(Default)]
+pub struct Caller {
+    /// Empty: none in particular.
+    pub origin: String,
+    /// Whether it may borrow.
+    pub prioritized: bool,
+}
+
+impl Caller {
+    /// Who sends the request at hand to `resource`.
+    pub fn read<H: Host, T: Tally>(
+        host: &H,
+        settings: &Settings,
+        resource: &Resource<T>,
+    ) -> Caller {
+        if !resource.has_rules() {
+            return Caller::default();
+        }
+        let origin = match &settings.origin {
+            Some(from) if resource.by_origin() => origin(host, from),
+            _ => String::new(),
+        };
+        let prioritized = settings.prioritized.as_ref().is_some_and(|prioritized| {
+            let value = host.request_header(&prioritized.header);
+            value.is_some_and(|value| match &prioritized.value {
+                Some(wanted) => *wanted.as_bytes() == *value,
+                None => true,
+            })
+        });
+        Caller {
+            origin,
+            prioritized,
+        }
+    }
+}
+
+fn origin<H: Host>(host: &H, from: &OriginFrom) -> String {
+    let read = |property| host.property(property).filter(|name| !name.is_empty());
+    let name = match from {
+        OriginFrom::Header(name) => host.request_header(name),
+        OriginFrom::Peer => read(Property::PeerUri).or_else(|| read(Property::PeerSubject)),
+    };
+    let mut name = name.unwrap_or_default();
+    // No rule names a longer one. It is kept as long as it takes not to be taken for one that a rule does name.
+    name.truncate(MAX_NAME + 1);
+    match String::from_utf8(name) {
+        Ok(name) => name,
+        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+    }
+}

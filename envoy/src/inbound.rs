@@ -1,0 +1,391 @@
+//! What all requests of the process do together, for system rules: each that the filter sees comes from outside.
+//!
+//! | Number | Kept in |
+//! |---|---|
+//! | passes within a second | two gauges and a ring, as a rule's: no second holds more than a limit on it |
+//! | calls in flight | a gauge that a request raises before it is decided on: no more than a limit on it |
+//! | average response time | gauges of completions and of their milliseconds; two buckets of half a second, as in Sentinel |
+//! | best rate | the same completions |
+//! | shortest response time | shared data, by compare-and-swap where a call beats it; read on ticks |
+//!
+//! The last three may miss what completes at the same moment, and a virtual machine that is born late averages from then on.
+//! Only what a rule looks at is counted.
+
+use crate::counts::{Counts, RuleCounts};
+use crate::host::{Host, Put};
+use leapgate::{
+    Counting, DEFAULT_SAMPLE_COUNT, Inbound, Past, RuleWindow, Snapshots, SystemLimit, SystemRule,
+    Tally, Timestamp, Window,
+};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Response times are averaged over two buckets of this many milliseconds.
+const BUCKET_MS: u64 = 500;
+
+/// The shortest response time where nothing has completed, as in Sentinel.
+const MAX_RT: u64 = 5000;
+
+/// How often a shorter response time is tried to be shared; then the next call that beats it does.
+const MAX_SWAPS: u32 = 4;
+
+/// The numbers of a process, as one virtual machine has them. They outlive a configuration.
+pub struct Numbers<H> {
+    passes: RuleWindow<RuleCounts<H>>,
+    /// How many passed here.
+    passed: Cell<u64>,
+    in_flight: RuleCounts<H>,
+    completed: RuleWindow<RuleCounts<H>>,
+    millis: RuleWindow<RuleCounts<H>>,
+    shortest: Shortest<H>,
+}
+
+impl<H: Host> Numbers<H> {
+    /// Numbers that nobody has counted here yet; `None` where there are no such windows.
+    pub(crate) fn new(counts: &Counts<H>) -> Option<Numbers<H>> {
+        let (second, halves) = (
+            Window::new(1000, DEFAULT_SAMPLE_COUNT).ok()?,
+            Window::new(1000, 2).ok()?,
+        );
+        let now = counts.host().now().unwrap_or(Timestamp::ZERO);
+        let names = ["tickets", "admitted"];
+        let (tally, past) = counts.open_as("inbound.passes", names, Some(second));
+        let passes = RuleWindow::new(second, Counting::Strict, tally, past);
+        let (in_flight, _) = counts.open_as("inbound", ["in_flight"; 2], None);
+        let average = |name: &'static str| {
+            let (tally, _) = counts.open_as("inbound", [name; 2], None);
+            // Nothing is known of the past, and nothing is taken for it.
+            let last = tally.admitted().unwrap_or(0);
+            let past = Past::Kept(Snapshots {
+                newest: halves.start(now),
+                at_start: vec![last; 3],
+                last,
+            });
+            RuleWindow::new(halves, Counting::Sentinel, tally, past)
+        };
+        Some(Numbers {
+            passes,
+            passed: Cell::new(0),
+            in_flight,
+            completed: average("completed"),
+            millis: average("response_ms"),
+            shortest: Shortest {
+                host: counts.host().clone(),
+                key: counts
+                    .is_shared()
+                    .then(|| counts.key_as("inbound.shortest")),
+                known: Cell::default(),
+            },
+        })
+    }
+}
+
+/// What the system rules in force look at.
+#[derive(Clone, Copy)]
+struct Looks {
+    passes: bool,
+    in_flight: bool,
+    times: bool,
+    estimate: bool,
+}
+
+/// The system rules in force, over the numbers of the process.
+pub struct System<H> {
+    numbers: Rc<Numbers<H>>,
+    looks: Looks,
+}
+
+impl<H: Host> System<H> {
+    /// For those rules; `None` where there are none.
+    pub fn new(rules: &[SystemRule], counts: &Counts<H>) -> Option<System<H>> {
+        if rules.is_empty() {
+            return None;
+        }
+        let looks_at = |limit| rules.iter().any(|rule| rule.limits(limit));
+        let estimate = looks_at(SystemLimit::Bbr);
+        Some(System {
+            numbers: counts.inbound()?,
+            looks: Looks {
+                passes: looks_at(SystemLimit::Qps),
+                in_flight: estimate || looks_at(SystemLimit::Thread),
+                times: estimate || looks_at(SystemLimit::Rt),
+                estimate,
+            },
+        })
+    }
+
+    /// How long the shortest bucket is, in milliseconds.
+    pub fn bucket_ms(&self) -> u64 {
+        if self.looks.passes {
+            1000 / u64::from(DEFAULT_SAMPLE_COUNT)
+        } else {
+            BUCKET_MS
+        }
+    }
+
+    /// Reads what is shared. To be called before the clock is read.
+    pub fn observe(&self) {
+        if self.looks.passes {
+            self.numbers.passes.observe();
+        }
+        if self.looks.times {
+            self.numbers.completed.observe();
+            self.numbers.millis.observe();
+        }
+    }
+
+    fn advance(&self, now: Timestamp) {
+        if self.looks.passes {
+            self.numbers.passes.advance(now);
+        }
+        if self.looks.times {
+            self.numbers.completed.advance(now);
+            self.numbers.millis.advance(now);
+        }
+    }
+
+    /// Keeps up to date what was observed before `now`, where nobody asks.
+    pub fn keep_up(&self, now: Timestamp) {
+        self.advance(now);
+        if self.looks.estimate {
+            self.numbers.shortest.look_up();
+        }
+        if self.looks.passes {
+            let passes = &self.numbers.passes;
+            let passed = self.numbers.passed.get();
+            passes.tally().publish_window(passes, passed, now);
+        }
+    }
+
+    /// A request that asks, and the numbers that system rules look at, without it.
+    pub fn ask(&self, now: Timestamp) -> (Call<H>, Inbound) {
+        self.advance(now);
+        let (numbers, looks) = (&self.numbers, self.looks);
+        let take = |tally: &RuleCounts<H>| tally.take(1).map(|taken| taken.wrapping_sub(1));
+        let ticket = looks.passes.then(|| take(numbers.passes.tally())).flatten();
+        let seat = looks.in_flight.then(|| take(&numbers.in_flight)).flatten();
+        let mut inbound = Inbound {
+            // What cannot be counted is full.
+            pass_qps: if looks.passes {
+                ticket.map_or(f64::MAX, |taken| numbers.passes.load(taken, now))
+            } else {
+                0.0
+            },
+            threads: if looks.in_flight {
+                seat.unwrap_or(u64::MAX)
+            } else {
+                0
+            },
+            ..Inbound::default()
+        };
+        if looks.times {
+            let completed = numbers.completed.sum(now);
+            if completed > 0.0 {
+                inbound.avg_rt = numbers.millis.sum(now) / completed;
+            }
+        }
+        if looks.estimate {
+            inbound.max_success_qps = best_half(&numbers.completed) * 2.0;
+            inbound.min_rt = numbers.shortest.get(now) as f64;
+        }
+        let call = Call {
+            numbers: Rc::clone(numbers),
+            looks,
+            has_ticket: ticket.is_some(),
+            has_seat: seat.is_some(),
+            began: now,
+        };
+        (call, inbound)
+    }
+}
+
+/// The most completions in a bucket of a window that has been advanced, at least one.
+fn best_half<H: Host>(completed: &RuleWindow<RuleCounts<H>>) -> f64 {
+    let Some(kept) = completed.snapshots() else {
+        return 1.0;
+    };
+    let [.., before, start] = *kept.at_start else {
+        return 1.0;
+    };
+    let (current, earlier) = (kept.last.wrapping_sub(start), start.wrapping_sub(before));
+    current.max(earlier).max(1) as f64
+}
+
+/// A request that asks or is in flight. Dropped, it gives back what it holds.
+pub struct Call<H: Host> {
+    numbers: Rc<Numbers<H>>,
+    looks: Looks,
+    has_ticket: bool,
+    has_seat: bool,
+    began: Timestamp,
+}
+
+impl<H: Host> Call<H> {
+    /// It passes.
+    pub fn passes(&mut self) {
+        if std::mem::take(&mut self.has_ticket) {
+            self.numbers.passes.commit(1);
+            self.numbers
+                .passed
+                .set(self.numbers.passed.get().wrapping_add(1));
+        }
+    }
+
+    /// Whether it matters how long it takes.
+    pub fn is_timed(&self) -> bool {
+        self.looks.times
+    }
+
+    /// It has been answered.
+    pub fn completes(&self, now: Timestamp) {
+        if self.looks.times {
+            let millis = now.since(self.began).as_millis() as u64;
+            self.numbers.millis.commit(millis);
+            self.numbers.completed.commit(1);
+            if self.looks.estimate {
+                self.numbers.shortest.beat(millis, now);
+            }
+        }
+    }
+}
+
+impl<H: Host> Drop for Call<H> {
+    fn drop(&mut self) {
+        if self.has_ticket {
+            self.numbers.passes.tally().give_back(1);
+        }
+        if self.has_seat {
+            self.numbers.in_flight.give_back(1);
+        }
+    }
+}
+
+/// The shortest response times of a bucket, by its number, and of the one before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Halves {
+    bucket: u64,
+    current: u64,
+    before: u64,
+}
+
+impl Default for Halves {
+    fn default() -> Halves {
+        Halves {
+            bucket: 0,
+            current: MAX_RT,
+            before: MAX_RT,
+        }
+    }
+}
+
+impl Halves {
+    /// These, as the bucket `to` finds them; where that is over already, as they are.
+    fn moved(self, to: u64) -> Halves {
+        let before = match to.checked_sub(self.bucket) {
+            None | Some(0) => return self,
+            Some(1) => self.current,
+            Some(_) => MAX_RT,
+        };
+        Halves {
+            bucket: to,
+            current: MAX_RT,
+            before,
+        }
+    }
+
+    fn and(self, other: Halves) -> Halves {
+        let bucket = self.bucket.max(other.bucket);
+        let (one, other) = (self.moved(bucket), other.moved(bucket));
+        Halves {
+            bucket,
+            current: one.current.min(other.current),
+            before: one.before.min(other.before),
+        }
+    }
+}
+
+/// The shortest response time of the process.
+struct Shortest<H> {
+    host: H,
+    /// Where it stands in shared data; `None` where each virtual machine has its own.
+    key: Option<String>,
+    known: Cell<Halves>,
+}
+
+impl<H: Host> Shortest<H> {
+    fn get(&self, now: Timestamp) -> u64 {
+        let known = self.known.get().moved(now.as_millis() / BUCKET_MS);
+        known.current.min(known.before).max(1)
+    }
+
+    /// Reads what others have had: and its version.
+    fn look_up(&self) -> (Halves, Option<u32>) {
+        let Some(value) = self.key.as_ref().and_then(|key| self.host.shared(key)) else {
+            return (Halves::default(), None);
+        };
+        let mut numbers = value
+            .bytes
+            .chunks_exact(8)
+            .filter_map(|n| Some(u64::from_le_bytes(n.try_into().ok()?)));
+        let mut next = || numbers.next().unwrap_or(MAX_RT);
+        let shared = Halves {
+            bucket: next(),
+            current: next(),
+            before: next(),
+        };
+        self.known.set(self.known.get().and(shared));
+        (shared, Some(value.cas))
+    }
+
+    /// Records a response time.
+    fn beat(&self, millis: u64, now: Timestamp) {
+        let mut known = self.known.get().moved(now.as_millis() / BUCKET_MS);
+        if millis >= known.current {
+            self.known.set(known);
+            return;
+        }
+        known.current = millis;
+        self.known.set(known);
+        let Some(key) = &self.key else { return };
+        for _ in 0..MAX_SWAPS {
+            let (shared, version) = self.look_up();
+            let known = self.known.get();
+            let put = version.map_or(Put::IfAbsent, Put::IfVersion);
+            let words = [known.bucket, known.current, known.before];
+            let bytes: Vec<u8> = words.iter().flat_map(|n| n.to_le_bytes()).collect();
+            if known == shared || self.host.share(key, &bytes, put) {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn halves(bucket: u64, current: u64, before: u64) -> Halves {
+        Halves {
+            bucket,
+            current,
+            before,
+        }
+    }
+
+    #[test]
+    fn the_shortest_of_a_bucket_is_that_of_the_one_before_it_when_the_next_begins() {
+        let known = halves(7, 20, 30);
+        let cases = [
+            (6, known),
+            (7, known),
+            (8, halves(8, MAX_RT, 20)),
+            (9, halves(9, MAX_RT, MAX_RT)),
+        ];
+        for (to, expected) in cases {
+            assert_eq!(known.moved(to), expected, "in bucket {to}");
+        }
+        assert_eq!(known.and(halves(8, 25, 10)), halves(8, 25, 10));
+        assert_eq!(halves(8, 25, 10).and(known), halves(8, 25, 10));
+        assert_eq!(known.and(halves(7, 25, 10)), halves(7, 20, 10));
+    }
+}

@@ -1,0 +1,196 @@
+//! Who asks: the parts of a request that keyed rules name, each read once.
+//!
+//! | Part | What it is here |
+//! |---|---|
+//! | client address | `source.address`, of which the rule takes what it limits by; the client of a Unix socket is its path |
+//! | header | the first value, as it stands |
+//! | query parameter | the first of that name, decoded |
+//! | cookie | the first of that name, decoded, without quotes around it |
+//! | path | up to the query, decoded |
+//! | method | as it stands |
+//! | host | in lower case, without the port and without a dot at the end |
+//!
+//! What is decoded is compared as it is meant, so that another encoding is no other client. What is missing or empty is a
+//! value of its own: those who leave it out are limited together.
+//!
+//! Envoy takes `source.address` from what its configuration trusts (`use_remote_address`, `xff_num_trusted_hops`): where that
+//! is left to its default, clients choose the address by a header.
+
+use crate::host::{Host, Property};
+use leapgate::KeyPart;
+use std::cell::OnceCell;
+
+/// Reads these parts of the request.
+pub fn read<H: Host>(host: &H, parts: &[KeyPart]) -> Vec<Option<Vec<u8>>> {
+    let path = once(|| host.request_header(":path"));
+    let cookies = once(|| host.request_header("cookie"));
+    let part = |part: &KeyPart| match part {
+        KeyPart::ClientIp { .. } => host.property(Property::SourceAddress),
+        KeyPart::Header(name) => host.request_header(name),
+        KeyPart::Query(name) => query(path.get()?, name),
+        KeyPart::Cookie(name) => cookie(cookies.get()?, name),
+        KeyPart::Path => {
+            let (path, _) = split(path.get()?, b'?');
+            Some(decoded(path, false))
+        }
+        KeyPart::Method => host.request_header(":method"),
+        KeyPart::Host => Some(authority(host.request_header(":authority")?)),
+        // The caller's own values: there are none in Envoy, and the configuration refuses such rules.
+        KeyPart::Arg(_) => None,
+    };
+    parts
+        .iter()
+        .map(|name| part(name).filter(|value| !value.is_empty()))
+        .collect()
+}
+
+/// What several parts are read from.
+struct Once<F> {
+    value: OnceCell<Option<Vec<u8>>>,
+    read: F,
+}
+
+fn once<F: Fn() -> Option<Vec<u8>>>(read: F) -> Once<F> {
+    let value = OnceCell::new();
+    Once { value, read }
+}
+
+impl<F: Fn() -> Option<Vec<u8>>> Once<F> {
+    fn get(&self) -> Option<&[u8]> {
+        self.value.get_or_init(&self.read).as_deref()
+    }
+}
+
+/// What comes before the first `at` and, where there is one, what comes after.
+fn split(bytes: &[u8], at: u8) -> (&[u8], Option<&[u8]>) {
+    let mut parts = bytes.splitn(2, |byte| *byte == at);
+    (parts.next().unwrap_or_default(), parts.next())
+}
+
+/// The value of a parameter of the query behind a path; empty where it has no value.
+fn query(path: &[u8], name: &str) -> Option<Vec<u8>> {
+    split(path, b'?')
+        .1?
+        .split(|byte| *byte == b'&')
+        .find_map(|parameter| {
+            let (key, value) = split(parameter, b'=');
+            let is_it = key == name.as_bytes()
+                || key.iter().any(|byte| matches!(byte, b'%' | b'+'))
+                    && decoded(key, true) == name.as_bytes();
+            is_it.then(|| decoded(value.unwrap_or_default(), true))
+        })
+}
+
+/// The value of a cookie of the header's.
+fn cookie(header: &[u8], name: &str) -> Option<Vec<u8>> {
+    header.split(|byte| *byte == b';').find_map(|cookie| {
+        let (key, value) = split(cookie, b'=');
+        let value = value
+            .filter(|_| key.trim_ascii() == name.as_bytes())?
+            .trim_ascii();
+        let quoted = value
+            .strip_prefix(b"\"")
+            .and_then(|value| value.strip_suffix(b"\""));
+        Some(decoded(quoted.unwrap_or(value), false))
+    })
+}
+
+/// A host in lower case, without its port.
+fn authority(mut host: Vec<u8>) -> Vec<u8> {
+    host.make_ascii_lowercase();
+    let address = host.iter().position(|byte| *byte == b']').unwrap_or(0);
+    let port = host.iter().skip(address).position(|byte| *byte == b':');
+    if let Some(port) = port {
+        host.truncate(address + port);
+    }
+    if host.last() == Some(&b'.') {
+        host.pop();
+    }
+    host
+}
+
+/// What percent-encoded bytes mean; those that mean nothing stay. In a query `+` is a space.
+fn decoded(bytes: &[u8], is_query: bool) -> Vec<u8> {
+    let digit = |at: usize| char::from(*bytes.get(at)?).to_digit(16);
+    let (mut decoded, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while let Some(byte) = bytes.get(at) {
+        let (byte, length) = match byte {
+            b'%' => match (digit(at + 1), digit(at + 2)) {
+                (Some(high), Some(low)) => ((high * 16 + low) as u8, 3),
+                _ => (b'%', 1),
+            },
+            b'+' if is_query => (b' ', 1),
+            byte => (*byte, 1),
+        };
+        decoded.push(byte);
+        at += length;
+    }
+    decoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn is(found: Option<Vec<u8>>, expected: Option<&str>) {
+        let found = found.map(|value| String::from_utf8(value).unwrap());
+        assert_eq!(found.as_deref(), expected);
+    }
+
+    #[test]
+    fn a_parameter_is_the_first_of_its_name_however_it_is_encoded() {
+        let cases = [
+            ("/a?user=7", Some("7")),
+            ("/a?x=1&user=7&user=8", Some("7")),
+            ("/a?u%73er=%37", Some("7")),
+            ("/a?user=a+b%20c", Some("a b c")),
+            ("/a?user=%3d%26=", Some("=&=")),
+            ("/a?user=%zz%4", Some("%zz%4")),
+            ("/a?user=a?b", Some("a?b")),
+            ("/a?user", Some("")),
+            ("/a?user=", Some("")),
+            ("/a?users=7&USER=7", None),
+            ("/a?", None),
+            ("/user=7", None),
+        ];
+        for (path, expected) in cases {
+            is(query(path.as_bytes(), "user"), expected);
+        }
+    }
+
+    #[test]
+    fn a_cookie_is_the_first_of_its_name() {
+        let cases = [
+            ("sid=1; sid=2", Some("1")),
+            ("a=b;sid = \"x=y\" ", Some("x=y")),
+            ("sid=%61+b", Some("a+b")),
+            ("sid=", Some("")),
+            ("sid", None),
+            ("SID=1; xsid=2", None),
+        ];
+        for (header, expected) in cases {
+            is(cookie(header.as_bytes(), "sid"), expected);
+        }
+    }
+
+    #[test]
+    fn a_host_has_no_case_and_no_port() {
+        let cases = [
+            ("Shop.Example:8080", "shop.example"),
+            ("shop.example.", "shop.example"),
+            ("[2001:DB8::1]:80", "[2001:db8::1]"),
+            ("[2001:db8::1]", "[2001:db8::1]"),
+            ("", ""),
+        ];
+        for (host, expected) in cases {
+            is(Some(authority(host.into())), Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_plus_is_a_space_in_a_query_alone() {
+        is(Some(decoded(b"/a+b%2Fc", false)), Some("/a+b/c"));
+        is(Some(decoded(b"a+b", true)), Some("a b"));
+    }
+}

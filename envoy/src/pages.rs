@@ -1,0 +1,253 @@
+//! Where the states of a rule's keys are kept, so that the limit of each holds for the process.
+//!
+//! They stand in shared data, in pages of a few keys each ([`KeyedPages`]), and a page is changed by compare-and-swap. Shared
+//! data cannot be deleted: so there is a bounded number of pages, and their names come from the configuration and never from a
+//! client. Where the scope is the worker, or shared data does not work, the pages are this virtual machine's own.
+
+use crate::counts::Counters;
+use crate::host::{Host, Put};
+use crate::reply;
+use leapgate::{
+    Asked, Key, KeyedController, KeyedPages, KeyedStates, KeyedTerms, Reserved, Standing, Timestamp,
+};
+use std::cell::RefCell;
+
+/// How often a compare-and-swap is tried before the decision is given up, which the engine begins anew a few times.
+const MAX_SWAPS: u32 = 8;
+
+/// How many calls at most may have ended without having been taken off yet. Beyond it they are in flight for good.
+const MAX_OWED: usize = 1024;
+
+/// The states of one rule's keys.
+pub struct KeyStates<H> {
+    layout: KeyedPages,
+    place: Place<H>,
+    /// The page that was read last.
+    read: RefCell<Option<Read>>,
+    /// Calls that have ended and could not be taken off: that is done with the next one, or at the next tick.
+    owed: RefCell<Vec<Reserved>>,
+    counters: Counters<H>,
+}
+
+/// Where the pages are.
+pub(crate) enum Place<H> {
+    /// In shared data.
+    Shared {
+        host: H,
+        /// The name of the page that was asked for last; the number at its end is another one for each.
+        name: RefCell<String>,
+        /// How much of the name all have in common.
+        common: usize,
+    },
+    /// Here.
+    Local(RefCell<Vec<Vec<u8>>>),
+}
+
+/// A page that may be good for the next step of the same decision.
+struct Read {
+    page: Page,
+    at: Timestamp,
+    /// Whether it was read to be asked; else because it was to be changed, and had no room.
+    asked: bool,
+}
+
+/// A page as it was read.
+struct Page {
+    number: usize,
+    bytes: Vec<u8>,
+    /// How it may be replaced.
+    put: Put,
+}
+
+impl<H: Host> Place<H> {
+    /// In shared data, under names that begin with `name`.
+    pub(crate) fn shared(host: H, name: String) -> Place<H> {
+        Place::Shared {
+            host,
+            common: name.len(),
+            name: RefCell::new(name),
+        }
+    }
+
+    fn read(&self, number: usize) -> Page {
+        let (bytes, put) = match self {
+            Place::Shared { host, name, common } => {
+                let name = &mut *name.borrow_mut();
+                name.truncate(*common);
+                reply::push_number(name, number as u64);
+                match host.shared(name) {
+                    Some(value) => (value.bytes, Put::IfVersion(value.cas)),
+                    None => (Vec::new(), Put::IfAbsent),
+                }
+            }
+            Place::Local(pages) => {
+                let page = pages.borrow().get(number).cloned();
+                (page.unwrap_or_default(), Put::Always)
+            }
+        };
+        Page { number, bytes, put }
+    }
+
+    /// Replaces a page that was read. Whether that was done.
+    fn swap(&self, page: Page) -> bool {
+        match self {
+            Place::Shared { host, name, common } => {
+                let name = &mut *name.borrow_mut();
+                name.truncate(*common);
+                reply::push_number(name, page.number as u64);
+                host.share(name, &page.bytes, page.put)
+            }
+            Place::Local(pages) => {
+                let mut pages = pages.borrow_mut();
+                if pages.len() <= page.number {
+                    pages.resize(page.number + 1, Vec::new());
+                }
+                if let Some(place) = pages.get_mut(page.number) {
+                    *place = page.bytes;
+                }
+                true
+            }
+        }
+    }
+}
+
+impl<H: Host> KeyStates<H> {
+    pub(crate) fn new(layout: KeyedPages, place: Place<H>, counters: Counters<H>) -> KeyStates<H> {
+        KeyStates {
+            layout,
+            place,
+            read: RefCell::default(),
+            owed: RefCell::default(),
+            counters,
+        }
+    }
+
+    /// Tells the host's counters what has happened since the last time, and makes good what could not be done.
+    pub fn tell(&self, state: &KeyedController<KeyStates<H>>) {
+        self.take_off_owed();
+        self.counters
+            .tell([state.passed(), state.blocked(), state.shadow_blocked()]);
+    }
+
+    fn page_of(&self, key: Key) -> Page {
+        self.place.read(self.layout.page(key))
+    }
+
+    /// The page of `key`, if it is the one that was read last, in the same decision: whoever asks has tried to reserve before,
+    /// and whoever has asked and was not refused reserves next.
+    fn kept(&self, key: Key, now: Timestamp, asked: bool) -> Option<Page> {
+        let read = self.read.take()?;
+        let is_it = read.page.number == self.layout.page(key) && read.at == now;
+        (is_it && read.asked == asked).then_some(read.page)
+    }
+
+    fn keep(&self, page: Page, at: Timestamp, asked: bool) {
+        self.read.replace(Some(Read { page, at, asked }));
+    }
+
+    /// Changes the page of `key` if `change` does, which else gives the page back.
+    fn swap<R>(
+        &self,
+        key: Key,
+        mut kept: Option<Page>,
+        change: impl Fn(&mut Vec<u8>) -> Option<R>,
+    ) -> Result<R, Option<Page>> {
+        for _ in 0..MAX_SWAPS {
+            let was_kept = kept.is_some();
+            let mut page = kept.take().unwrap_or_else(|| self.page_of(key));
+            let Some(changed) = change(&mut page.bytes) else {
+                if was_kept {
+                    continue; // it may be out of date
+                }
+                return Err(Some(page));
+            };
+            if self.place.swap(page) {
+                return Ok(changed);
+            }
+        }
+        Err(None)
+    }
+
+    fn take_off(&self, reserved: Reserved, cost: u64) -> bool {
+        let give_back = |page: &mut Vec<u8>| {
+            let changed = self.layout.give_back(page, reserved, cost);
+            changed.then_some(())
+        };
+        let swapped = self.swap(reserved.place.key(), None, give_back);
+        !matches!(swapped, Err(None))
+    }
+
+    fn take_off_owed(&self) {
+        let mut owed = self.owed.borrow_mut();
+        while let Some(reserved) = owed.last() {
+            if !self.take_off(*reserved, 1) {
+                return;
+            }
+            owed.pop();
+        }
+    }
+}
+
+impl<H: Host> KeyedStates for KeyStates<H> {
+    fn key(&self, parts: &mut dyn Iterator<Item = Option<&[u8]>>) -> Key {
+        self.layout.key(parts)
+    }
+
+    fn ask(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Asked {
+        let page = self.kept(key, now, false);
+        let page = page.unwrap_or_else(|| self.page_of(key));
+        let asked = self.layout.ask(&page.bytes, key, terms, cost, now);
+        self.keep(page, now, true);
+        asked
+    }
+
+    fn reserve(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Option<Reserved> {
+        self.reserve_later(key, terms, cost, 0, now)
+    }
+
+    fn reserve_later(
+        &self,
+        key: Key,
+        terms: &KeyedTerms,
+        cost: u64,
+        wait: u64,
+        now: Timestamp,
+    ) -> Option<Reserved> {
+        let reserve = |page: &mut Vec<u8>| self.layout.reserve(page, key, terms, cost, wait, now);
+        match self.swap(key, self.kept(key, now, true), reserve) {
+            Ok(reserved) => Some(reserved),
+            Err(page) => {
+                if let Some(page) = page {
+                    self.keep(page, now, false);
+                }
+                None
+            }
+        }
+    }
+
+    fn give_back(&self, reserved: Reserved, cost: u64, _: Timestamp) {
+        if self.layout.counts_calls() {
+            return self.leave(reserved);
+        }
+        // What cannot be given back counts until it has left: that is too strict, and no more.
+        self.take_off(reserved, cost);
+    }
+
+    fn commit(&self, _: Reserved, _: u64) -> bool {
+        // It was charged when it was reserved.
+        self.layout.counts_calls()
+    }
+
+    fn leave(&self, reserved: Reserved) {
+        if self.owed.borrow().len() < MAX_OWED {
+            self.owed.borrow_mut().push(reserved);
+        }
+        self.take_off_owed();
+    }
+
+    fn standing(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> Standing {
+        let page = self.kept(key, now, true);
+        let page = page.unwrap_or_else(|| self.page_of(key));
+        self.layout.standing(&page.bytes, key, terms, now)
+    }
+}

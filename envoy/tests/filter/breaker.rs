@@ -1,0 +1,400 @@
+//! Circuit breakers: fed by answers, one for the process.
+
+use super::*;
+use std::rc::Weak;
+
+/// Opens when both of two completions were errors; stays open for ten seconds.
+const BREAKER: &str = r#"{"degradeRules": [
+    {"resource": "pay", "grade": "errorRatio", "count": 0.5, "timeWindow": 10, "minRequestAmount": 2}
+]}"#;
+
+const SLOW: &str = r#"{"degradeRules": [
+    {"resource": "pay", "grade": "slowRatio", "count": 100, "slowRatioThreshold": 0.5, "timeWindow": 10, "minRequestAmount": 2}
+]}"#;
+
+/// How an answer ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// With that status.
+    Status(u64),
+    /// Broken off, with these flags.
+    Flagged(u64),
+    /// A gRPC answer of headers alone.
+    GrpcHeaders(u8),
+    /// A gRPC answer whose trailers tell.
+    GrpcTrailers(u8),
+    /// The client has left before there was any.
+    Left,
+}
+
+impl Vm {
+    /// The request ends like that, `millis` after it was let in.
+    fn end(&self, mut passed: Passed<Fake>, end: End, millis: u64) {
+        let process = &self.host.0;
+        process.millis.set(process.millis.get() + millis);
+        process.response.set(match end {
+            End::Status(status) => Some((status, 0)),
+            End::Flagged(flags) => Some((200, flags)),
+            End::GrpcHeaders(_) | End::GrpcTrailers(_) => Some((200, 0)),
+            End::Left => None,
+        });
+        process.grpc_status.replace(match end {
+            End::GrpcHeaders(status) | End::GrpcTrailers(status) => status.to_string(),
+            _ => String::new(),
+        });
+        if !matches!(end, End::Left) {
+            self.filter
+                .on_response(&passed, matches!(end, End::GrpcHeaders(_)));
+        }
+        if matches!(end, End::GrpcTrailers(_)) {
+            self.filter.on_trailers(&passed);
+        }
+        self.filter.on_end(&mut passed);
+    }
+
+    fn call(&self, end: End) -> bool {
+        match self.request("pay") {
+            Some(passed) => {
+                self.end(passed, end, 1);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether a breaker opens when all calls end like that.
+    fn opens_on(document: &str, end: End, millis: u64) -> bool {
+        let vm = Vm::born(&process(), document);
+        for _ in 0..2 {
+            let passed = vm.request("pay").unwrap();
+            vm.end(passed, end, millis);
+        }
+        vm.request("pay").is_none()
+    }
+}
+
+#[test]
+fn what_an_answer_means_to_a_breaker() {
+    let cases = [
+        (End::Status(500), true),
+        (End::Status(503), true),
+        (End::Status(599), true),
+        (End::Status(200), false),
+        (End::Status(404), false),
+        (End::Status(429), false),
+        (End::Status(101), false),
+        (End::Flagged(0x4), true),
+        (End::Flagged(0x10), true),
+        (End::Flagged(0x40), true),
+        (End::Flagged(0x80_0000), true),
+        (End::Flagged(0x4000), false),
+        (End::GrpcHeaders(14), true),
+        (End::GrpcHeaders(5), false),
+        (End::GrpcTrailers(13), true),
+        (End::GrpcTrailers(0), false),
+        (End::GrpcTrailers(200), false),
+        (End::Left, false),
+    ];
+    for (end, opens) in cases {
+        assert_eq!(Vm::opens_on(BREAKER, end, 1), opens, "{end:?}");
+    }
+}
+
+#[test]
+fn which_answers_are_errors_can_be_said() {
+    let document = BREAKER.replacen(
+        '{',
+        r#"{"envoy": {"errors": {"status": ["4xx", 502], "grpcStatus": [5]}}, "#,
+        1,
+    );
+    let cases = [
+        (End::Status(404), true),
+        (End::Status(502), true),
+        (End::Status(500), false),
+        (End::GrpcHeaders(5), true),
+        (End::GrpcHeaders(14), false),
+    ];
+    for (end, opens) in cases {
+        assert_eq!(Vm::opens_on(&document, end, 1), opens, "{end:?}");
+    }
+}
+
+#[test]
+fn a_call_has_taken_as_long_as_it_lasted_and_a_tunnel_as_long_as_its_upgrade() {
+    let opens = |end, millis| Vm::opens_on(SLOW, end, millis);
+    assert!(!opens(End::Status(200), 100));
+    assert!(opens(End::Status(200), 101));
+    assert!(opens(End::Status(500), 101));
+    assert!(
+        !opens(End::Left, 100),
+        "it is not known how long it would have taken"
+    );
+    assert!(opens(End::Left, 101), "longer than this");
+    let vm = Vm::born(&process(), SLOW);
+    let tunnels = [0; 2].map(|_| vm.request("pay").unwrap());
+    vm.host.0.response.set(Some((101, 0)));
+    for passed in &tunnels {
+        vm.filter.on_response(passed, false);
+    }
+    vm.host.0.millis.set(vm.host.0.millis.get() + 60_000);
+    for mut passed in tunnels {
+        vm.filter.on_end(&mut passed);
+    }
+    assert!(vm.request("pay").is_some(), "an upgrade was quick");
+}
+
+#[test]
+fn a_breaker_opened_by_one_machine_refuses_in_the_others_at_once_and_says_when_to_come_back() {
+    let process = process();
+    let vms = [0; 3].map(|_| Vm::born(&process, BREAKER));
+    assert!(vms[0].call(End::Status(500)));
+    assert!(vms[1].call(End::Status(500)), "it takes both");
+    for vm in &vms {
+        assert!(vm.request("pay").is_none());
+    }
+    let (status, details, headers, body) = process.replies.borrow()[0].clone();
+    assert_eq!(status, 503);
+    assert_eq!(details, "leapgate{rule=pay/errorRatio}");
+    assert_eq!(body, "service unavailable");
+    assert_eq!(
+        headers,
+        [("cache-control", "no-store"), ("retry-after", "10")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    );
+    assert_eq!(process.metric("leapgate.pay_errorRatio.state"), Some(1));
+    for vm in &vms {
+        vm.filter.on_tick();
+    }
+    assert_eq!(process.metric("leapgate.pay_errorRatio.blocked"), Some(3));
+}
+
+#[test]
+fn all_machines_together_send_one_probe_and_its_end_is_known_to_all() {
+    for (end, open) in [(End::Status(500), true), (End::Status(200), false)] {
+        let process = process();
+        let vms = [0; 4].map(|_| Vm::born(&process, BREAKER));
+        assert!(vms[0].call(End::Status(500)) && vms[0].call(End::Status(500)));
+        process.millis.set(20_000);
+        let mut probes: Vec<_> = vms
+            .iter()
+            .cycle()
+            .take(12)
+            .filter_map(|vm| vm.request("pay"))
+            .collect();
+        assert_eq!(probes.len(), 1);
+        assert_eq!(process.metric("leapgate.pay_errorRatio.state"), Some(2));
+        vms[0].end(probes.remove(0), end, 1);
+        for vm in &vms {
+            assert_eq!(vm.request("pay").is_none(), open, "after {end:?}");
+        }
+        assert_eq!(
+            process.metric("leapgate.pay_errorRatio.state"),
+            Some(open.into())
+        );
+    }
+}
+
+#[test]
+fn a_probe_whose_client_leaves_is_given_back_and_another_takes_its_place_later() {
+    let process = process();
+    let vms = [0; 2].map(|_| Vm::born(&process, BREAKER));
+    assert!(vms[0].call(End::Status(500)) && vms[0].call(End::Status(500)));
+    process.millis.set(20_000);
+    assert!(vms[1].call(End::Left));
+    assert_eq!(process.metric("leapgate.pay_errorRatio.state"), Some(1));
+    assert!(vms[0].request("pay").is_none());
+    process.millis.set(30_001);
+    assert!(vms[0].call(End::Status(200)));
+    assert!(vms[1].call(End::Status(200)));
+    assert_eq!(process.metric("leapgate.pay_errorRatio.state"), Some(0));
+}
+
+/// Whatever another virtual machine does between two host calls of this one: it is one probe, and nothing is left in flight.
+#[test]
+fn one_probe_whoever_comes_between() {
+    let document = r#"{
+        "flowRules": [{"resource": "pay", "grade": "concurrency", "count": 10}],
+        "degradeRules": [{"resource": "pay", "grade": "errorRatio", "count": 0.5, "timeWindow": 10, "minRequestAmount": 2}]
+    }"#;
+    let mut overtaken = 0;
+    for calls in 0.. {
+        let process = process();
+        let (vm, other) = (
+            Vm::born(&process, document),
+            Rc::new(Vm::born(&process, document)),
+        );
+        assert!(vm.call(End::Status(500)) && vm.call(End::Status(500)));
+        process.millis.set(20_000);
+        let others: Rc<RefCell<Vec<Passed<Fake>>>> = Rc::default();
+        let (weak, kept): (Weak<Vm>, _) = (Rc::downgrade(&other), Rc::clone(&others));
+        process.meanwhile.replace(Some((
+            calls,
+            Box::new(move || {
+                kept.borrow_mut()
+                    .extend(weak.upgrade().unwrap().request("pay"))
+            }),
+        )));
+        let own = vm.request("pay");
+        let came_between = process.meanwhile.take().is_none();
+        assert_eq!(
+            usize::from(own.is_some()) + others.borrow().len(),
+            if came_between { 1 } else { own.iter().count() },
+            "after {calls} calls"
+        );
+        overtaken += u32::from(own.is_none());
+        drop(own);
+        others.borrow_mut().clear();
+        assert_eq!(
+            process.metric("leapgate.pay/concurrency.in_flight"),
+            Some(0),
+            "after {calls} calls"
+        );
+        if !came_between {
+            assert!(calls > 3 && overtaken > 0, "it came between {calls} times");
+            return;
+        }
+    }
+}
+
+#[test]
+fn completions_are_counted_once_whoever_comes_between() {
+    let counts = r#"{"degradeRules": [
+        {"resource": "pay", "grade": "errorCount", "count": 1, "timeWindow": 10, "minRequestAmount": 1}
+    ]}"#;
+    for calls in 0.. {
+        let process = process();
+        let (vm, other) = (
+            Vm::born(&process, counts),
+            Rc::new(Vm::born(&process, counts)),
+        );
+        let (mut passed, mut others) = (vm.request("pay").unwrap(), other.request("pay").unwrap());
+        let weak = Rc::downgrade(&other);
+        process.response.set(Some((500, 0)));
+        process.meanwhile.replace(Some((
+            calls,
+            Box::new(move || weak.upgrade().unwrap().filter.on_end(&mut others)),
+        )));
+        vm.filter.on_end(&mut passed);
+        if process.meanwhile.take().is_some() {
+            assert!(calls > 3, "it came between {calls} times");
+            return;
+        }
+        // Two errors are above one: whoever counted last has seen both.
+        assert!(vm.request("pay").is_none(), "after {calls} calls");
+        assert!(other.request("pay").is_none(), "after {calls} calls");
+        assert_eq!(process.metric("leapgate.pay_errorCount.state"), Some(1));
+    }
+}
+
+#[test]
+fn what_others_completed_is_not_taken_for_recent_where_ticks_come() {
+    let process = process();
+    let vms = [0; 2].map(|_| Vm::born(&process, BREAKER));
+    assert!(vms[0].call(End::Status(500)));
+    for _ in 0..12 {
+        vms[1].filter.on_tick();
+        process.millis.set(process.millis.get() + 100);
+    }
+    assert!(vms[1].call(End::Status(500)));
+    assert!(
+        vms[1].request("pay").is_some(),
+        "the first error left the window"
+    );
+}
+
+#[test]
+fn a_machine_born_late_knows_that_a_breaker_is_open() {
+    let process = process();
+    let vm = Vm::born(&process, BREAKER);
+    assert!(vm.call(End::Status(500)) && vm.call(End::Status(500)));
+    let late = Vm::born(&process, BREAKER);
+    assert!(late.request("pay").is_none());
+    assert_eq!(process.metric("leapgate.pay_errorRatio.state"), Some(1));
+}
+
+#[test]
+fn where_shared_data_is_new_a_breaker_begins_closed_and_its_gauge_says_so() {
+    let process = process();
+    let vm = Vm::born(&process, BREAKER);
+    assert!(vm.call(End::Status(500)) && vm.call(End::Status(500)));
+    process.shared.borrow_mut().clear(); // another `vm_id`
+    let other = Vm::born(&process, BREAKER);
+    assert_eq!(process.metric("leapgate.pay_errorRatio.state"), Some(0));
+    assert!(other.request("pay").is_some());
+}
+
+#[test]
+fn a_reload_keeps_a_breaker_open() {
+    let process = process();
+    let mut vm = Vm::born(&process, BREAKER);
+    assert!(vm.call(End::Status(500)) && vm.call(End::Status(500)));
+    vm.configure(&BREAKER.replace("0.5", "0.6"));
+    assert!(vm.request("pay").is_none());
+    vm.configure(&BREAKER.replace("errorRatio", "errorCount"));
+    assert!(vm.request("pay").is_some(), "another breaker");
+}
+
+#[test]
+fn a_breaker_holds_for_the_process_where_gauges_are_silent_and_for_the_worker_where_nothing_is_shared()
+ {
+    for (no_shared_data, refused) in [(false, true), (true, false)] {
+        let process = process();
+        process.silent_gauges.set(true);
+        process.no_shared_data.set(no_shared_data);
+        let vms = [0; 2].map(|_| Vm::born(&process, BREAKER));
+        assert!(vms[0].call(End::Status(500)) && vms[0].call(End::Status(500)));
+        assert!(vms[0].request("pay").is_none());
+        assert_eq!(vms[1].request("pay").is_none(), refused);
+    }
+}
+
+#[test]
+fn a_breaker_of_each_resource_is_one_of_each() {
+    let process = process();
+    let vm = Vm::born(&process, &BREAKER.replace(r#""pay""#, r#""*""#));
+    assert!(vm.call(End::Status(500)) && vm.call(End::Status(500)));
+    assert!(vm.request("pay").is_none());
+    assert!(vm.request("other").is_some());
+    let state = |resource| process.metric(&format!("leapgate.each_errorRatio.{resource}.state"));
+    assert_eq!((state("pay"), state("other")), (Some(1), Some(0)));
+}
+
+#[test]
+fn a_breaker_in_shadow_refuses_nothing_and_counts_what_it_would_have() {
+    let process = process();
+    let document = BREAKER.replace(r#""grade""#, r#""id": "dry", "mode": "shadow", "grade""#);
+    let vm = Vm::born(&process, &document);
+    for _ in 0..5 {
+        assert!(vm.call(End::Status(500)));
+    }
+    vm.filter.on_tick();
+    vm.filter.on_tick();
+    assert_eq!(process.metric("leapgate.dry.state"), Some(1));
+    assert_eq!(process.metric("leapgate.dry.shadow_blocked"), Some(3));
+    assert_eq!(process.metric("leapgate.dry.blocked"), Some(0));
+}
+
+#[test]
+fn a_breakers_reply_can_be_the_operators_and_is_no_quota() {
+    let bodies = [
+        (
+            r#"{"format": "problem", "breaker": {"status": 500, "body": "later"}}"#,
+            500,
+            r#"{"status":500,"detail":"later","rule":"pay/errorRatio","retryAfterSeconds":10}"#,
+        ),
+        (
+            r#"{"format": "json"}"#,
+            503,
+            r#"{"status":503,"error":"service unavailable","rule":"pay/errorRatio","retryAfterSeconds":10}"#,
+        ),
+    ];
+    for (reply, status, body) in bodies {
+        let process = process();
+        let section = format!(r#"{{"envoy": {{"reply": {reply}}}, "#);
+        let vm = Vm::born(&process, &BREAKER.replacen('{', &section, 1));
+        assert!(vm.call(End::Status(500)) && vm.call(End::Status(500)));
+        assert!(vm.request("pay").is_none());
+        let (told_status, _, _, told_body) = process.replies.borrow()[0].clone();
+        assert_eq!((told_status, told_body.as_str()), (status, body));
+    }
+}

@@ -1,0 +1,139 @@
+//! Limits of Sentinel's gateways, in a document.
+//!
+//! Sentinel: `GatewayFlowRule` and `GatewayParamFlowItem`; `GatewayRuleConverter` makes hot-parameter rules of them.
+
+use super::key::{behavior, named};
+use super::param_flow::{Names, limit};
+use super::{At, ConfigError, compat, is_concurrency};
+use crate::rule::{ControlBehavior, FlowRule, KeyMatch, KeyPart, KeyedBy, Regex};
+
+const KEYS: [&str; 21] = [
+    "id",
+    "resource",
+    "resourceMode",
+    "count",
+    "grade",
+    "intervalSec",
+    "controlBehavior",
+    "burst",
+    "maxQueueingTimeoutMs",
+    "paramItem",
+    "mode",
+    "compat",
+    // Sentinel's, without a meaning here.
+    "limitApp",
+    "clusterMode",
+    "clusterConfig",
+    "gmtCreate",
+    "gmtModified",
+    "app",
+    "ip",
+    "port",
+    "gatewayId",
+];
+
+const ITEM_KEYS: [&str; 5] = [
+    "parseStrategy",
+    "fieldName",
+    "pattern",
+    "matchStrategy",
+    // The place of its value among the others, which Sentinel writes there itself.
+    "index",
+];
+
+const NAMES: Names = Names {
+    seconds: "intervalSec",
+    burst: "burst",
+    max_queueing: "maxQueueingTimeoutMs",
+    max_queueing_ms: 500,
+};
+
+#[derive(Clone, Copy)]
+enum Parse {
+    ClientIp,
+    Host,
+    Header,
+    UrlParam,
+    Cookie,
+}
+
+const PARSE: [(&str, Parse); 5] = [
+    ("clientIp", Parse::ClientIp),
+    ("host", Parse::Host),
+    ("header", Parse::Header),
+    ("urlParam", Parse::UrlParam),
+    ("cookie", Parse::Cookie),
+];
+
+#[derive(Clone, Copy)]
+enum Match {
+    Exact,
+    Prefix,
+    Regex,
+    Contains,
+}
+
+const MATCH: [(&str, Match); 4] = [
+    ("exact", Match::Exact),
+    ("prefix", Match::Prefix),
+    ("regex", Match::Regex),
+    ("contains", Match::Contains),
+];
+
+pub(super) fn rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
+    let fields = at.object(&KEYS)?;
+    if let Some(resource_mode) = fields.get("resourceMode") {
+        resource_mode.one_of_numbered(&[("route", ()), ("customApiName", ())])?;
+    }
+    let compat = compat(&fields)?;
+    let by = match fields.get("paramItem") {
+        Some(item) => Some(key(&item, compat)?),
+        // What all have in common is a key to Sentinel, too, and its turns are those of keys.
+        None if compat && behavior(&fields)? == ControlBehavior::Throttle => {
+            Some(KeyedBy::nothing())
+        }
+        None if compat && is_concurrency(&fields)? => Some(KeyedBy::nothing()),
+        None => None,
+    };
+    limit(at, &fields, &NAMES, by)
+}
+
+fn key(at: &At<'_>, compat: bool) -> Result<KeyedBy, ConfigError> {
+    let fields = at.object(&ITEM_KEYS)?;
+    let parse = fields.need("parseStrategy")?.one_of_numbered(&PARSE)?;
+    let name = || named(&fields.need("fieldName")?);
+    let part = match parse {
+        // To Sentinel an address is a text.
+        Parse::ClientIp if compat => KeyPart::ClientIp { v4: 32, v6: 128 },
+        Parse::ClientIp => KeyPart::CLIENT_IP,
+        Parse::Host => KeyPart::Host,
+        Parse::Header => KeyPart::Header(name()?.to_ascii_lowercase().into()),
+        Parse::UrlParam => KeyPart::Query(name()?.into()),
+        Parse::Cookie => KeyPart::Cookie(name()?.into()),
+    };
+    let is_host = part == KeyPart::Host && !compat;
+    let by = KeyedBy::new([part]).map_err(|error| ConfigError::said(at.to_string(), &error))?;
+    let strategy = match fields.get("matchStrategy") {
+        Some(strategy) => strategy.one_of_numbered(&MATCH)?,
+        None => Match::Exact,
+    };
+    let Some(pattern) = fields.get("pattern") else {
+        return Ok(by);
+    };
+    let text = pattern.string()?;
+    // Sentinel's blank one is none.
+    if text.is_empty() {
+        return Ok(by);
+    }
+    // A host is handed in in lower case.
+    let lower = is_host.then(|| text.to_ascii_lowercase());
+    let literal: Box<str> = lower.as_deref().unwrap_or(text).into();
+    Ok(by.matching(match strategy {
+        Match::Exact => KeyMatch::Exact(literal),
+        Match::Prefix => KeyMatch::Prefix(literal),
+        Match::Contains => KeyMatch::Contains(literal),
+        Match::Regex => KeyMatch::Regex(
+            Regex::new(text).map_err(|error| ConfigError::said(pattern.to_string(), &error))?,
+        ),
+    }))
+}

@@ -1,0 +1,151 @@
+//! Sentinel's limits on the values of a parameter, in a document.
+
+use super::key::{behavior, index};
+use super::{
+    At, ConfigError, Fields, compat, is_concurrency, mode, no_name, no_number, no_pattern, rule_id,
+};
+use crate::rule::{
+    ControlBehavior, Count, FlowRule, KeyItem, KeyPart, KeyedBy, MaxQueueing, RuleError,
+};
+use crate::window::Window;
+
+const KEYS: [&str; 22] = [
+    "id",
+    "resource",
+    "count",
+    "grade",
+    "paramIdx",
+    "controlBehavior",
+    "maxQueueingTimeMs",
+    "burstCount",
+    "durationInSec",
+    "paramFlowItemList",
+    "mode",
+    "compat",
+    "regex",
+    // Sentinel's, without a meaning here.
+    "limitApp",
+    "clusterMode",
+    "clusterConfig",
+    "gmtCreate",
+    "gmtModified",
+    "app",
+    "ip",
+    "port",
+    "hotItems",
+];
+
+const ITEM_KEYS: [&str; 3] = ["object", "count", "classType"];
+
+const MAX_SECONDS: u64 = Window::MAX_INTERVAL_MS / 1000;
+
+/// What Sentinel calls the fields that its two kinds of rules with a key share, and their defaults.
+pub(super) struct Names {
+    pub(super) seconds: &'static str,
+    pub(super) burst: &'static str,
+    pub(super) max_queueing: &'static str,
+    pub(super) max_queueing_ms: u64,
+}
+
+const NAMES: Names = Names {
+    seconds: "durationInSec",
+    burst: "burstCount",
+    max_queueing: "maxQueueingTimeMs",
+    max_queueing_ms: 0,
+};
+
+pub(super) fn rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
+    let fields = at.object(&KEYS)?;
+    no_pattern(&fields)?;
+    let part = KeyPart::Arg(index(&fields.need("paramIdx")?)?);
+    let by = KeyedBy::new([part]).map_err(|error| ConfigError::said(at.to_string(), &error))?;
+    let items = match fields.get("paramFlowItemList") {
+        Some(items) => items.array()?.map(|at| item(&at)).collect(),
+        None => Ok(Vec::new()),
+    }?;
+    let by = by
+        .with_items(items)
+        .map_err(|error| ConfigError::said(at.to_string(), &error))?;
+    limit(at, &fields, &NAMES, Some(by))
+}
+
+/// One of Sentinel's rules with a key, or without one.
+pub(super) fn limit(
+    at: &At<'_>,
+    fields: &Fields<'_>,
+    names: &Names,
+    by: Option<KeyedBy>,
+) -> Result<FlowRule, ConfigError> {
+    let wrong = |error: RuleError| ConfigError::said(at.to_string(), &error);
+    let (resource, count) = (fields.need("resource")?, fields.need("count")?);
+    let number = count.number()?;
+    Count::new(number).map_err(|error| no_number(&count, &error))?;
+    let integer = |key, range, default| match fields.get(key) {
+        Some(given) => given.integer(range),
+        None => Ok(default),
+    };
+    let burst = integer(names.burst, 0..=Count::MAX as u64, 0)?;
+    let seconds = integer(names.seconds, 1..=MAX_SECONDS, 1)?;
+    let longest = 0..=MaxQueueing::MAX_MS.into();
+    let max_queueing = integer(names.max_queueing, longest, names.max_queueing_ms)?;
+    let behavior = behavior(fields)?;
+    let is_concurrency = is_concurrency(fields)?;
+    // A rule without a key has no bursts but what it admits.
+    let number = match (&by, behavior) {
+        (None, ControlBehavior::Reject) if number > 0.0 && !is_concurrency => {
+            (number + burst as f64).min(Count::MAX)
+        }
+        _ => number,
+    };
+    let mut rule = FlowRule::new(resource.string()?, number).map_err(|_| no_name(&resource))?;
+    if let Some(id) = rule_id(fields)? {
+        rule = rule.with_id(id);
+    }
+    rule = rule.in_mode(mode(fields)?);
+    if let Some(by) = by {
+        rule = rule.keyed(by.with_burst(burst)).map_err(wrong)?;
+    }
+    rule = match is_concurrency {
+        true => rule.concurrency(),
+        false => rule.per(seconds * 1000, None).map_err(wrong)?,
+    };
+    if behavior == ControlBehavior::Throttle {
+        rule = rule.throttle(MaxQueueing::from_millis(max_queueing).unwrap_or_default());
+    }
+    Ok(match compat(fields)? && rule.keyed_by().is_some() {
+        true => rule.sentinel(),
+        false => rule,
+    })
+}
+
+fn item(at: &At<'_>) -> Result<KeyItem, ConfigError> {
+    let fields = at.object(&ITEM_KEYS)?;
+    let (object, at_count) = (fields.need("object")?, fields.need("count")?);
+    let count = Count::new(at_count.number()?).map_err(|error| no_number(&at_count, &error))?;
+    let class = match fields.get("classType") {
+        Some(class) => class.string()?,
+        None => "",
+    };
+    let value = value(&object, class.rsplit('.').next().unwrap_or(class))?;
+    Ok(KeyItem {
+        values: [Some(value)].into(),
+        count,
+    })
+}
+
+/// A value of that class as text, as a caller hands it in. Sentinel: `ParamFlowRuleUtil.parseItemValue`.
+fn value(at: &At<'_>, class: &str) -> Result<Box<str>, ConfigError> {
+    let text = at.string()?;
+    let no = |what: &str| at.wrong(&format!("is no {what}; use one, or another `classType`"));
+    Ok(match class.to_ascii_lowercase().as_str() {
+        "int" | "integer" | "long" | "short" | "byte" => {
+            let number: i64 = text.parse().map_err(|_| no("whole number"))?;
+            number.to_string().into()
+        }
+        // As Java writes those that are whole, and others do not.
+        "double" | "float" => text.strip_suffix(".0").unwrap_or(text).into(),
+        "boolean" if text.eq_ignore_ascii_case("true") => "true".into(),
+        "boolean" => "false".into(),
+        _ => text.into(),
+    })
+}

@@ -1,0 +1,33 @@
+//! A list whose first items lie in place: most are that short.
+
+/// A list of which `N` items need no memory of their own.
+pub(crate) struct Few<T, const N: usize> {
+    first: [Option<T>; N],
+    rest: Vec<T>,
+}
+
+impl<T: Copy, const N: usize> Default for Few<T, N> {
+    fn default() -> Few<T, N> {
+        Few {
+            first: [None; N],
+            rest: Vec::new(),
+        }
+    }
+}
+
+impl<T: Copy, const N: usize> Few<T, N> {
+    pub(crate) fn push(&mut self, item: T) {
+        match self.first.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some(item),
+            None => self.rest.push(item),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.first.iter().flatten().chain(&self.rest)
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.first.iter_mut().flatten().chain(&mut self.rest)
+    }
+}

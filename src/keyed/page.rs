@@ -1,0 +1,435 @@
+//! A table in pages, each of them bytes that are read and swapped as a whole: for where states are to be shared with others, and
+//! nothing else can be.
+//!
+//! ```text
+//!   key's hash ---> page   [ entry ][ entry ] ... at most 8   [ one that keys share which find the page full ]
+//!
+//!   entry     hash            8 bytes
+//!             newest bucket   8 bytes, with two flags
+//!             counters        1 byte per bucket, n + 1 of them, rounded up to 8 bytes; 8 bytes each, where one has outgrown its
+//!                             byte. Of calls in flight it is their number; of turns there is only how far they reach
+//! ```
+//!
+//! A page decides as a table does whose bound is [`KEYS_PER_PAGE`]: an entry is taken from a key only when nothing counts in it
+//! any more; where there is none to be taken, keys share one; and a key that gets one of its own later goes on from what the
+//! shared one has counted. There is a page for every four keys of the table's bound. Hashes that nobody can guess spread keys
+//! as chance does (Poisson's distribution of mean 4): at the bound, fewer than one key in a hundred finds its page full, and
+//! below it fewer still.
+//!
+//! Whoever decides reads the key's page, decides, and swaps it for what it is then, if it is still what was read; if not, the
+//! same again. A refusal swaps nothing. What is reserved counts at once, so that there is one swap and not two.
+//!
+//! Those who share pages share a clock that does not step back. Whoever has read it before another one's decision and decides
+//! after it goes by the other one's bucket: so the decisions in a page are in the order of the times that they go by, and each
+//! of these times is one at which the request was there.
+
+use super::table::{reach, reach_word};
+use super::window::{Bucket, FLAGS, Held, SHARES, Shape, Slab, WIDE};
+use super::*;
+use crate::control::Pace;
+use crate::window::Window;
+use std::ops::Range;
+
+/// How many keys a page keeps apart.
+pub const KEYS_PER_PAGE: usize = 8;
+
+/// How many keys of a table's bound there are for each page: half of those that it keeps apart, since no hash spreads keys
+/// evenly.
+const KEYS_AT_BOUND: usize = 4;
+
+const WORD: usize = size_of::<u64>();
+
+/// When to try again where a call in flight has to end first, which may be at any moment.
+const A_CALL: Duration = Duration::from_millis(1);
+
+/// How the states of one rule's keys lie in pages, which are the caller's to keep.
+pub struct KeyedPages {
+    seed: [u64; 2],
+    shape: Shape,
+    compat: bool,
+    pages: usize,
+    work: RefCell<Work>,
+}
+
+/// The entry that is decided on: the words of a [`KeyedWindows`]' state.
+struct Work {
+    words: Vec<u64>,
+    slab: Slab,
+}
+
+/// Where the entry of a key is or is to be in its page, and what it goes on from.
+struct Found {
+    /// From byte to byte.
+    span: Range<usize>,
+    from: Option<Range<usize>>,
+    is_own: bool,
+    is_shared: bool,
+    /// Where the shared entry is.
+    shared: Option<Range<usize>>,
+    /// The bucket to go by.
+    to: Bucket,
+}
+
+fn word(page: &[u8], at: usize) -> Option<u64> {
+    let word = page.get(at..)?.first_chunk()?;
+    Some(u64::from_le_bytes(*word))
+}
+
+/// `None` for calls in flight.
+fn time_until(
+    held: &mut Held<'_>,
+    found: &Found,
+    asked: Timestamp,
+    fits: &dyn Fn(f64) -> bool,
+) -> Option<Duration> {
+    Some(held.future(found.to)?.time_until(asked, fits))
+}
+
+impl KeyedPages {
+    /// Pages for the states of a rule. All who share them need the same `seed`; nobody else should know it.
+    pub fn new(geometry: &KeyedGeometry, seed: [u64; 2]) -> KeyedPages {
+        let shape = Shape::new(geometry.grade, geometry.is_paced);
+        KeyedPages {
+            seed,
+            shape,
+            compat: geometry.compat,
+            pages: geometry.max_keys.clamp(1, MAX_KEYS).div_ceil(KEYS_AT_BOUND),
+            work: RefCell::new(Work {
+                words: vec![0; shape.stride],
+                slab: Slab::new(1),
+            }),
+        }
+    }
+
+    /// How many pages there are at most.
+    pub fn pages(&self) -> usize {
+        self.pages
+    }
+
+    /// Which page is the key's.
+    pub fn page(&self, key: Key) -> usize {
+        key.home(self.pages)
+    }
+
+    /// Whether it is calls in flight that are counted.
+    pub fn counts_calls(&self) -> bool {
+        self.shape.window.is_none()
+    }
+
+    /// How many bytes an entry takes that begins so.
+    fn size(&self, head: u64) -> usize {
+        let counters = match self.shape.buckets {
+            0 if self.shape.is_paced => 0,
+            0 => 1,
+            buckets if head & WIDE != 0 => buckets,
+            buckets => buckets.div_ceil(8),
+        };
+        (2 + counters) * WORD
+    }
+
+    /// Whether nothing counts any more in the entry at `at` that begins so.
+    fn is_free(&self, page: &[u8], at: usize, head: u64, now: Timestamp, number: u64) -> bool {
+        match self.shape.buckets {
+            0 if self.shape.is_paced => reach(head).is_none_or(|reach| {
+                let rest = self.shape.window.filter(|_| self.compat);
+                reach.plus_nanos(rest.map_or(0, |(window, _)| window.interval_nanos())) <= now
+            }),
+            0 => word(page, at + 2 * WORD) == Some(0),
+            buckets => number.saturating_sub(head >> FLAGS) >= buckets as u64,
+        }
+    }
+
+    fn find(&self, page: &[u8], key: Key, now: Timestamp) -> Found {
+        let counted = self.shape.window.filter(|_| self.shape.buckets > 0);
+        let number = counted.map_or(0, |(window, _)| window.number(now));
+        let (mut own, mut free, mut shared) = (None, None, None);
+        let (mut at, mut entries, mut newest) = (0, 0, number);
+        while let (Some(hash), Some(head)) = (word(page, at), word(page, at + WORD)) {
+            let span = at..at + self.size(head);
+            if counted.is_some() {
+                newest = newest.max(head >> FLAGS);
+            }
+            if entries == KEYS_PER_PAGE {
+                shared = Some(span);
+                break;
+            }
+            (at, entries) = (span.end, entries + 1);
+            if hash == key.0 {
+                own = Some(span);
+            } else if free.is_none() && self.is_free(page, span.start, head, now, number) {
+                free = Some(span);
+            }
+        }
+        let is_bucket =
+            |(window, _): (Window, _)| newest.checked_mul(window.bucket_nanos()).is_some();
+        if !counted.is_none_or(is_bucket) {
+            return self.in_place_of(page, now);
+        }
+        let is_own = own.is_some();
+        let is_shared = own.is_none() && free.is_none() && entries == KEYS_PER_PAGE;
+        let span = own.or(free).or(shared.clone().filter(|_| is_shared));
+        let counter = (newest % self.shape.buckets.max(1) as u64) as usize;
+        Found {
+            from: span.clone().filter(|_| is_own).or(shared.clone()),
+            span: span.unwrap_or(at..at),
+            is_own,
+            is_shared,
+            shared,
+            to: Bucket {
+                number: newest,
+                counter,
+            },
+        }
+    }
+
+    /// The first entry of a page, instead of bytes that are none.
+    #[cold]
+    fn in_place_of(&self, page: &[u8], now: Timestamp) -> Found {
+        Found {
+            span: 0..page.len(),
+            ..self.find(&[], Key(0), now)
+        }
+    }
+
+    /// Takes out what `key` goes on from; says how many calls in the shared entry may be its own beside those.
+    fn load(&self, work: &mut Work, page: &[u8], key: Key, now: Timestamp, found: &Found) -> u64 {
+        let Work { words, slab } = work;
+        words.fill(0);
+        *slab = Slab::new(1);
+        let from = found.from.clone().and_then(|from| page.get(from));
+        let mut kept = from.unwrap_or_default().chunks_exact(WORD);
+        let mut kept = kept.by_ref().skip(1).filter_map(|chunk| word(chunk, 0));
+        let head = kept.next().unwrap_or(0);
+        if let [hash, second, ..] = words.as_mut_slice() {
+            *hash = if found.is_shared { 0 } else { key.0 };
+            *second = head;
+        }
+        let Some(mut held) = Held::of(words, slab, &self.shape) else {
+            return 0; // a line
+        };
+        if self.shape.buckets > 0 {
+            held.restore(head, kept);
+            if from.is_none() {
+                held.set_number(found.to.number);
+            }
+            held.advance(now, found.to);
+            return 0;
+        }
+        let of_shared = |span: &Range<usize>| word(page, span.start + 2 * WORD);
+        let elsewhere = found.shared.as_ref().and_then(of_shared).unwrap_or(0);
+        if found.is_own {
+            *held.used = kept.next().unwrap_or(0);
+        } else if found.is_shared {
+            *held.used = elsewhere;
+        }
+        let shares = elsewhere > 0 && !found.is_shared && (!found.is_own || held.has(SHARES));
+        *held.newest = if shares { SHARES } else { 0 };
+        if shares { elsewhere } else { 0 }
+    }
+
+    /// The page with the entry as it is now.
+    fn store(&self, work: &mut Work, page: &mut Vec<u8>, span: &Range<usize>) {
+        let Work { words, slab } = work;
+        let end = page.split_off(span.end.min(page.len()));
+        page.truncate(span.start);
+        let mut put = |words: &[u64]| {
+            words
+                .iter()
+                .for_each(|word| page.extend_from_slice(&word.to_le_bytes()));
+        };
+        put(words.get(..2).unwrap_or_default());
+        if let Some(mut held) = Held::of(words, slab, &self.shape) {
+            if self.shape.buckets > 0 {
+                put(held.counters());
+            } else {
+                put(&[*held.used]);
+            }
+        }
+        page.extend_from_slice(&end);
+    }
+
+    /// What a turn is worth. The clock does not step back: however far turns reach, they were taken.
+    fn pace(&self, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Option<Pace> {
+        let (window, _) = self.shape.window?;
+        let pace = if self.compat {
+            Pace::of_hot_parameter
+        } else {
+            Pace::evenly
+        };
+        let queue = (terms.max_queueing_ns, u64::MAX);
+        pace(window.interval_nanos(), terms.count, queue, cost, now)
+    }
+
+    /// The key made of those parts, in order: [`Key::of_parts`] with the seed of these pages.
+    pub fn key<'a>(&self, parts: impl IntoIterator<Item = Option<&'a [u8]>>) -> Key {
+        Key::of_parts(self.seed, parts)
+    }
+
+    /// As [`KeyedStates::ask`], of the key's page.
+    pub fn ask(
+        &self,
+        page: &[u8],
+        key: Key,
+        terms: &KeyedTerms,
+        cost: u64,
+        now: Timestamp,
+    ) -> Asked {
+        let work = &mut *self.work.borrow_mut();
+        let found = self.find(page, key, now);
+        let elsewhere = self.load(work, page, key, now, &found);
+        let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &self.shape) else {
+            if cost == 0 {
+                return Asked::Pass;
+            }
+            let Some(pace) = self.pace(terms, cost, now) else {
+                return Asked::Block { retry_after: None };
+            };
+            let latest = work.line();
+            return match pace.wait(latest) {
+                Some(0) => Asked::Pass,
+                Some(wait) => Asked::Wait(wait),
+                None => Asked::Block {
+                    retry_after: Some(pace.time_to_queue(latest, now)),
+                },
+            };
+        };
+        let (limit, needed) = (terms.count, cost.saturating_add(elsewhere));
+        if held.fits(limit, needed, now, found.to) {
+            return Asked::Pass;
+        }
+        let fits = |sum: f64| sum + cost as f64 <= limit.get();
+        let wait = || time_until(&mut held, &found, now, &fits).unwrap_or(A_CALL);
+        Asked::Block {
+            retry_after: (cost as f64 <= limit.get()).then(wait),
+        }
+    }
+
+    /// As [`KeyedStates::reserve_later`], in the key's page, and charges it at once: if that is done, the page is to be swapped
+    /// for the one that it has become.
+    pub fn reserve(
+        &self,
+        page: &mut Vec<u8>,
+        key: Key,
+        terms: &KeyedTerms,
+        cost: u64,
+        wait: u64,
+        now: Timestamp,
+    ) -> Option<Reserved> {
+        let work = &mut *self.work.borrow_mut();
+        let found = self.find(page, key, now);
+        let elsewhere = self.load(work, page, key, now, &found);
+        let place = Place {
+            key,
+            at: found.to.number as u32,
+            is_shared: found.is_shared,
+        };
+        let mut reserved = Reserved::at_once(place);
+        if let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &self.shape) {
+            let needed = cost.saturating_add(elsewhere);
+            if !held.fits(terms.count, needed, now, found.to) {
+                return None;
+            }
+            *held.used = held.used.saturating_add(cost);
+            held.commit(cost, found.to);
+        } else if cost > 0 {
+            let pace = self.pace(terms, cost, now)?;
+            let from = work.line();
+            let wait = pace.wait(from)?.max(wait);
+            let to = pace.reach_after(wait);
+            work.set_line(Some(to));
+            (reserved.wait, reserved.turn) = (wait, Some(Turn { from, to }));
+        }
+        self.store(work, page, &found.span);
+        Some(reserved)
+    }
+
+    /// As [`KeyedStates::give_back`], in the key's page, and [`KeyedStates::leave`], of a cost of 1: whether the page has
+    /// changed.
+    pub fn give_back(&self, page: &mut Vec<u8>, reserved: Reserved, cost: u64) -> bool {
+        let work = &mut *self.work.borrow_mut();
+        let Place { key, at, is_shared } = reserved.place;
+        let now = Timestamp::ZERO; // whatever is in the page is later
+        let found = self.find(page, key, now);
+        let own = found.span.clone();
+        let entry = match is_shared {
+            true => found.shared.clone(),
+            false => found.is_own.then_some(own),
+        };
+        let Some(span) = entry else { return false };
+        let found = Found {
+            from: Some(span.clone()),
+            is_own: !is_shared,
+            is_shared,
+            ..found
+        };
+        self.load(work, page, key, now, &found);
+        if let Some(turn) = reserved.turn {
+            if work.line() != Some(turn.to) {
+                return false;
+            }
+            work.set_line(turn.from);
+        } else if let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &self.shape) {
+            // Of the bucket where it was counted: of a newer one it would be gone too soon.
+            let behind = (found.to.number as u32).wrapping_sub(at) as usize;
+            if self.shape.buckets == 0 {
+                *held.used = held.used.saturating_sub(1);
+            } else if behind < self.shape.buckets {
+                held.take_off(self.shape.before(found.to.counter, behind), cost);
+            }
+        }
+        self.store(work, page, &span);
+        true
+    }
+
+    /// As [`KeyedStates::standing`], of the key's page.
+    pub fn standing(&self, page: &[u8], key: Key, terms: &KeyedTerms, now: Timestamp) -> Standing {
+        let work = &mut *self.work.borrow_mut();
+        let found = self.find(page, key, now);
+        let elsewhere = self.load(work, page, key, now, &found);
+        let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &self.shape) else {
+            let latest = work.line();
+            let standing = |pace: Pace| Standing {
+                remaining: u64::from(pace.wait(latest) == Some(0)),
+                reset: pace.time_to_pass(latest, now),
+            };
+            return self.pace(terms, 1, now).map(standing).unwrap_or_default();
+        };
+        let limit = terms.count.get();
+        let sum = match held.future(found.to) {
+            Some(mut future) => {
+                future.go_to(now);
+                future.sum(now)
+            }
+            None => held.used.saturating_add(elsewhere) as f64,
+        };
+        let remaining = (limit - sum) as u64;
+        let reset = match remaining {
+            0 if limit < 1.0 => None,
+            0 => time_until(&mut held, &found, now, &|then| then + 1.0 <= limit).or(Some(A_CALL)),
+            _ => time_until(&mut held, &found, now, &|then| then < sum || sum == 0.0),
+        };
+        let reset = reset.unwrap_or_default();
+        Standing { remaining, reset }
+    }
+}
+
+impl Work {
+    /// How far the turns of a line reach.
+    fn line(&self) -> Option<Timestamp> {
+        self.words.get(1).copied().and_then(reach)
+    }
+
+    fn set_line(&mut self, to: Option<Timestamp>) {
+        if let Some(line) = self.words.get_mut(1) {
+            *line = reach_word(to);
+        }
+    }
+}
+
+impl fmt::Debug for KeyedPages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyedPages")
+            .field("pages", &self.pages)
+            .finish_non_exhaustive()
+    }
+}

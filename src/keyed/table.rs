@@ -1,0 +1,680 @@
+//! The states of one rule, and where they are.
+
+use super::hottest::{Labels, MAX_LABELS};
+use super::window::{Bucket, Held, LISTED, SHARES, Shape, Slab};
+use super::{Key, OVERFLOW_WINDOWS, Place};
+use crate::control::Pace;
+use crate::time::Timestamp;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The keys that a table has room for at first.
+const FIRST_KEYS: usize = 8;
+
+/// How many slots a new key looks at for a state that is free to be taken: this many where it belongs, and this many where
+/// the hand stands.
+const LOOK: usize = 8;
+
+/// How many states the hand frees at most for one new key: more than one, so that a table empties faster than it fills.
+const FREE: usize = 2;
+
+/// The slots of a table with room for `keys`: at most four of five are taken.
+pub(super) fn slots(keys: usize) -> usize {
+    keys + keys.div_ceil(4)
+}
+
+/// How far the turns of a line reach, as its word tells it: 0 is "there has been none".
+#[inline]
+pub(super) fn reach(word: u64) -> Option<Timestamp> {
+    word.checked_sub(1).map(Timestamp::from_nanos)
+}
+
+#[inline]
+pub(super) fn reach_word(reach: Option<Timestamp>) -> u64 {
+    reach.map_or(0, |reach| reach.as_nanos().saturating_add(1))
+}
+
+/// The windows themselves, and where they are.
+pub(super) struct Table {
+    shape: Shape,
+    /// For how long a line is kept that nobody waits in: where a request pays before its turn, for the longest that it can
+    /// have to. In nanoseconds.
+    rest: u64,
+    max_keys: usize,
+    /// How many keys this table has room for: four fifths of its slots.
+    keys: usize,
+    /// How many slots are taken.
+    taken: usize,
+    /// One per slot: 0 where it is empty.
+    tags: Vec<u8>,
+    /// The windows: `shape.stride` words per slot.
+    words: Vec<u64>,
+    /// The shared windows; none until the table has its size.
+    overflow: Vec<u64>,
+    slab: Slab,
+    /// The slot where the search for free windows goes on.
+    hand: usize,
+    /// The bucket of the latest call, when it starts and how long it is.
+    known: Bucket,
+    known_start: u64,
+    known_length: u64,
+    /// The longest wait of a turn, and the furthest ahead that one has reached, in nanoseconds.
+    longest_wait: u64,
+    furthest: u64,
+    labels: Labels,
+    overflowed: u64,
+    reclaimed: u64,
+}
+
+impl Table {
+    pub(super) fn new(shape: Shape, compat: bool, max_keys: usize) -> Table {
+        let interval = shape
+            .window
+            .map_or(0, |(window, _)| window.interval_nanos());
+        let mut table = Table {
+            shape,
+            rest: if compat { interval } else { 0 },
+            max_keys,
+            keys: 0,
+            taken: 0,
+            tags: Vec::new(),
+            words: Vec::new(),
+            overflow: Vec::new(),
+            slab: Slab::new(max_keys.saturating_add(OVERFLOW_WINDOWS)),
+            hand: 0,
+            known: Bucket::default(),
+            known_start: 0,
+            // Calls in flight know no time: to them it is one long bucket.
+            known_length: shape.window.map_or(u64::MAX, |(w, _)| w.bucket_nanos()),
+            longest_wait: 0,
+            furthest: 0,
+            labels: Labels::default(),
+            overflowed: 0,
+            reclaimed: 0,
+        };
+        table.resize(FIRST_KEYS.min(max_keys));
+        table
+    }
+
+    /// Empties the table and gives it room for `keys`.
+    fn resize(&mut self, keys: usize) {
+        let slots = slots(keys);
+        self.tags = vec![0; slots];
+        self.words = vec![0; slots * self.shape.stride];
+        (self.keys, self.taken, self.hand) = (keys, 0, 0);
+        if keys == self.max_keys && self.overflow.is_empty() {
+            self.overflow = vec![0; OVERFLOW_WINDOWS * self.shape.stride];
+        }
+    }
+
+    /// The bucket of `now`.
+    #[inline(always)]
+    pub(super) fn bucket(&mut self, now: Timestamp) -> Bucket {
+        if now.as_nanos().wrapping_sub(self.known_start) >= self.known_length {
+            self.learn(now);
+        }
+        self.known
+    }
+
+    #[inline(never)]
+    fn learn(&mut self, now: Timestamp) {
+        let Some((window, _)) = self.shape.window else {
+            return;
+        };
+        let ahead = now.as_nanos().saturating_sub(self.known_start);
+        let buckets = self.shape.buckets.max(1);
+        let (number, counter) = if ahead / 2 < self.known_length && ahead >= self.known_length {
+            // The next one, as a rule: without a division.
+            let counter = self.known.counter + 1;
+            let counter = if counter < buckets { counter } else { 0 };
+            (self.known.number + 1, counter)
+        } else {
+            let number = window.number(now);
+            (number, (number % buckets as u64) as usize)
+        };
+        self.labels.cool(number.abs_diff(self.known.number));
+        self.known = Bucket { number, counter };
+        self.known_start = number * self.known_length;
+    }
+
+    #[inline]
+    fn after(&self, slot: usize) -> usize {
+        if slot + 1 >= self.tags.len() {
+            0
+        } else {
+            slot + 1
+        }
+    }
+
+    #[inline]
+    fn hash_at(&self, slot: usize) -> Option<u64> {
+        self.words.get(slot * self.shape.stride).copied()
+    }
+
+    /// The slot of `key`.
+    #[inline(always)]
+    pub(super) fn find(&self, key: Key) -> Option<usize> {
+        let (tag, mut slot) = (key.tag(), key.home(self.tags.len()));
+        loop {
+            // At least one slot of five is empty, so that the search ends.
+            match self.tags.get(slot) {
+                None | Some(0) => return None,
+                Some(found) if *found == tag && self.hash_at(slot) == Some(key.0) => {
+                    return Some(slot);
+                }
+                Some(_) => slot = self.after(slot),
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn slot(&mut self, slot: usize) -> Option<Held<'_>> {
+        let first = slot * self.shape.stride;
+        let words = self.words.get_mut(first..first + self.shape.stride)?;
+        Held::of(words, &mut self.slab, &self.shape)
+    }
+
+    pub(super) fn shared(&mut self, index: usize) -> Option<Held<'_>> {
+        let first = index * self.shape.stride;
+        let words = self.overflow.get_mut(first..first + self.shape.stride)?;
+        Held::of(words, &mut self.slab, &self.shape)
+    }
+
+    /// The window at `place`; `None` where it is gone.
+    #[inline]
+    pub(super) fn held(&mut self, place: Place) -> Option<Held<'_>> {
+        if place.is_shared {
+            return self.shared(place.at as usize);
+        }
+        let slot = self.slot_of(place)?;
+        self.slot(slot)
+    }
+
+    #[inline]
+    fn slot_of(&self, place: Place) -> Option<usize> {
+        let slot = place.at as usize;
+        if self.tags.get(slot) == Some(&place.key.tag()) && self.hash_at(slot) == Some(place.key.0)
+        {
+            return Some(slot);
+        }
+        self.find(place.key)
+    }
+
+    /// Where the state of `key` is, or would be if it has none: what the keys share that find no room stands for those too,
+    /// since whoever gets a state of its own goes on from there.
+    pub(super) fn look_up(&self, key: Key) -> Place {
+        match self.find(key) {
+            Some(slot) => Place::own(key, slot),
+            None => Place::shared(key),
+        }
+    }
+
+    /// The word of the line at `place`; `None` where it is gone.
+    #[inline]
+    fn line(&mut self, place: Place) -> Option<&mut u64> {
+        let stride = self.shape.stride;
+        if place.is_shared {
+            return self.overflow.get_mut(place.at as usize * stride + 1);
+        }
+        let slot = self.slot_of(place)?;
+        self.words.get_mut(slot * stride + 1)
+    }
+
+    /// How far the turns of the line at `place` reach.
+    pub(super) fn reach(&mut self, place: Place) -> Option<Timestamp> {
+        reach(*self.line(place)?)
+    }
+
+    /// The same as far as `pace` believes it. What reaches further was taken before the clock stepped back, and is pulled back.
+    #[inline]
+    pub(super) fn reach_within(&mut self, place: Place, pace: &Pace) -> Option<Timestamp> {
+        Table::pull_back(self.line(place)?, pace)
+    }
+
+    #[inline]
+    fn pull_back(line: &mut u64, pace: &Pace) -> Option<Timestamp> {
+        let latest = reach(*line)?;
+        let reached = pace.reached(latest);
+        if reached != latest {
+            *line = reach_word(Some(reached));
+        }
+        Some(reached)
+    }
+
+    /// Takes a turn in the line at `place` for a request that waits for `wait` nanoseconds at least: how long it has to, and
+    /// how far turns reached before and reach with it. `None` where that is longer than it may.
+    #[inline]
+    pub(super) fn take_turn(
+        &mut self,
+        place: Place,
+        pace: &Pace,
+        wait: u64,
+    ) -> Option<(u64, Option<Timestamp>, Timestamp)> {
+        let line = self.line(place)?;
+        let from = Table::pull_back(line, pace);
+        let wait = pace.wait(from)?.max(wait);
+        let to = pace.reach_after(wait);
+        *line = reach_word(Some(to));
+        let ahead = to.since(pace.now()).as_nanos() as u64;
+        self.longest_wait = self.longest_wait.max(wait);
+        self.furthest = self.furthest.max(ahead);
+        Some((wait, from, to))
+    }
+
+    /// Gives a turn back, if no later one was taken.
+    pub(super) fn give_turn_back(&mut self, place: Place, from: Option<Timestamp>, to: Timestamp) {
+        if let Some(line) = self
+            .line(place)
+            .filter(|line| **line == reach_word(Some(to)))
+        {
+            *line = reach_word(from);
+        }
+    }
+
+    /// The longest wait of a turn so far, in nanoseconds.
+    #[inline]
+    pub(super) fn longest_wait(&self) -> u64 {
+        self.longest_wait
+    }
+
+    /// Whether nobody waits in the line in `slot`, and its latest turn is over.
+    fn is_idle(&mut self, slot: usize, now: Timestamp) -> bool {
+        let (rest, furthest) = (self.rest, self.furthest);
+        let is_full = self.taken == self.max_keys;
+        let Some(line) = self.words.get_mut(slot * self.shape.stride + 1) else {
+            return false;
+        };
+        let Some(latest) = reach(*line) else {
+            return true;
+        };
+        if is_full && latest > now.plus_nanos(furthest) {
+            // As below.
+            *line = reach_word(Some(now.plus_nanos(furthest)));
+        }
+        latest.plus_nanos(rest) <= now
+    }
+
+    /// Whether there is a state in `slot` in which nothing counts any more.
+    fn is_free(&mut self, slot: usize, now: Timestamp, to: Bucket) -> bool {
+        if self.tags.get(slot).is_none_or(|tag| *tag == 0) {
+            return false;
+        }
+        if self.shape.is_paced {
+            return self.is_idle(slot, now);
+        }
+        let is_full = self.taken == self.max_keys;
+        let Some(mut held) = self.slot(slot) else {
+            return false;
+        };
+        if is_full && held.number() > to.number {
+            // Else the windows of a clock that has stepped far back would fill the table until it has caught up.
+            held.advance(now, to);
+        }
+        held.is_free(to)
+    }
+
+    /// Opens a window for `key`, which has none.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn open(&mut self, key: Key, now: Timestamp) -> Place {
+        let to = self.bucket(now);
+        let slot = match self.free_slot_for(key, now, to) {
+            Some(slot) => Some(slot),
+            None => {
+                self.sweep(now, to);
+                if self.taken >= self.keys && self.keys < self.max_keys {
+                    self.grow(now, to);
+                }
+                (self.taken < self.keys).then(|| {
+                    self.taken += 1;
+                    self.empty_slot_for(key)
+                })
+            }
+        };
+        let Some(slot) = slot else {
+            self.overflowed = self.overflowed.wrapping_add(1);
+            let at = key.overflow();
+            if let Some(mut held) = self.shared(at) {
+                held.advance(now, to);
+            }
+            return Place::shared(key);
+        };
+        let first = slot * self.shape.stride;
+        if let Some(tag) = self.tags.get_mut(slot) {
+            *tag = key.tag();
+        }
+        if let Some(words) = self.words.get_mut(first..first + self.shape.stride) {
+            words.fill(0);
+            if let Some(hash) = words.first_mut() {
+                *hash = key.0;
+            }
+        }
+        if let Some(mut held) = self.slot(slot) {
+            held.set_number(to.number);
+        }
+        self.inherit(slot, key, now, to);
+        Place::own(key, slot)
+    }
+
+    /// A window free to be taken, emptied, in a slot where `key` would be searched for.
+    fn free_slot_for(&mut self, key: Key, now: Timestamp, to: Bucket) -> Option<usize> {
+        let mut slot = key.home(self.tags.len());
+        for _ in 0..LOOK {
+            if self.tags.get(slot).is_none_or(|tag| *tag == 0) {
+                return None;
+            }
+            if self.is_free(slot, now, to) {
+                if let Some(mut held) = self.slot(slot) {
+                    held.clear();
+                }
+                self.reclaimed = self.reclaimed.wrapping_add(1);
+                return Some(slot);
+            }
+            slot = self.after(slot);
+        }
+        None
+    }
+
+    fn empty_slot_for(&self, key: Key) -> usize {
+        let mut slot = key.home(self.tags.len());
+        while self.tags.get(slot).is_some_and(|tag| *tag != 0) {
+            slot = self.after(slot);
+        }
+        slot
+    }
+
+    /// Moves the hand on and frees what it finds.
+    fn sweep(&mut self, now: Timestamp, to: Bucket) {
+        let mut freed = 0;
+        for _ in 0..LOOK {
+            if freed == FREE {
+                return;
+            }
+            if self.is_free(self.hand, now, to) {
+                self.remove(self.hand);
+                freed += 1; // another one may have moved here
+            } else {
+                self.hand = self.after(self.hand);
+            }
+        }
+    }
+
+    /// Empties a slot, and moves those that were searched for across it.
+    fn remove(&mut self, slot: usize) {
+        if let Some(mut held) = self.slot(slot) {
+            held.clear();
+        }
+        self.taken -= 1;
+        self.reclaimed = self.reclaimed.wrapping_add(1);
+        let (slots, stride) = (self.tags.len(), self.shape.stride);
+        let (mut hole, mut next) = (slot, self.after(slot));
+        while let Some(tag) = self.tags.get(next).copied().filter(|tag| *tag != 0) {
+            let home = self.hash_at(next).map_or(0, |hash| Key(hash).home(slots));
+            let from_home = |at: usize| (at + slots - home) % slots;
+            if from_home(hole) < from_home(next) {
+                let first = next * stride;
+                self.words.copy_within(first..first + stride, hole * stride);
+                if let Some(moved) = self.tags.get_mut(hole) {
+                    *moved = tag;
+                }
+                hole = next;
+            }
+            next = self.after(next);
+        }
+        if let Some(tag) = self.tags.get_mut(hole) {
+            *tag = 0;
+        }
+    }
+
+    /// Doubles the table, as far as it may. What is free to be taken does not come along.
+    fn grow(&mut self, now: Timestamp, to: Bucket) {
+        for slot in 0..self.tags.len() {
+            if self.is_free(slot, now, to) {
+                if let Some(mut held) = self.slot(slot) {
+                    held.clear();
+                }
+                if let Some(tag) = self.tags.get_mut(slot) {
+                    *tag = 0; // nobody searches here until all have moved
+                }
+                self.reclaimed = self.reclaimed.wrapping_add(1);
+            }
+        }
+        let tags = std::mem::take(&mut self.tags);
+        let words = std::mem::take(&mut self.words);
+        self.resize((self.keys * 2).min(self.max_keys));
+        let stride = self.shape.stride;
+        for (_, old) in tags
+            .iter()
+            .zip(words.chunks_exact(stride))
+            .filter(|(tag, _)| **tag != 0)
+        {
+            let key = Key(old.first().copied().unwrap_or(0));
+            let slot = self.empty_slot_for(key);
+            if let Some(tag) = self.tags.get_mut(slot) {
+                *tag = key.tag();
+            }
+            if let Some(new) = self.words.get_mut(slot * stride..(slot + 1) * stride) {
+                new.copy_from_slice(old);
+            }
+            self.taken += 1;
+        }
+    }
+
+    /// What the overflow window of `key` holds may have been its doing: its own window goes on from there.
+    fn inherit(&mut self, slot: usize, key: Key, now: Timestamp, to: Bucket) {
+        if self.shape.is_paced {
+            let shared = self.line(Place::shared(key)).map_or(0, |line| *line);
+            if let Some(line) = self.line(Place::own(key, slot)) {
+                *line = shared;
+            }
+            return;
+        }
+        let Some(mut shared) = self.shared(key.overflow()) else {
+            return;
+        };
+        shared.advance(now, to);
+        if *shared.used == 0 {
+            return;
+        }
+        if shared.shape.window.is_none() {
+            if let Some(mut held) = self.slot(slot) {
+                held.set(SHARES);
+            }
+            return;
+        }
+        let number = shared.number();
+        for counter in 0..self.shape.buckets {
+            let count = self
+                .shared(key.overflow())
+                .map_or(0, |mut shared| shared.counter(counter));
+            if let Some(mut held) = self.slot(slot)
+                && count > 0
+            {
+                held.set_number(number);
+                held.set_counter(counter, count);
+                *held.used = held.used.saturating_add(count);
+            }
+        }
+    }
+
+    /// Calls in flight that may be this key's, beside those of its own window.
+    #[inline(always)]
+    pub(super) fn in_flight_elsewhere(&mut self, place: Place) -> u64 {
+        if self.shape.window.is_some() || place.is_shared {
+            return 0;
+        }
+        if !self.held(place).is_some_and(|held| held.has(SHARES)) {
+            return 0;
+        }
+        let elsewhere = self
+            .shared(place.key.overflow())
+            .map_or(0, |held| *held.used);
+        if elsewhere == 0
+            && let Some(mut held) = self.held(place)
+        {
+            held.unset(SHARES);
+        }
+        elsewhere
+    }
+
+    /// The state of `key`, opened if need be and brought up to `now`, and its calls in flight that are counted elsewhere. No
+    /// window where turns are taken.
+    #[inline(always)]
+    pub(super) fn enter(
+        &mut self,
+        key: Key,
+        now: Timestamp,
+        to: Bucket,
+    ) -> (Place, u64, Option<Held<'_>>) {
+        let place = match self.find(key) {
+            Some(slot) => Place::own(key, slot),
+            None => self.open(key, now),
+        };
+        let elsewhere = self.in_flight_elsewhere(place);
+        let mut held = if place.is_shared {
+            self.shared(place.at as usize)
+        } else {
+            self.slot(place.at as usize)
+        };
+        if let Some(held) = &mut held {
+            held.advance(now, to);
+        }
+        (place, elsewhere, held)
+    }
+
+    /// At most what makes `key` hot in the bucket `to`: what counts in its window, its calls in flight, how far its turns
+    /// reach ahead, in nanoseconds. 0 where it has no state of its own.
+    fn heat_of(&mut self, key: Key, now: Timestamp, to: Bucket) -> u64 {
+        let Some(slot) = self.find(key) else {
+            return 0;
+        };
+        if self.shape.is_paced {
+            let reach = self.reach(Place::own(key, slot));
+            return reach.map_or(0, |reach| reach.since(now).as_nanos() as u64);
+        }
+        self.slot(slot).map_or(0, |held| held.used_by(to))
+    }
+
+    #[inline]
+    pub(super) fn floor(&self) -> u64 {
+        self.labels.floor()
+    }
+
+    pub(super) fn labels(&mut self) -> &mut Labels {
+        &mut self.labels
+    }
+
+    /// Lists the key at `place`, which is as hot as that, if it is hot enough.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn list(&mut self, place: Place, heat: u64, now: Timestamp) {
+        let to = self.bucket(now);
+        let is_new = !place.is_shared && !self.labels.has(place.key);
+        if is_new && self.labels.is_full() {
+            let keys: [Option<Key>; MAX_LABELS] = {
+                let mut keys = self.labels.keys();
+                std::array::from_fn(|_| keys.next())
+            };
+            let heats = keys.map(|key| key.map_or(0, |key| self.heat_of(key, now, to)));
+            let (at, coolest) = heats
+                .into_iter()
+                .enumerate()
+                .min_by_key(|(_, heat)| *heat)
+                .unwrap_or_default();
+            self.labels.set_coolest(coolest);
+            if heat < self.labels.floor() {
+                return;
+            }
+            self.labels.remove(at);
+            let displaced = keys.get(at).copied().flatten();
+            let slot = displaced.and_then(|key| self.find(key));
+            if let Some(mut held) = slot.and_then(|slot| self.slot(slot)) {
+                held.unset(LISTED);
+            }
+        }
+        if is_new {
+            self.labels.push(place.key);
+        }
+        // What keys share is set, too, so that it does not come again.
+        if let Some(mut held) = self.held(place) {
+            held.set(LISTED);
+        }
+    }
+
+    /// The `n` hottest keys that have a state of their own, hottest first, and how hot they are.
+    pub(super) fn top(&mut self, n: usize, now: Timestamp) -> Vec<(u64, Key)> {
+        let to = self.bucket(now);
+        let mut top = BinaryHeap::new();
+        for slot in 0..self.tags.len() {
+            if self.tags.get(slot).is_none_or(|tag| *tag == 0) {
+                continue;
+            }
+            let key = Key(self.hash_at(slot).unwrap_or(0));
+            let least = top.peek().map_or(0, |Reverse((heat, _))| *heat);
+            let is_full = top.len() >= n;
+            let heat = self.heat_in(slot, key, if is_full { least } else { 0 }, now, to);
+            if heat == 0 {
+                continue;
+            }
+            top.push(Reverse((heat, Reverse(key.0))));
+            if top.len() > n {
+                top.pop();
+            }
+        }
+        let top = top.into_sorted_vec().into_iter();
+        top.map(|Reverse((heat, Reverse(hash)))| (heat, Key(hash)))
+            .collect()
+    }
+
+    /// How hot the key in `slot` is; 0 where it is cooler than `least`.
+    fn heat_in(&mut self, slot: usize, key: Key, least: u64, now: Timestamp, to: Bucket) -> u64 {
+        if self.shape.is_paced {
+            return self.heat_of(key, now, to);
+        }
+        let Some(mut held) = self.slot(slot) else {
+            return 0;
+        };
+        let most = held.used_by(to);
+        if most < least {
+            return 0;
+        }
+        match held.future(to) {
+            None => most,
+            Some(mut future) => {
+                future.go_to(now);
+                future.sum(now) as u64
+            }
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.taken
+    }
+
+    pub(super) fn overflowed(&self) -> u64 {
+        self.overflowed
+    }
+
+    pub(super) fn reclaimed(&self) -> u64 {
+        self.reclaimed
+    }
+
+    pub(super) fn wide(&self) -> usize {
+        self.slab.taken(self.shape.buckets)
+    }
+
+    pub(super) fn known(&self) -> Bucket {
+        self.known
+    }
+
+    /// When the bucket of the latest call starts.
+    pub(super) fn known_start(&self) -> Timestamp {
+        Timestamp::from_nanos(self.known_start)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let words = self.words.capacity() + self.overflow.capacity();
+        let states = self.tags.capacity() + words * size_of::<u64>();
+        states + self.slab.bytes() + self.labels.bytes()
+    }
+}

@@ -1,0 +1,529 @@
+//! One window of a table: its words, taken apart.
+
+use crate::rule::{Count, Counting, Grade};
+use crate::time::Timestamp;
+use crate::window::Window;
+use std::time::Duration;
+
+/// Words of a window before its counters: the hash, the newest bucket and the flags, what counts.
+const HEADER: usize = 3;
+
+/// The largest count that fits a narrow counter.
+const NARROW: u64 = u8::MAX as u64;
+
+/// A flag beside the number of the newest bucket: the counters are in the slab.
+pub(super) const WIDE: u64 = 1;
+
+/// A flag beside it: calls in flight of this key may be among those of its overflow window.
+pub(super) const SHARES: u64 = 2;
+
+/// A flag beside it: the key is among those whose labels are kept.
+pub(super) const LISTED: u64 = 4;
+
+/// How far the number of a bucket is shifted to make room for the flags. A bucket is at least a millisecond long, so that its
+/// number has at most 45 bits.
+pub(super) const FLAGS: u32 = 3;
+
+/// Words of a line: the hash, and how far its turns reach.
+const LINE: usize = 2;
+
+/// What the windows of one table have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    /// `None` for a limit on concurrency.
+    pub(super) window: Option<(Window, Counting)>,
+    /// Whether turns are taken, and nothing is counted.
+    pub(super) is_paced: bool,
+    /// Buckets that are counted: those of the window and the one that is leaving.
+    pub(super) buckets: usize,
+    /// Words per window.
+    pub(super) stride: usize,
+}
+
+impl Shape {
+    pub(super) fn new(grade: Grade, is_paced: bool) -> Shape {
+        let window = match grade {
+            Grade::Qps { window, counting } => Some((window.window(), counting)),
+            Grade::Concurrency => None,
+        };
+        let is_paced = is_paced && window.is_some();
+        let counted = window.filter(|_| !is_paced);
+        let buckets = counted.map_or(0, |(window, _)| window.sample_count() as usize + 1);
+        Shape {
+            window,
+            is_paced,
+            buckets,
+            stride: if is_paced {
+                LINE
+            } else {
+                HEADER + buckets.div_ceil(8)
+            },
+        }
+    }
+
+    /// The counter `steps`, at most one round, after that of `counter`.
+    #[inline]
+    fn after(&self, counter: usize, steps: usize) -> usize {
+        let after = counter + steps;
+        if after >= self.buckets {
+            after - self.buckets
+        } else {
+            after
+        }
+    }
+
+    /// The counter `steps`, at most one round, before that of `counter`.
+    #[inline]
+    pub(super) fn before(&self, counter: usize, steps: usize) -> usize {
+        self.after(counter, self.buckets - steps)
+    }
+}
+
+/// The bucket of an instant.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Bucket {
+    pub(super) number: u64,
+    /// Which counter it takes.
+    pub(super) counter: usize,
+}
+
+/// Counters that have outgrown a byte, in blocks of one word per bucket.
+pub(super) struct Slab {
+    words: Vec<u64>,
+    free: Vec<u32>,
+    /// How many blocks there are at most.
+    most: usize,
+}
+
+impl Slab {
+    pub(super) fn new(most: usize) -> Slab {
+        Slab {
+            words: Vec::new(),
+            free: Vec::new(),
+            most,
+        }
+    }
+
+    fn take(&mut self, buckets: usize) -> u64 {
+        if let Some(block) = self.free.pop() {
+            return block.into();
+        }
+        let block = self.words.len() / buckets.max(1);
+        if self.words.len() == self.words.capacity() {
+            let more = block.clamp(4, self.most.saturating_sub(block).max(4));
+            self.words.reserve_exact(more * buckets);
+            // So that giving back allocates nothing.
+            self.free.reserve_exact(block + more);
+        }
+        self.words.resize(self.words.len() + buckets, 0);
+        block as u64
+    }
+
+    fn give_back(&mut self, block: u64) {
+        self.free.extend(u32::try_from(block));
+    }
+
+    fn block(&mut self, block: u64, buckets: usize) -> &mut [u64] {
+        let first = block as usize * buckets;
+        self.words
+            .get_mut(first..first + buckets)
+            .unwrap_or_default()
+    }
+
+    pub(super) fn taken(&self, buckets: usize) -> usize {
+        self.words.len() / buckets.max(1) - self.free.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.words.capacity() * size_of::<u64>() + self.free.capacity() * size_of::<u32>()
+    }
+}
+
+/// One window of the table, taken apart.
+pub(super) struct Held<'a> {
+    pub(super) shape: &'a Shape,
+    /// The number of the newest bucket, and the flags.
+    pub(super) newest: &'a mut u64,
+    /// What counts in all buckets, reservations included; or the calls in flight.
+    pub(super) used: &'a mut u64,
+    /// A byte each, or in the first word the block of the slab where they are.
+    counters: &'a mut [u64],
+    slab: &'a mut Slab,
+}
+
+impl<'a> Held<'a> {
+    #[inline(always)]
+    pub(super) fn of(
+        words: &'a mut [u64],
+        slab: &'a mut Slab,
+        shape: &'a Shape,
+    ) -> Option<Held<'a>> {
+        match words {
+            [_, newest, used, counters @ ..] => Some(Held {
+                shape,
+                newest,
+                used,
+                counters,
+                slab,
+            }),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn number(&self) -> u64 {
+        *self.newest >> FLAGS
+    }
+
+    #[inline]
+    pub(super) fn has(&self, flag: u64) -> bool {
+        *self.newest & flag != 0
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, flag: u64) {
+        *self.newest |= flag;
+    }
+
+    #[inline]
+    pub(super) fn unset(&mut self, flag: u64) {
+        *self.newest &= !flag;
+    }
+
+    #[inline]
+    pub(super) fn set_number(&mut self, number: u64) {
+        *self.newest = number << FLAGS | *self.newest & (WIDE | SHARES | LISTED);
+    }
+
+    fn block(&mut self) -> &mut [u64] {
+        let block = self.counters.first().copied().unwrap_or(0);
+        self.slab.block(block, self.shape.buckets)
+    }
+
+    #[inline]
+    pub(super) fn counter(&mut self, counter: usize) -> u64 {
+        if self.has(WIDE) {
+            return self.block().get(counter).copied().unwrap_or(0);
+        }
+        let word = self.counters.get(counter / 8).copied().unwrap_or(0);
+        word >> (counter % 8 * 8) & NARROW
+    }
+
+    #[inline]
+    pub(super) fn set_counter(&mut self, counter: usize, to: u64) {
+        if to > NARROW && !self.has(WIDE) {
+            self.widen();
+        }
+        if self.has(WIDE) {
+            if let Some(word) = self.block().get_mut(counter) {
+                *word = to;
+            }
+        } else if let Some(word) = self.counters.get_mut(counter / 8) {
+            let shift = counter % 8 * 8;
+            *word = *word & !(NARROW << shift) | to << shift;
+        }
+    }
+
+    #[cold]
+    fn widen(&mut self) {
+        let buckets = self.shape.buckets;
+        let block = self.slab.take(buckets);
+        for (counter, wide) in self.slab.block(block, buckets).iter_mut().enumerate() {
+            let word = self.counters.get(counter / 8).copied().unwrap_or(0);
+            *wide = word >> (counter % 8 * 8) & NARROW;
+        }
+        if let Some(first) = self.counters.first_mut() {
+            *first = block;
+        }
+        self.set(WIDE);
+    }
+
+    /// The counters as they lie: in bytes, or a word each where they are wide.
+    pub(super) fn counters(&mut self) -> &[u64] {
+        if self.has(WIDE) {
+            self.block()
+        } else {
+            self.counters
+        }
+    }
+
+    /// Goes on from such counters, in an empty window, and from what was the second word beside them.
+    pub(super) fn restore(&mut self, newest: u64, counters: impl Iterator<Item = u64>) {
+        *self.newest = newest & !WIDE;
+        if newest & WIDE == 0 {
+            let words = self.counters.iter_mut().zip(counters);
+            words.for_each(|(word, kept)| *word = kept);
+        } else {
+            for (counter, count) in counters.enumerate() {
+                // No more than a count can be, or bytes that are no page could add up to too much.
+                self.set_counter(counter, count.min(Count::MAX as u64));
+            }
+        }
+        *self.used = self.counted();
+    }
+
+    /// Takes what was counted off a counter again.
+    pub(super) fn take_off(&mut self, counter: usize, cost: u64) {
+        let counted = self.counter(counter);
+        let cost = cost.min(counted);
+        self.set_counter(counter, counted - cost);
+        *self.used = self.used.saturating_sub(cost);
+    }
+
+    /// What all counters hold together.
+    fn counted(&mut self) -> u64 {
+        const LOW: u64 = 0x00ff_00ff_00ff_00ff;
+        const ADD: u64 = 0x0001_0001_0001_0001;
+        if self.has(WIDE) {
+            return self.block().iter().sum();
+        }
+        let sum = |word: &u64| ((word & LOW) + (word >> 8 & LOW)).wrapping_mul(ADD) >> 48;
+        self.counters.iter().map(sum).sum()
+    }
+
+    /// Empties all counters, which are narrow again. What is reserved stays.
+    pub(super) fn clear(&mut self) {
+        *self.used = self.used.saturating_sub(self.counted());
+        if self.has(WIDE) {
+            self.slab
+                .give_back(self.counters.first().copied().unwrap_or(0));
+            self.unset(WIDE);
+        }
+        self.counters.fill(0);
+    }
+
+    /// The counter of the newest bucket.
+    #[inline]
+    fn newest_counter(&self, known: Bucket) -> usize {
+        let number = self.number();
+        if number == known.number {
+            known.counter
+        } else {
+            (number % self.shape.buckets.max(1) as u64) as usize
+        }
+    }
+
+    /// Brings the window up to `now`, which lies in the bucket `to`.
+    #[inline(always)]
+    pub(super) fn advance(&mut self, now: Timestamp, to: Bucket) {
+        if self.number() != to.number {
+            self.move_to(now, to);
+        }
+    }
+
+    #[inline(never)]
+    fn move_to(&mut self, now: Timestamp, to: Bucket) {
+        let Some((window, _)) = self.shape.window else {
+            return;
+        };
+        let number = self.number();
+        if let Some(steps) = to.number.checked_sub(number) {
+            if steps >= self.shape.buckets as u64 {
+                self.clear();
+            } else {
+                for behind in 0..steps as usize {
+                    let counter = self.shape.before(to.counter, behind);
+                    *self.used = self.used.saturating_sub(self.counter(counter));
+                    self.set_counter(counter, 0);
+                }
+            }
+        } else {
+            let behind = (number * window.bucket_nanos()).saturating_sub(now.as_nanos());
+            if behind < window.interval_nanos() {
+                return;
+            }
+            let gathered = self.counted();
+            self.clear();
+            *self.used += gathered;
+            self.set_counter(to.counter, gathered);
+        }
+        self.set_number(to.number);
+    }
+
+    /// Gives back what was reserved: nothing of what is counted.
+    pub(super) fn give_back(&mut self, cost: u64) {
+        let counted = self.counted();
+        *self.used = self.used.saturating_sub(cost).max(counted);
+    }
+
+    /// At most what counts in the bucket `to`.
+    pub(super) fn used_by(&self, to: Bucket) -> u64 {
+        let age = to.number.saturating_sub(self.number());
+        if self.shape.window.is_some() && age >= self.shape.buckets as u64 {
+            return 0;
+        }
+        *self.used
+    }
+
+    /// Whether nothing counts here any more in the bucket `to`.
+    #[inline]
+    pub(super) fn is_free(&mut self, to: Bucket) -> bool {
+        if *self.used == 0 {
+            return true;
+        }
+        if self.shape.window.is_none() || to.number == self.number() {
+            return false;
+        }
+        let steps = to.number.checked_sub(self.number());
+        steps.is_some_and(|steps| steps >= self.shape.buckets as u64)
+            && *self.used == self.counted()
+    }
+
+    /// Whether `cost` more fits, of a window that has been advanced to `now`.
+    #[inline(always)]
+    pub(super) fn fits(&mut self, limit: Count, cost: u64, now: Timestamp, known: Bucket) -> bool {
+        match self.shape.window {
+            None | Some((_, Counting::Strict)) => self.used.saturating_add(cost) <= limit.whole(),
+            Some((window, counting)) => {
+                let leaving = self.leaving(known);
+                let full = self.used.saturating_sub(leaving);
+                if counting == Counting::Sentinel {
+                    return full.saturating_add(cost) <= limit.whole();
+                }
+                let elapsed = now
+                    .as_nanos()
+                    .saturating_sub(self.number() * window.bucket_nanos());
+                full as f64 + kept_part(leaving, elapsed, window) + cost as f64 <= limit.get()
+            }
+        }
+    }
+
+    /// Charges what was reserved.
+    #[inline(always)]
+    pub(super) fn commit(&mut self, cost: u64, known: Bucket) {
+        if self.shape.window.is_none() {
+            // Whatever it costs to begin, a call in flight is one.
+            *self.used = self.used.saturating_sub(cost).saturating_add(1);
+            return;
+        }
+        let counter = self.newest_counter(known);
+        let count = self.counter(counter).saturating_add(cost);
+        self.set_counter(counter, count);
+    }
+
+    /// What was counted in the bucket that is leaving.
+    #[inline]
+    fn leaving(&mut self, known: Bucket) -> u64 {
+        let leaving = self.shape.after(self.newest_counter(known), 1);
+        self.counter(leaving)
+    }
+
+    /// What will count from the newest bucket on, if nothing else comes.
+    pub(super) fn future(&mut self, known: Bucket) -> Option<Future<'_, 'a>> {
+        let (window, counting) = self.shape.window?;
+        let counter = self.newest_counter(known);
+        let leaving = self.shape.after(counter, 1);
+        let full = self.used.saturating_sub(self.counter(leaving));
+        Some(Future {
+            window,
+            counting,
+            start: Timestamp::from_nanos(self.number() * window.bucket_nanos()),
+            ahead: 0,
+            full,
+            leaving,
+            held: self,
+        })
+    }
+}
+
+/// How much of the passes of the leaving bucket still counts when `elapsed` nanoseconds of the newest one have gone.
+#[inline]
+fn kept_part(leaving: u64, elapsed: u64, window: Window) -> f64 {
+    let left = window.bucket_nanos().saturating_sub(elapsed);
+    leaving as f64 * left as f64 / window.bucket_nanos() as f64
+}
+
+/// A window as it will be some buckets from now.
+pub(super) struct Future<'h, 'a> {
+    held: &'h mut Held<'a>,
+    window: Window,
+    counting: Counting,
+    /// When the newest bucket starts.
+    start: Timestamp,
+    /// How many buckets after it we are.
+    ahead: u64,
+    /// What counts without the leaving bucket.
+    full: u64,
+    /// The counter of the leaving bucket.
+    leaving: usize,
+}
+
+impl Future<'_, '_> {
+    fn boundary(&self, ahead: u64) -> Timestamp {
+        self.start
+            .plus_nanos(ahead.saturating_mul(self.window.bucket_nanos()))
+    }
+
+    /// One bucket on.
+    fn step(&mut self) {
+        self.ahead += 1;
+        self.leaving = self.held.shape.after(self.leaving, 1);
+        self.full = self.full.saturating_sub(self.leaving());
+    }
+
+    /// On to the bucket of `at`; nothing is left after a whole round.
+    pub(super) fn go_to(&mut self, at: Timestamp) {
+        let number = self.window.number(at.max(self.start));
+        let ahead = number - self.window.number(self.start);
+        while self.ahead < ahead.min(self.held.shape.buckets as u64) {
+            self.step();
+        }
+        self.ahead = ahead;
+    }
+
+    fn leaving(&mut self) -> u64 {
+        if self.ahead >= self.held.shape.buckets as u64 {
+            return 0;
+        }
+        self.held.counter(self.leaving)
+    }
+
+    /// What counts at `at`, in the bucket where we are.
+    pub(super) fn sum(&mut self, at: Timestamp) -> f64 {
+        let leaving = self.leaving();
+        match self.counting {
+            Counting::Strict => self.full.saturating_add(leaving) as f64,
+            Counting::Sentinel => self.full as f64,
+            Counting::Weighted => {
+                let elapsed = at.since(self.boundary(self.ahead)).as_nanos() as u64;
+                self.full as f64 + kept_part(leaving, elapsed, self.window)
+            }
+        }
+    }
+
+    /// How long after `asked` what counts first satisfies `fits`, which it does in the end.
+    pub(super) fn time_until(mut self, asked: Timestamp, fits: impl Fn(f64) -> bool) -> Duration {
+        let now = asked.max(self.start);
+        self.go_to(now);
+        if fits(self.sum(now)) {
+            return Duration::ZERO;
+        }
+        for _ in 0..self.held.shape.buckets {
+            let within = (self.full, self.leaving());
+            let full_at = self.boundary(self.ahead);
+            self.step();
+            let at = self.boundary(self.ahead);
+            if !fits(self.sum(at)) {
+                continue;
+            }
+            if self.counting != Counting::Weighted {
+                return at.since(asked);
+            }
+            let sum = |millis| {
+                let elapsed = Timestamp::from_millis(millis).since(full_at).as_nanos() as u64;
+                within.0 as f64 + kept_part(within.1, elapsed, self.window)
+            };
+            let (mut full, mut first) = (full_at.max(now).as_millis(), at.as_millis());
+            while first.saturating_sub(full) > 1 {
+                let middle = full.midpoint(first);
+                if fits(sum(middle)) {
+                    first = middle
+                } else {
+                    full = middle
+                }
+            }
+            return Timestamp::from_millis(first).since(asked);
+        }
+        self.boundary(self.ahead).since(asked)
+    }
+}

@@ -1,0 +1,407 @@
+//! By what a rule tells those apart whom it limits each for themselves.
+
+use super::{Count, RuleError};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+
+/// How many parts a key may have.
+pub const MAX_KEY_PARTS: usize = 8;
+
+/// How many keys are kept apart by one rule unless it says.
+pub const DEFAULT_MAX_KEYS: usize = 100_000;
+
+/// How many keys of one rule a request may have. One with more of them is refused.
+pub const MAX_KEYS_OF_REQUEST: usize = 256;
+
+/// The largest program that a regular expression may be compiled to, in bytes.
+#[cfg(feature = "regex")]
+const MAX_PROGRAM: usize = 1 << 18;
+
+/// A part of a request: something that clients differ by.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum KeyPart {
+    /// The client's address, as text, with or without a port; of its bits the first so many. One that is no address counts as
+    /// it is written.
+    ClientIp {
+        /// Of an IPv4 address, at most 32. An IPv4 address that is written as one of IPv6 is one of IPv4.
+        v4: u8,
+        /// Of an IPv6 address, at most 128.
+        v6: u8,
+    },
+    /// The value of the header of this name, in lower case.
+    Header(Box<str>),
+    /// The value of the parameter of this name in the query.
+    Query(Box<str>),
+    /// The value of the cookie of this name.
+    Cookie(Box<str>),
+    /// The path, without the query.
+    Path,
+    /// The method.
+    Method,
+    /// The host that is asked for, in lower case.
+    Host,
+    /// The value of this number, from 0, that the caller hands in; below 0 they are counted from the end, of which -1 is the
+    /// last one.
+    ///
+    /// Sentinel: `ParamFlowRule.paramIdx`, where one below 0 is made one from 0 by the first call, for good.
+    #[doc(alias = "paramIdx")]
+    Arg(i32),
+}
+
+impl KeyPart {
+    /// A client's address, of which a whole IPv4 address counts, and the first 64 bits of an IPv6 address: what a single
+    /// customer is commonly given.
+    pub const CLIENT_IP: KeyPart = KeyPart::ClientIp { v4: 32, v6: 64 };
+
+    /// The place of the `index`th of `len` values, counted from the end where it is below 0, if there is one.
+    pub fn arg_of(index: i32, len: usize) -> Option<usize> {
+        let from_end = || len.checked_sub(index.unsigned_abs() as usize);
+        let place = usize::try_from(index).ok().or_else(from_end)?;
+        (place < len).then_some(place)
+    }
+}
+
+/// As it stands in an id.
+impl fmt::Display for KeyPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            &KeyPart::CLIENT_IP => f.write_str("clientIp"),
+            KeyPart::ClientIp { v4, v6 } => write!(f, "clientIp:{v4}:{v6}"),
+            KeyPart::Header(name) => write!(f, "header:{name}"),
+            KeyPart::Query(name) => write!(f, "query:{name}"),
+            KeyPart::Cookie(name) => write!(f, "cookie:{name}"),
+            KeyPart::Path => f.write_str("path"),
+            KeyPart::Method => f.write_str("method"),
+            KeyPart::Host => f.write_str("host"),
+            KeyPart::Arg(index) => write!(f, "arg:{index}"),
+        }
+    }
+}
+
+/// What a request has for a part.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum KeyValue<'a> {
+    /// Nothing: a value of its own, other than an empty one.
+    #[default]
+    Missing,
+    /// One value.
+    One(&'a [u8]),
+    /// Several. The request is one of each of them, and passes if it may as each. None at all is as good as missing.
+    Each(&'a [&'a [u8]]),
+}
+
+impl<'a> KeyValue<'a> {
+    pub(crate) fn len(self) -> usize {
+        match self {
+            KeyValue::Missing | KeyValue::One(_) => 1,
+            KeyValue::Each(values) => values.len().max(1),
+        }
+    }
+
+    pub(crate) fn get(self, index: usize) -> Option<&'a [u8]> {
+        match self {
+            KeyValue::Missing => None,
+            KeyValue::One(value) => Some(value),
+            KeyValue::Each(values) => values.get(index).copied(),
+        }
+    }
+}
+
+/// Which values a rule is for.
+///
+/// Sentinel: `SentinelGatewayConstants.PARAM_MATCH_STRATEGY_*`. (Its prefix is declared and was never written.)
+#[derive(Clone, PartialEq, Debug)]
+pub enum KeyMatch {
+    /// This one.
+    Exact(Box<str>),
+    /// Those that begin so.
+    Prefix(Box<str>),
+    /// Those of which it is all the expression.
+    Regex(Regex),
+    /// Those in which it occurs.
+    Contains(Box<str>),
+}
+
+impl KeyMatch {
+    /// Whether the rule is for `value`.
+    pub fn matches(&self, value: &[u8]) -> bool {
+        match self {
+            KeyMatch::Exact(text) => value == text.as_bytes(),
+            KeyMatch::Prefix(text) => value.starts_with(text.as_bytes()),
+            KeyMatch::Contains(text) => {
+                text.is_empty()
+                    || value
+                        .windows(text.len())
+                        .any(|part| part == text.as_bytes())
+            }
+            KeyMatch::Regex(regex) => regex.matches(value),
+        }
+    }
+}
+
+impl fmt::Display for KeyMatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyMatch::Exact(text) => write!(f, "={text}"),
+            KeyMatch::Prefix(text) => write!(f, "^{text}"),
+            KeyMatch::Regex(regex) => write!(f, "~{}", regex.as_str()),
+            KeyMatch::Contains(text) => write!(f, "*{text}"),
+        }
+    }
+}
+
+/// A regular expression for a whole value: as in Java where `regex-lite` knows it. Without the feature `regex` there is none.
+#[derive(Clone, Debug)]
+pub struct Regex {
+    text: Box<str>,
+    #[cfg(feature = "regex")]
+    whole: regex_lite::Regex,
+}
+
+impl Regex {
+    /// The expression `text`.
+    ///
+    /// # Errors
+    ///
+    /// Where it is none, or too large, or the feature is off.
+    #[cfg(feature = "regex")]
+    pub fn new(text: &str) -> Result<Regex, RuleError> {
+        // Not to be closed by what is between.
+        let compile = |text: &str| {
+            regex_lite::RegexBuilder::new(text)
+                .size_limit(MAX_PROGRAM)
+                .build()
+        };
+        let whole = compile(text).and_then(|_| compile(&[r"\A(?:", text, r")\z"].concat()));
+        whole
+            .map(|whole| Regex {
+                text: text.into(),
+                whole,
+            })
+            .map_err(|error| RuleError::BadRegex {
+                regex: text.into(),
+                reason: error.to_string(),
+            })
+    }
+
+    /// The expression `text`, of which there is none.
+    ///
+    /// # Errors
+    ///
+    /// Always: the feature `regex` is off.
+    #[cfg(not(feature = "regex"))]
+    pub fn new(text: &str) -> Result<Regex, RuleError> {
+        Err(RuleError::NoRegex { regex: text.into() })
+    }
+
+    /// The expression as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    #[cfg(feature = "regex")]
+    fn matches(&self, value: &[u8]) -> bool {
+        std::str::from_utf8(value).is_ok_and(|value| self.whole.is_match(value))
+    }
+
+    #[cfg(not(feature = "regex"))]
+    fn matches(&self, _: &[u8]) -> bool {
+        false
+    }
+}
+
+impl PartialEq for Regex {
+    fn eq(&self, other: &Regex) -> bool {
+        self.text == other.text
+    }
+}
+
+/// Another count for one combination of values.
+///
+/// Sentinel: `ParamFlowItem`.
+#[doc(alias = "ParamFlowItem")]
+#[derive(Clone, PartialEq, Debug)]
+pub struct KeyItem {
+    /// A value for each part, in order. `None` is one that is missing.
+    pub values: Box<[Option<Box<str>>]>,
+    /// What counts for it instead.
+    pub count: Count,
+}
+
+/// By what a rule tells requests apart, each of which it limits for itself: one window for each combination of values.
+///
+/// ```
+/// use leapgate::{FlowRule, KeyPart, KeyedBy};
+///
+/// let clients = FlowRule::new("login", 5.0)?.keyed(KeyedBy::new([KeyPart::CLIENT_IP])?)?;
+/// let tenants = KeyedBy::new([KeyPart::Header("x-tenant".into()), KeyPart::Path])?.with_burst(10);
+/// let tenants = FlowRule::new("api", 100.0)?.keyed(tenants.with_max_keys(5000)?)?.per(60_000, None)?;
+/// let ids = [clients.id(), tenants.id()];
+/// assert_eq!(ids.map(|id| id.to_string()), ["login/key=clientIp", "api/60s/key=header:x-tenant,path/keys=5000"]);
+/// # Ok::<(), leapgate::RuleError>(())
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct KeyedBy {
+    parts: Rc<[KeyPart]>,
+    matching: Option<KeyMatch>,
+    items: Rc<[KeyItem]>,
+    max_keys: usize,
+    burst: u64,
+}
+
+impl KeyedBy {
+    /// By these parts: from 1 to [`MAX_KEY_PARTS`].
+    ///
+    /// # Errors
+    ///
+    /// Where there are none, or more.
+    pub fn new(parts: impl Into<Vec<KeyPart>>) -> Result<KeyedBy, RuleError> {
+        let parts: Vec<KeyPart> = parts.into();
+        within(parts.len(), 1, MAX_KEY_PARTS)?;
+        Ok(KeyedBy {
+            parts: parts.into(),
+            max_keys: DEFAULT_MAX_KEYS,
+            ..KeyedBy::nothing()
+        })
+    }
+
+    /// By nothing at all: all requests have one key.
+    pub(crate) fn nothing() -> KeyedBy {
+        KeyedBy {
+            parts: Rc::new([]),
+            matching: None,
+            items: Rc::new([]),
+            max_keys: 1,
+            burst: 0,
+        }
+    }
+
+    /// The rule is for those requests alone whose first part is there and matches.
+    #[must_use]
+    pub fn matching(self, matching: KeyMatch) -> KeyedBy {
+        KeyedBy {
+            matching: Some(matching),
+            ..self
+        }
+    }
+
+    /// With another count for some keys. Of two items for one key the later one counts.
+    ///
+    /// # Errors
+    ///
+    /// Where an item has not as many values as there are parts.
+    #[doc(alias = "paramFlowItemList")]
+    pub fn with_items(self, items: impl Into<Vec<KeyItem>>) -> Result<KeyedBy, RuleError> {
+        let items: Vec<KeyItem> = items.into();
+        for item in &items {
+            within(item.values.len(), self.parts.len(), self.parts.len())?;
+        }
+        Ok(KeyedBy {
+            items: items.into(),
+            ..self
+        })
+    }
+
+    /// With so many keys at most that are kept apart: from 1 to [`MAX_KEYS`](crate::MAX_KEYS). Where each of them counts
+    /// something, further ones share windows.
+    ///
+    /// # Errors
+    ///
+    /// Where it is out of this range.
+    pub fn with_max_keys(self, max_keys: usize) -> Result<KeyedBy, RuleError> {
+        within(max_keys, 1, crate::keyed::MAX_KEYS)?;
+        Ok(KeyedBy { max_keys, ..self })
+    }
+
+    /// With so much more for each key than the count says. A throttle has no bursts.
+    #[doc(alias = "burstCount")]
+    #[must_use]
+    pub fn with_burst(self, burst: u64) -> KeyedBy {
+        KeyedBy { burst, ..self }
+    }
+
+    /// The parts.
+    pub fn parts(&self) -> &[KeyPart] {
+        &self.parts
+    }
+
+    pub(crate) fn shared_parts(&self) -> Rc<[KeyPart]> {
+        Rc::clone(&self.parts)
+    }
+
+    /// Which values of the first part the rule is for; `None` where for all.
+    pub fn pattern(&self) -> Option<&KeyMatch> {
+        self.matching.as_ref()
+    }
+
+    /// The keys that have another count.
+    pub fn items(&self) -> &[KeyItem] {
+        &self.items
+    }
+
+    /// How many keys are kept apart.
+    pub fn max_keys(&self) -> usize {
+        self.max_keys
+    }
+
+    /// How much more than the count is admitted.
+    pub fn burst(&self) -> u64 {
+        self.burst
+    }
+}
+
+/// As it stands in an id.
+impl fmt::Display for KeyedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, part) in self.parts.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "," };
+            write!(f, "{separator}{part}")?;
+            if let (0, Some(matching)) = (i, &self.matching) {
+                write!(f, "{matching}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn within(number: usize, least: usize, most: usize) -> Result<(), RuleError> {
+    if (least..=most).contains(&number) {
+        return Ok(());
+    }
+    let [number, least, most] = [number, least, most].map(|number| number as u64);
+    Err(RuleError::OutOfRange {
+        number,
+        least,
+        most,
+    })
+}
+
+/// An address of which only the first bits count.
+pub(crate) struct Network {
+    /// How many bytes the address has, and those.
+    bytes: [u8; 17],
+}
+
+impl Network {
+    /// Of an address with or without a port; `None` where `text` is none.
+    pub(crate) fn of(text: &[u8], v4: u8, v6: u8) -> Option<Network> {
+        let text = std::str::from_utf8(text).ok()?;
+        let with_port = || text.parse().ok().map(|address: SocketAddr| address.ip());
+        let address: Option<IpAddr> = text.parse().ok().or_else(with_port);
+        let (whole, bits, length) = match address?.to_canonical() {
+            IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, v4.min(32), 4),
+            IpAddr::V6(address) => (address.to_bits(), v6.min(128), 16),
+        };
+        let kept = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+        let mut bytes = [length; 17];
+        for (byte, of_address) in bytes.iter_mut().skip(1).zip((whole & kept).to_be_bytes()) {
+            *byte = of_address;
+        }
+        Some(Network { bytes })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}

@@ -1,0 +1,560 @@
+//! Turns of many keys: held against a log of turns per key, against Sentinel's answers and against floods.
+
+use super::{SEED, Sharing, count, numbered, qps};
+use crate::support::at;
+use fastrand::Rng;
+use leapgate::{
+    Asked, Counting, Grade, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows, MAX_LABELS,
+    Reserved, Standing, Timestamp,
+};
+use serde_json::Value;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn paced(interval_ms: u64, max_keys: usize) -> KeyedGeometry {
+    KeyedGeometry::new(qps(interval_ms, 1, Counting::Strict), max_keys).paced()
+}
+
+fn throttle(interval_ms: u64, max_keys: usize) -> KeyedWindows {
+    KeyedWindows::new(paced(interval_ms, max_keys), SEED)
+}
+
+fn queueing(limit: f64, max_queueing_ms: u64) -> KeyedTerms {
+    KeyedTerms {
+        count: count(limit),
+        max_queueing_ns: max_queueing_ms * 1_000_000,
+    }
+}
+
+/// For how long a request waits, in milliseconds; `None` where it is refused.
+fn turn(table: &KeyedWindows, key: Key, terms: KeyedTerms, cost: u64, now: u64) -> Option<u64> {
+    let reserved = table.reserve(key, &terms, cost, at(now))?;
+    assert!(!table.commit(reserved, cost), "no call in flight");
+    assert_eq!(reserved.wait % 1_000_000, 0);
+    Some(reserved.wait / 1_000_000)
+}
+
+/// The turns of one key, in order: when each begins and when the next may.
+#[derive(Clone, Default)]
+struct Log(VecDeque<(u64, u64)>);
+
+impl Log {
+    /// For how long a request waits that comes at `now`, and its turn.
+    fn asks(
+        &mut self,
+        spacing: u64,
+        max_queueing: u64,
+        furthest: u64,
+        now: u64,
+    ) -> Option<(u64, u64)> {
+        let (_, free) = self.0.back().copied().unwrap_or_default();
+        if free > now + furthest + SECOND {
+            // The clock has stepped back.
+            self.0.clear();
+            self.0.push_back((now, now + furthest));
+        }
+        let (_, free) = self.0.back().copied().unwrap_or_default();
+        let begin = free.max(now);
+        (begin - now <= max_queueing).then_some((begin, begin + spacing))
+    }
+}
+
+struct Model {
+    interval: u64,
+    longest_wait: u64,
+}
+
+impl Model {
+    /// What the naive log says.
+    fn asks(&self, log: &mut Log, terms: &KeyedTerms, cost: u64, now: u64) -> Option<(u64, u64)> {
+        let limit = terms.count.get();
+        if limit == 0.0 || cost as f64 > limit.max(1.0) {
+            return None;
+        }
+        let apart = |cost: f64| (self.interval as f64 * cost / limit).ceil() as u64;
+        let furthest = self.longest_wait.max(terms.max_queueing_ns) + apart(limit.max(1.0));
+        log.asks(apart(cost as f64), terms.max_queueing_ns, furthest, now)
+    }
+}
+
+#[test]
+fn each_key_has_turns_of_its_own() {
+    let table = throttle(1000, 8);
+    let (one, other) = (numbered(&table, 1), numbered(&table, 2));
+    let terms = queueing(5.0, 400);
+    let waits = |key, now| {
+        let mut waits = Vec::new();
+        while let Some(wait) = turn(&table, key, terms, 1, now) {
+            waits.push(wait);
+        }
+        waits
+    };
+    assert_eq!(waits(one, 0), [0, 200, 400]);
+    assert_eq!(waits(other, 100), [0, 200, 400]);
+    assert_eq!(
+        waits(one, 200),
+        [400],
+        "as long as the queue exactly it may wait"
+    );
+    let asked = |now| table.ask(one, &terms, 1, at(now));
+    let blocked = |millis| Asked::Block {
+        retry_after: Some(Duration::from_millis(millis)),
+    };
+    assert_eq!(asked(200), blocked(200));
+    assert_eq!(asked(399), blocked(1));
+    assert_eq!(asked(400), Asked::Wait(400_000_000));
+    let standing = |remaining, millis| Standing {
+        remaining,
+        reset: Duration::from_millis(millis),
+    };
+    assert_eq!(table.standing(one, &terms, at(500)), standing(0, 300));
+    assert_eq!(table.standing(one, &terms, at(800)), standing(1, 0));
+    assert_eq!(
+        table.standing(numbered(&table, 3), &terms, at(0)),
+        standing(1, 0)
+    );
+}
+
+#[test]
+fn a_throttle_takes_fractions_and_divides_by_nothing() {
+    let table = throttle(1000, 8);
+    let key = |number| numbered(&table, number);
+    let waits = |number, terms: KeyedTerms, cost| {
+        let turn = table.reserve(key(number), &terms, cost, at(0));
+        turn.map(|turn| turn.wait)
+    };
+    assert_eq!(waits(1, queueing(3.0, 1000), 1), Some(0));
+    assert_eq!(
+        waits(1, queueing(3.0, 1000), 1),
+        Some(333_333_334),
+        "rounded up"
+    );
+    assert_eq!(waits(2, queueing(0.25, 4000), 1), Some(0));
+    assert_eq!(
+        waits(2, queueing(0.25, 4000), 1),
+        Some(4 * SECOND),
+        "one in four seconds"
+    );
+    assert_eq!(waits(2, queueing(0.25, 4000), 1), None);
+    // A batch costs those behind it; one that costs more than the count never passes, and what costs nothing needs no turn.
+    assert_eq!(waits(3, queueing(4.0, 1000), 4), Some(0));
+    assert_eq!(waits(3, queueing(4.0, 1000), 1), Some(SECOND));
+    assert_eq!(waits(3, queueing(4.0, 1000), 0), Some(0));
+    let never = Asked::Block { retry_after: None };
+    assert_eq!(
+        table.ask(key(3), &queueing(4.0, 1000), 5, at(10_000)),
+        never
+    );
+    assert_eq!(table.ask(key(4), &queueing(0.0, 1000), 1, at(0)), never);
+    assert_eq!(
+        table.ask(key(4), &queueing(0.0, 1000), 0, at(0)),
+        Asked::Pass
+    );
+    for (number, limit) in [(5, 1e-300), (6, 9_007_199_254_740_992.0)] {
+        assert_eq!(waits(number, queueing(limit, 0), 1), Some(0));
+        assert!(table.ask(key(number), &queueing(limit, 0), 1, at(0)) != Asked::Pass);
+    }
+}
+
+#[test]
+fn a_turn_that_is_given_back_is_free_unless_a_later_one_was_taken() {
+    for geometry in [paced(1000, 8), paced(1000, 8).sentinel()] {
+        let table = KeyedWindows::new(geometry, SEED);
+        let (key, terms) = (numbered(&table, 1), queueing(10.0, 1000));
+        let take = |now| table.reserve(key, &terms, 1, at(now)).unwrap();
+        let waits = |reserved: Reserved| reserved.wait / 1_000_000;
+        let first = take(1000);
+        table.give_back(first, 1, at(1000));
+        let first = take(1000);
+        assert_eq!(waits(first), 0);
+        let second = take(1000);
+        table.commit(second, 1);
+        table.give_back(second, 1, at(1050));
+        let second = take(1050);
+        assert_eq!(waits(second), 50, "where it was");
+        let third = take(1050);
+        table.give_back(second, 1, at(1060));
+        assert_eq!(waits(take(1060)), 240, "behind the third: {third:?}");
+    }
+}
+
+#[test]
+fn a_request_that_another_rule_makes_wait_has_its_turn_when_it_passes() {
+    let table = throttle(1000, 8);
+    let (key, terms) = (numbered(&table, 1), queueing(10.0, 300));
+    let later = table
+        .reserve_later(key, &terms, 1, 5 * SECOND, at(0))
+        .unwrap();
+    assert_eq!(later.wait, 5 * SECOND);
+    let retry_after = Some(Duration::from_millis(4800));
+    assert_eq!(
+        table.ask(key, &terms, 1, at(0)),
+        Asked::Block { retry_after }
+    );
+    assert_eq!(
+        table.ask(key, &terms, 1, at(4800)),
+        Asked::Wait(300_000_000)
+    );
+    // Its own turn, where that is later.
+    assert_eq!(
+        table
+            .reserve_later(key, &terms, 1, 1, at(4900))
+            .map(|turn| turn.wait),
+        Some(200_000_000)
+    );
+}
+
+#[test]
+fn turns_are_as_the_logs_have_them_while_the_clock_steps_back_and_forth() {
+    let mut rng = Rng::with_seed(5);
+    let steps = if cfg!(debug_assertions) {
+        20_000
+    } else {
+        200_000
+    };
+    for (interval_ms, limits) in [
+        (1000, [10.0, 3.0, 0.4]),
+        (60_000, [7.5, 600.0, 1.0]),
+        (1, [1.0, 3.0, 0.001]),
+    ] {
+        let table = throttle(interval_ms, 64);
+        let mut model = Model {
+            interval: interval_ms * 1_000_000,
+            longest_wait: 0,
+        };
+        let mut logs: BTreeMap<u64, Log> = BTreeMap::new();
+        let mut now = 1_000_000 * SECOND;
+        // Each key comes once at first, so that none comes later that takes the line of another.
+        for number in 0..5 {
+            let first = queueing(1.0, 0);
+            let reserved = table.reserve(
+                numbered(&table, number),
+                &first,
+                1,
+                Timestamp::from_nanos(now),
+            );
+            table.commit(reserved.unwrap(), 1);
+            logs.entry(number)
+                .or_default()
+                .0
+                .push_back((now, now + model.interval));
+        }
+        for step in 0..steps {
+            let apart = model.interval / 5;
+            now = match rng.u32(..60) {
+                0 => now + rng.u64(..apart * 50),
+                1 => now.saturating_sub(rng.u64(..apart * 5)),
+                2 => now.saturating_sub(rng.u64(..apart * 50 + 5 * SECOND)),
+                _ => now + rng.u64(..apart),
+            };
+            let number = rng.u64(..5);
+            let limit = limits[number as usize % 3];
+            let terms = queueing(limit, [0, interval_ms, interval_ms * 3][step % 3]);
+            let cost = rng.u64(1..4);
+            let about = format!("step {step}: {cost} of key {number} at {now}, {terms:?}");
+            let log = logs.entry(number).or_default();
+            let expected = model.asks(log, &terms, cost, now);
+            let (key, instant) = (numbered(&table, number), Timestamp::from_nanos(now));
+            let wait = expected.map(|(begin, _)| begin - now);
+            match table.ask(key, &terms, cost, instant) {
+                Asked::Pass => assert_eq!(wait, Some(0), "{about}"),
+                Asked::Wait(nanos) => assert_eq!(wait, Some(nanos), "{about}"),
+                Asked::Block { retry_after: None } => {
+                    assert!(cost as f64 > limit.max(1.0), "{about}");
+                }
+                Asked::Block {
+                    retry_after: Some(after),
+                } => {
+                    assert_eq!(wait, None, "{about}");
+                    let then = now + after.as_nanos() as u64;
+                    let mut later = log.clone();
+                    let early = model.asks(&mut later, &terms, cost, then - 1);
+                    assert!(early.is_none(), "too late: {about}");
+                    let mut later = log.clone();
+                    let on_time = model.asks(&mut later, &terms, cost, then);
+                    assert!(on_time.is_some(), "too early: {about}");
+                }
+            }
+            let reserved = table.reserve(key, &terms, cost, instant);
+            assert_eq!(reserved.map(|reserved| reserved.wait), wait, "{about}");
+            let (Some(reserved), Some((begin, end))) = (reserved, expected) else {
+                continue;
+            };
+            model.longest_wait = model.longest_wait.max(begin - now);
+            if rng.u32(..4) == 0 {
+                table.give_back(reserved, cost, instant);
+            } else {
+                table.commit(reserved, cost);
+                log.0.push_back((begin, end));
+            }
+        }
+        assert_eq!(table.overflowed(), 0);
+    }
+}
+
+#[test]
+fn keys_that_share_a_line_are_as_one_log_has_them() {
+    let mut rng = Rng::with_seed(6);
+    let steps = if cfg!(debug_assertions) {
+        30_000
+    } else {
+        300_000
+    };
+    let table = throttle(1000, 40);
+    let model = Model {
+        interval: SECOND,
+        longest_wait: 0,
+    };
+    let terms = queueing(10.0, 0);
+    let mut logs = Sharing::<Log>::default();
+    let (mut now, mut shared) = (SECOND, 0);
+    let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
+    for step in 0..steps {
+        now += rng.u64(..4_000_000);
+        let number = rng.u64(..100);
+        let key = numbered(&table, number);
+        let before = table.find(key).is_some();
+        let reserved = table.reserve(key, &terms, 1, Timestamp::from_nanos(now));
+        let after = table.find(key).is_some();
+        shared += u32::from(!after);
+        let log = logs.of(key, before, after);
+        let expected = model.asks(log, &terms, 1, now);
+        assert_eq!(reserved.is_some(), expected.is_some(), "step {step}");
+        let Some((begin, end)) = expected else {
+            continue;
+        };
+        log.0.push_back((begin, end));
+        if let Some(latest) = begun.insert(number, begin) {
+            assert!(begin - latest >= SECOND / 10, "step {step}");
+        }
+    }
+    assert!(shared > steps / 100 && table.reclaimed() > 1000, "{shared}");
+}
+
+/// What Sentinel answered for the rules that pace, and what is answered here.
+fn replay(traces: &str, which: &[usize]) -> usize {
+    let mut answers = 0;
+    for (number, trace) in traces.lines().enumerate() {
+        if !which.contains(&number) {
+            continue;
+        }
+        let trace: Value = serde_json::from_str(trace).unwrap();
+        let rule = &trace["paramFlowRules"][0];
+        assert_eq!(
+            (&rule["grade"], &rule["controlBehavior"]),
+            (&1.into(), &2.into())
+        );
+        let seconds = rule["durationInSec"].as_u64().unwrap();
+        let table = KeyedWindows::new(paced(seconds * 1000, 1000).sentinel(), SEED);
+        let mut index = rule["paramIdx"].as_i64().unwrap();
+        for step in trace["steps"].as_array().unwrap() {
+            let Some(enter) = step.get("enter") else {
+                continue;
+            };
+            if enter
+                .get("resource")
+                .is_some_and(|resource| *resource != rule["resource"])
+            {
+                continue;
+            }
+            let args = enter["args"].as_array().unwrap();
+            if index < 0 {
+                index += args.len() as i64;
+            }
+            let value = usize::try_from(index)
+                .ok()
+                .and_then(|index| args.get(index));
+            let Some(value) = value.filter(|value| !value.is_null()) else {
+                assert_eq!(step["is"], "pass", "no value, no limit");
+                continue;
+            };
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Object(typed) => typed.values().next().unwrap().to_string(),
+                other => other.to_string(),
+            };
+            let items = rule["paramFlowItemList"].as_array().unwrap();
+            let item = items.iter().find(|item| item["object"] == text.as_str());
+            let limit = item.unwrap_or(rule)["count"].as_f64().unwrap();
+            let terms = queueing(limit, rule["maxQueueingTimeMs"].as_u64().unwrap());
+            let key = table.key([Some(text.as_bytes())]);
+            let acquire = enter["acquire"].as_u64().unwrap();
+            let now = step["t"].as_u64().unwrap();
+            let is = match turn(&table, key, terms, acquire, now) {
+                None => serde_json::json!({"block": "paramFlow", "rule": 0}),
+                Some(0) => "pass".into(),
+                Some(wait) => serde_json::json!({"wait": wait}),
+            };
+            assert_eq!(is, step["is"], "trace {number}: {step}");
+            answers += 1;
+        }
+    }
+    answers
+}
+
+#[test]
+fn hot_parameters_are_paced_as_sentinel_paces_them() {
+    let hot = include_str!("../../vectors/param_flow.jsonl");
+    let gateway = include_str!("../../vectors/gateway.jsonl");
+    assert!(replay(hot, &[1, 4, 7]) > 300);
+    assert_eq!(replay(gateway, &[4, 6]), 99);
+}
+
+/// Row by row what the recorded traces and Sentinel's tests have of 5 a second.
+#[test]
+fn sentinel_paces_hot_parameters_with_a_queue_that_is_never_full() {
+    let compat = || KeyedWindows::new(paced(1000, 8).sentinel(), SEED);
+    let passed = |queue, times: &[u64]| {
+        let (table, terms) = (compat(), queueing(5.0, queue));
+        let key = numbered(&table, 1);
+        let turns = times.iter().map(|now| turn(&table, key, terms, 1, *now));
+        turns.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        passed(0, &[0, 199, 200, 350, 400]),
+        [Some(0), None, Some(0), None, Some(0)]
+    );
+    assert_eq!(passed(400, &[0; 5]), [Some(0), Some(200), None, None, None]);
+    assert_eq!(
+        passed(401, &[0; 5]),
+        [Some(0), Some(200), Some(400), None, None]
+    );
+}
+
+#[test]
+fn newcomers_take_no_line_that_is_still_too_soon_for_its_key() {
+    for geometry in [paced(1000, 2), paced(1000, 2).sentinel()] {
+        let table = KeyedWindows::new(geometry, SEED);
+        let terms = queueing(5.0, 0);
+        let turn = |number, now| turn(&table, numbered(&table, number), terms, 1, now);
+        assert_eq!([1, 2].map(|number| turn(number, 1000)), [Some(0); 2]);
+        for number in 3..100 {
+            turn(number, 1150);
+        }
+        assert_eq!([1, 2].map(|number| turn(number, 1199)), [None; 2]);
+        assert_eq!([1, 2].map(|number| turn(number, 1200)), [Some(0); 2]);
+    }
+}
+
+#[test]
+fn differs_from_sentinel_a_hot_value_may_wait_as_long_as_the_queue() {
+    let waits = |geometry| {
+        let table = KeyedWindows::new(geometry, SEED);
+        let key = numbered(&table, 1);
+        [0; 3].map(|now| turn(&table, key, queueing(5.0, 200), 1, now))
+    };
+    assert_eq!(waits(paced(1000, 8)), [Some(0), Some(200), None]);
+    assert_eq!(waits(paced(1000, 8).sentinel()), [Some(0), None, None]);
+}
+
+#[test]
+fn differs_from_sentinel_hot_values_are_paced_to_the_nanosecond() {
+    let waits = |geometry, limit| {
+        let table = KeyedWindows::new(geometry, SEED);
+        let key = numbered(&table, 1);
+        [(); 2].map(|()| {
+            let reserved = table.reserve(key, &queueing(limit, 1000), 1, at(0));
+            reserved.map(|reserved| reserved.wait)
+        })
+    };
+    let (here, there) = (paced(1000, 8), paced(1000, 8).sentinel());
+    assert_eq!(waits(here, 3.0), [Some(0), Some(333_333_334)]);
+    assert_eq!(waits(there, 3.0), [Some(0), Some(333_000_000)]);
+    // 3000 a second: there, nothing is limited.
+    assert_eq!(waits(here, 3000.0), [Some(0), Some(333_334)]);
+    assert_eq!(waits(there, 3000.0), [Some(0), Some(0)]);
+    // Half a pass a second: there, none at all.
+    assert_eq!(waits(here, 0.5), [Some(0), None]);
+    assert_eq!(waits(there, 0.5), [None, None]);
+}
+
+#[test]
+fn a_flood_of_keys_gives_no_turn_back() {
+    let table = throttle(1000, 1000);
+    let (limited, terms) = (numbered(&table, u64::MAX), queueing(1.0, 0));
+    let mut latest = None;
+    for number in 0..100_000_u64 {
+        let now = number / 10;
+        turn(&table, numbered(&table, number), queueing(0.5, 0), 1, now);
+        if turn(&table, limited, terms, 1, now).is_some() {
+            assert!(latest.is_none_or(|latest| now - latest >= 1000), "{now}");
+            latest = Some(now);
+        }
+        assert!(table.len() <= 1000);
+    }
+    assert!(table.overflowed() > 0 && latest.is_some());
+    assert!(table.bytes() <= table.geometry().max_bytes());
+}
+
+#[test]
+fn lines_are_used_again_when_nobody_waits_in_them() {
+    let table = throttle(1000, 100);
+    let terms = queueing(10.0, 1000);
+    for number in 0..100 {
+        assert_eq!(
+            turn(&table, numbered(&table, number), terms, 1, 5000),
+            Some(0)
+        );
+    }
+    let newcomer = |number, now| {
+        let reserved = table.reserve(numbered(&table, number), &terms, 1, at(now));
+        reserved.unwrap().place.is_shared()
+    };
+    assert!(newcomer(1000, 5099), "each has passed less than a turn ago");
+    for number in 2000..2100 {
+        assert!(!newcomer(number, 5200), "{number}");
+    }
+    // The clock steps back by an hour: the lines are free as soon as their longest wait is over.
+    let table = throttle(1000, 100);
+    for number in 0..100 {
+        turn(&table, numbered(&table, number), terms, 1, 3_600_000);
+    }
+    for number in 100..200 {
+        turn(&table, numbered(&table, number), terms, 1, 1000);
+    }
+    for number in 200..300 {
+        turn(&table, numbered(&table, number), terms, 1, 1200);
+    }
+    let own = (200..300).filter(|number| table.find(numbered(&table, *number)).is_some());
+    assert_eq!(own.count(), 100);
+}
+
+#[test]
+fn the_hottest_keys_of_a_throttle_are_those_whose_turns_reach_furthest() {
+    let table = throttle(1000, 1000);
+    let terms = queueing(10.0, 10_000);
+    let name = |number: u64| format!("client-{number}");
+    for number in 0..200 {
+        for _ in 0..=number % 50 {
+            let key = table.key([Some(name(number).as_bytes())]);
+            turn(&table, key, terms, 1, 0);
+        }
+    }
+    let top = table.top(4, at(100));
+    let labels: Vec<_> = top
+        .iter()
+        .map(|hot| hot.label.as_deref().unwrap())
+        .collect();
+    for hot in ["client-49", "client-99", "client-149", "client-199"] {
+        assert!(labels.contains(&hot), "{labels:?}");
+    }
+    assert!(top.iter().all(|hot| hot.amount == 4_900_000_000));
+    assert_eq!(
+        table.top(1000, at(100)).len(),
+        196,
+        "the others' turns are over"
+    );
+    let known = table.top(1000, at(100));
+    assert!(known.iter().filter(|hot| hot.label.is_some()).count() <= MAX_LABELS);
+}
+
+#[test]
+fn calls_in_flight_cannot_be_paced() {
+    let table = KeyedWindows::new(KeyedGeometry::new(Grade::Concurrency, 8).paced(), SEED);
+    let key = numbered(&table, 1);
+    let reserved = table.reserve(key, &queueing(1.0, 1000), 1, at(0)).unwrap();
+    assert_eq!(reserved, Reserved::at_once(reserved.place));
+    assert!(table.commit(reserved, 1));
+}

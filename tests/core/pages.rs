@@ -1,0 +1,467 @@
+//! Pages of states: held against a table that nobody shares, against logs, and against others who swap them.
+
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+use crate::support::at;
+use fastrand::Rng;
+use leapgate::{
+    Asked, Count, Counting, Grade, KEYS_PER_PAGE, Key, KeyedGeometry, KeyedPages, KeyedStates,
+    KeyedTerms, KeyedWindows, Reserved, RuleGeometry, Timestamp,
+};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const SEED: [u64; 2] = [0x5eed, 0xcafe];
+
+fn qps(interval_ms: u64, samples: u32, counting: Counting) -> Grade {
+    let window = RuleGeometry::new(interval_ms, Some(samples)).unwrap();
+    Grade::Qps { window, counting }
+}
+
+fn terms(count: f64) -> KeyedTerms {
+    KeyedTerms::of(Count::new(count).unwrap())
+}
+
+/// Pages, and where they are kept: each with the number of its version.
+struct Shelf {
+    pages: KeyedPages,
+    kept: RefCell<BTreeMap<usize, (u64, Vec<u8>)>>,
+}
+
+impl Shelf {
+    fn new(geometry: KeyedGeometry) -> Shelf {
+        Shelf {
+            pages: KeyedPages::new(&geometry, SEED),
+            kept: RefCell::default(),
+        }
+    }
+
+    fn key(&self, number: u64) -> Key {
+        self.pages.key([Some(&number.to_le_bytes()[..])])
+    }
+
+    fn read(&self, key: Key) -> (u64, Vec<u8>) {
+        let page = self.pages.page(key);
+        self.kept.borrow().get(&page).cloned().unwrap_or_default()
+    }
+
+    /// Whether the page is still that version; then it is replaced.
+    fn swap(&self, key: Key, version: u64, bytes: Vec<u8>) -> bool {
+        let mut kept = self.kept.borrow_mut();
+        let place = kept.entry(self.pages.page(key)).or_default();
+        let is_it = place.0 == version;
+        if is_it {
+            *place = (version + 1, bytes);
+        }
+        is_it
+    }
+
+    fn ask(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Asked {
+        self.pages.ask(&self.read(key).1, key, terms, cost, now)
+    }
+
+    fn reserve(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Option<Reserved> {
+        let (version, mut page) = self.read(key);
+        let reserved = self.pages.reserve(&mut page, key, terms, cost, 0, now)?;
+        assert!(self.swap(key, version, page));
+        Some(reserved)
+    }
+
+    fn change(&self, key: Key, change: impl Fn(&mut Vec<u8>) -> bool) {
+        let (version, mut page) = self.read(key);
+        if change(&mut page) {
+            assert!(self.swap(key, version, page));
+        }
+    }
+
+    fn give_back(&self, reserved: Reserved, cost: u64) {
+        self.change(reserved.place.key(), |page| {
+            self.pages.give_back(page, reserved, cost)
+        });
+    }
+
+    fn leave(&self, reserved: Reserved) {
+        self.give_back(reserved, 1);
+    }
+
+    fn bytes(&self) -> usize {
+        self.kept
+            .borrow()
+            .values()
+            .map(|(_, page)| page.len())
+            .sum()
+    }
+}
+
+/// Plays random requests of as many keys as a page keeps apart to one page and to a table.
+fn plays_like_a_table(geometry: KeyedGeometry, count: f64, max_queueing_ns: u64, most_ms: u64) {
+    let mut random = Rng::with_seed(17);
+    let terms = KeyedTerms {
+        max_queueing_ns,
+        ..terms(count)
+    };
+    for _ in 0..3 {
+        let roomy = KeyedGeometry {
+            max_keys: 64,
+            ..geometry
+        };
+        let (shelf, table) = (Shelf::new(geometry), KeyedWindows::new(roomy, SEED));
+        let mut now = random.u64(0..10_000_000_000);
+        let mut in_flight = Vec::new();
+        for step in 0..700 {
+            now += random.u64(0..1 + most_ms * 1_000_000) * u64::from(random.u8(0..4) == 0);
+            let at = Timestamp::from_nanos(now);
+            let key = shelf.key(random.u64(0..KEYS_PER_PAGE as u64));
+            let cost = if random.u8(0..8) == 0 {
+                random.u64(0..4)
+            } else {
+                1
+            };
+            let about = format!("step {step}, {geometry:?}, {cost} at {at:?}");
+            assert_eq!(
+                shelf.ask(key, &terms, cost, at),
+                table.ask(key, &terms, cost, at),
+                "ask: {about}"
+            );
+            let standing = |page: &[u8]| shelf.pages.standing(page, key, &terms, at);
+            assert_eq!(
+                standing(&shelf.read(key).1),
+                table.standing(key, &terms, at),
+                "standing: {about}"
+            );
+            let taken = shelf.reserve(key, &terms, cost, at);
+            let expected = table.reserve(key, &terms, cost, at);
+            // Before its turn there was none, or one that is over and nobody keeps.
+            let of = |taken: Option<Reserved>| {
+                taken.map(|taken| (taken.wait, taken.turn.map(|turn| turn.to)))
+            };
+            assert_eq!(of(taken), of(expected), "reserve: {about}");
+            if let (Some(taken), Some(expected)) = (taken, expected) {
+                if random.u8(0..8) == 0 {
+                    shelf.give_back(taken, cost);
+                    table.give_back(expected, cost, at);
+                } else if table.commit(expected, cost) {
+                    in_flight.push((taken, expected));
+                }
+            }
+            if !in_flight.is_empty() && random.bool() {
+                let (taken, expected) = in_flight.swap_remove(random.usize(..in_flight.len()));
+                shelf.leave(taken);
+                table.leave(expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_decides_as_a_table_does() {
+    for counting in [Counting::Strict, Counting::Sentinel, Counting::Weighted] {
+        for (interval, samples, most_ms) in [(1000, 20, 40), (1000, 1, 300), (60, 3, 30)] {
+            for count in [0.5, 3.0, 7.5] {
+                let grade = qps(interval, samples, counting);
+                plays_like_a_table(KeyedGeometry::new(grade, 4), count, 0, most_ms);
+            }
+        }
+    }
+    // Counters widen.
+    let grade = qps(1000, 2, Counting::Strict);
+    plays_like_a_table(KeyedGeometry::new(grade, 4), 900.0, 0, 20);
+}
+
+#[test]
+fn a_page_of_calls_in_flight_decides_as_a_table_does() {
+    plays_like_a_table(KeyedGeometry::new(Grade::Concurrency, 4), 5.0, 0, 40);
+}
+
+#[test]
+fn a_page_of_turns_decides_as_a_table_does() {
+    let grade = qps(1000, 20, Counting::Strict);
+    for max_queueing in [0, 300_000_000] {
+        for count in [0.4, 4.0, 30.0] {
+            let geometry = KeyedGeometry::new(grade, 4).paced();
+            plays_like_a_table(geometry, count, max_queueing, 300);
+            plays_like_a_table(geometry.sentinel(), count, max_queueing, 300);
+        }
+    }
+}
+
+#[test]
+fn a_crowded_page_never_gives_a_key_more_than_its_limit() {
+    let mut random = Rng::with_seed(3);
+    let geometry = KeyedGeometry::new(qps(1000, 10, Counting::Strict), 4);
+    let (shelf, terms) = (Shelf::new(geometry), terms(3.0));
+    let mut passed: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut now = 5000;
+    for _ in 0..40_000 {
+        now += random.u64(0..20);
+        let number = random.u64(0..3 * KEYS_PER_PAGE as u64);
+        let key = shelf.key(number);
+        if shelf.reserve(key, &terms, 1, at(now)).is_some() {
+            passed.entry(number).or_default().push(now);
+        }
+    }
+    assert_eq!(passed.len(), 3 * KEYS_PER_PAGE, "everybody has passed");
+    for (number, passed) in passed {
+        for four in passed.windows(4) {
+            assert!(four[3] - four[0] >= 1000, "key {number}: {four:?}");
+        }
+    }
+}
+
+#[test]
+fn a_flood_frees_no_limited_key_and_takes_no_memory() {
+    let geometry = KeyedGeometry::new(qps(60_000, 20, Counting::Strict), 1000);
+    let (shelf, terms) = (Shelf::new(geometry), terms(2.0));
+    let limited = shelf.key(u64::MAX);
+    let take = |key, now| shelf.reserve(key, &terms, 1, at(now)).is_some();
+    assert_eq!([0, 1, 2].map(|now| take(limited, now)), [true, true, false]);
+    for number in 0..50_000 {
+        take(shelf.key(number), 3 + number / 5);
+        assert!(!take(limited, 3 + number / 5), "after {number} others");
+    }
+    // A page has eight keys and one that they share, of two words and three of counters.
+    assert!(shelf.bytes() <= shelf.pages.pages() * 9 * 40);
+    assert_eq!(shelf.kept.borrow().len(), 250);
+    assert!(take(limited, 63_000), "an interval and a bucket later");
+}
+
+#[test]
+fn who_leaves_the_crowd_goes_on_from_what_it_counted() {
+    let geometry = KeyedGeometry::new(qps(1000, 10, Counting::Strict), 4);
+    let (shelf, terms) = (Shelf::new(geometry), terms(2.0));
+    let take = |number, now| {
+        let reserved = shelf.reserve(shelf.key(number), &terms, 1, at(now));
+        reserved.map(|reserved| reserved.place.is_shared())
+    };
+    for number in 0..8 {
+        assert_eq!(take(number, 1000), Some(false));
+    }
+    assert_eq!(
+        [8, 8, 8].map(|number| take(number, 1500)),
+        [Some(true), Some(true), None]
+    );
+    assert_eq!(take(9, 1500), None, "it shares with that one");
+    // The windows of the first eight have left: there is one for each, with what the crowd counted in it.
+    assert_eq!([8, 9].map(|number| take(number, 2150)), [None, None]);
+    assert_eq!(
+        [8, 8, 9, 9, 8].map(|number| take(number, 2600)),
+        [Some(false), Some(false), Some(false), Some(false), None]
+    );
+}
+
+#[test]
+fn calls_in_flight_of_a_crowd_are_counted_wherever_they_are() {
+    let (shelf, terms) = (
+        Shelf::new(KeyedGeometry::new(Grade::Concurrency, 4)),
+        terms(2.0),
+    );
+    let take = |number| shelf.reserve(shelf.key(number), &terms, 1, at(1));
+    let first: Vec<Reserved> = (0..8).map(|number| take(number).unwrap()).collect();
+    let crowd = [take(8).unwrap(), take(8).unwrap()];
+    assert!(crowd.iter().all(|taken| taken.place.is_shared()));
+    assert!(take(8).is_none());
+    shelf.leave(first[0]);
+    assert!(
+        take(8).is_none(),
+        "those in the shared entry may all be its own"
+    );
+    shelf.leave(crowd[0]);
+    let own = take(8).unwrap();
+    assert!(!own.place.is_shared());
+    assert!(take(8).is_none());
+    shelf.leave(own);
+    shelf.leave(crowd[1]);
+    assert_eq!((0..3).filter(|_| take(8).is_some()).count(), 2);
+}
+
+/// Workers that are interrupted between reading the clock, the page, and swapping it.
+#[test]
+fn interrupted_workers_never_give_a_key_more_than_its_limit() {
+    struct Worker {
+        number: u64,
+        /// When the clock was read, and the page, if it was.
+        at: u64,
+        read: Option<(u64, Vec<u8>)>,
+    }
+    let mut random = Rng::with_seed(5);
+    for counting in [Counting::Strict, Counting::Weighted] {
+        let geometry = KeyedGeometry::new(qps(100, 5, counting), 4);
+        let (shelf, terms) = (Shelf::new(geometry), terms(4.0));
+        // For each key, the order of what was admitted, with the instants between which it was decided.
+        let mut admitted: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+        let (mut now, mut retries) = (1000, 0);
+        let mut workers: Vec<Option<Worker>> = (0..4).map(|_| None).collect();
+        for _ in 0..60_000 {
+            now += random.u64(0..3);
+            let slot = &mut workers[random.usize(0..4)];
+            *slot = match slot.take() {
+                None => Some(Worker {
+                    number: random.u64(0..12),
+                    at: now,
+                    read: None,
+                }),
+                Some(worker) => {
+                    let key = shelf.key(worker.number);
+                    match worker.read {
+                        None => Some(Worker {
+                            read: Some(shelf.read(key)),
+                            ..worker
+                        }),
+                        Some((version, mut page)) => {
+                            let taken =
+                                shelf
+                                    .pages
+                                    .reserve(&mut page, key, &terms, 1, 0, at(worker.at));
+                            if taken.is_none() {
+                                None
+                            } else if shelf.swap(key, version, page) {
+                                admitted
+                                    .entry(worker.number)
+                                    .or_default()
+                                    .push((worker.at, now));
+                                None
+                            } else {
+                                retries += 1;
+                                Some(Worker {
+                                    read: None,
+                                    ..worker
+                                })
+                            }
+                        }
+                    }
+                }
+            };
+        }
+        assert!(retries > 300, "{retries} were overtaken");
+        assert!(admitted.values().map(Vec::len).sum::<usize>() > 2000);
+        let most = if counting == Counting::Strict { 4 } else { 8 };
+        for (number, admitted) in admitted {
+            // As a client sees it: no interval wholly contains more.
+            for (i, (first, _)) in admitted.iter().enumerate() {
+                let near = admitted.iter().skip(i.saturating_sub(40)).take(80);
+                let count = near
+                    .filter(|(from, to)| from >= first && *to < first + 100)
+                    .count();
+                assert!(count <= most, "key {number}: {count} from {first}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_is_late_does_not_date_what_it_admits_back() {
+    let geometry = KeyedGeometry::new(qps(100, 5, Counting::Strict), 4);
+    let (shelf, terms) = (Shelf::new(geometry), terms(1.0));
+    let [a, b] = [shelf.key(1), shelf.key(2)];
+    let take = |key, now| shelf.reserve(key, &terms, 1, at(now)).is_some();
+    assert!(take(a, 1000));
+    assert!(take(b, 1119));
+    // It has read the clock at 1010, and decides now: the other one's swap says that it is 1100 at least.
+    assert!(!take(a, 1010));
+    assert!(take(b, 1300));
+    assert!(take(a, 1010));
+    assert!(!take(a, 1419), "it was admitted in the bucket of 1300");
+    assert!(take(a, 1420));
+}
+
+#[test]
+fn what_is_given_back_is_taken_off_the_bucket_that_it_was_counted_in() {
+    let geometry = KeyedGeometry::new(qps(1000, 10, Counting::Strict), 4);
+    let (shelf, terms) = (Shelf::new(geometry), terms(2.0));
+    let key = shelf.key(1);
+    let first = shelf.reserve(key, &terms, 1, at(1000)).unwrap();
+    let take = |now| shelf.reserve(key, &terms, 1, at(now)).is_some();
+    assert!(take(1500));
+    shelf.give_back(first, 1);
+    assert!(take(1600));
+    assert_eq!(
+        [2100, 2599, 2600, 2699, 2700].map(take),
+        [false, false, true, false, true]
+    );
+    // One that has left takes nothing off.
+    shelf.give_back(first, 1);
+    assert!(!take(2700));
+}
+
+#[test]
+fn fewer_than_one_in_a_hundred_find_their_page_full_at_the_bound() {
+    let geometry = KeyedGeometry::new(qps(1000, 20, Counting::Strict), 100_000);
+    let shelf = Shelf::new(geometry);
+    assert_eq!(shelf.pages.pages(), 25_000);
+    println!(
+        "of 100,000: keys, find their page full, share a window with another one; by chance; bytes for each of the bound"
+    );
+    for (keys, most_full, most_shared) in [
+        (100_000, 0.9, 0.6),
+        (75_000, 0.25, 0.1),
+        (50_000, 0.04, 0.01),
+        (25_000, 0.002, 0.001),
+    ] {
+        let mut on_page = vec![0_usize; 25_000];
+        (0..keys).for_each(|number| on_page[shelf.pages.page(shelf.key(number))] += 1);
+        let full = |on_page: usize| on_page.saturating_sub(KEYS_PER_PAGE);
+        let shared = |on_page: usize| if full(on_page) > 1 { full(on_page) } else { 0 };
+        let percent = |n: f64| n * 100.0 / keys as f64;
+        let sum = |of: &dyn Fn(usize) -> usize| {
+            percent(on_page.iter().map(|n| of(*n)).sum::<usize>() as f64)
+        };
+        // Poisson's distribution.
+        let mean = keys as f64 / 25_000.0;
+        let mut chance = (-mean).exp();
+        let (mut by_chance, mut shared_by_chance) = (0.0, 0.0);
+        for n in 0..60 {
+            by_chance += chance * full(n) as f64 / mean * 100.0;
+            shared_by_chance += chance * shared(n) as f64 / mean * 100.0;
+            chance *= mean / (n + 1) as f64;
+        }
+        println!(
+            "{keys}: {:.4} % {:.4} %; {by_chance:.4} % {shared_by_chance:.4} %",
+            sum(&full),
+            sum(&shared)
+        );
+        assert!(by_chance < most_full && shared_by_chance < most_shared);
+        assert!(sum(&full) < 1.3 * by_chance + 0.01, "{keys}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_page_do_no_harm() {
+    let mut random = Rng::with_seed(9);
+    for geometry in [
+        KeyedGeometry::new(qps(1000, 20, Counting::Weighted), 4),
+        KeyedGeometry::new(qps(1000, 20, Counting::Strict), 4).paced(),
+        KeyedGeometry::new(Grade::Concurrency, 4),
+    ] {
+        let pages = KeyedPages::new(&geometry, SEED);
+        let terms = terms(2.0);
+        for _ in 0..3000 {
+            let mut page: Vec<u8> = (0..random.usize(0..600)).map(|_| random.u8(..)).collect();
+            let key = pages.key([None]);
+            let now = Timestamp::from_nanos(random.u64(..) >> random.u8(0..64));
+            pages.ask(&page, key, &terms, 1, now);
+            pages.standing(&page, key, &terms, now);
+            if let Some(reserved) = pages.reserve(&mut page, key, &terms, 1, 0, now) {
+                pages.give_back(&mut page, reserved, 1);
+            }
+            assert!(page.len() < 3000);
+        }
+    }
+}
+
+#[test]
+fn the_time_to_try_again_is_that_of_the_page() {
+    let geometry = KeyedGeometry::new(qps(1000, 10, Counting::Strict), 4);
+    let (shelf, terms) = (Shelf::new(geometry), terms(1.0));
+    let key = shelf.key(1);
+    assert!(shelf.reserve(key, &terms, 1, at(1050)).is_some());
+    let retry_after = Some(Duration::from_millis(1000));
+    assert_eq!(
+        shelf.ask(key, &terms, 1, at(1100)),
+        Asked::Block { retry_after }
+    );
+    assert_eq!(
+        shelf.ask(key, &terms, 2, at(1100)),
+        Asked::Block { retry_after: None }
+    );
+}
