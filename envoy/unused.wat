@@ -12,4 +12,5 @@
   (func (export "proxy_grpc_close") (param i32) (result i32) unreachable)
   (func (export "proxy_register_shared_queue") (param i32 i32 i32) (result i32) unreachable)
   (func (export "proxy_remove_header_map_value") (param i32 i32 i32) (result i32) unreachable)
-  (func (export "proxy_set_header_map_pairs") (param i32 i32 i32) (result i32) unreachable))
+  (func (export "proxy_set_header_map_pairs") (param i32 i32 i32) (result i32) unreachable)
+  (func (export "proxy_set_property") (param i32 i32 i32 i32) (result i32) unreachable))

@@ -74,12 +74,14 @@ class Flood(EnvoyTest):
         before = memory()
         came = flood(0, 6 * self.KEYS // 10)
         full = memory()
-        came += flood(came, self.KEYS - came)
+        more = flood(came, self.KEYS - came)
+        came += more
         self.assertGreaterEqual(came, self.KEYS)
         after = memory()
         print(f"\n{came} clients: {before} bytes before, {full} after most of them, {after} after all; "
               f"{(after - before) / self.MAX_KEYS:.0f} for each key of the bound")
-        self.assertLess(after - full, 0.1 * (full - before), "memory grows with the flood")
+        # Less than could remember anybody; Envoy's buffers come and go by some hundred kilobytes.
+        self.assertLess(after - full, 16 * more, "memory grows with the flood")
         self.assertLess(after - before, self.BYTES_PER_KEY * self.MAX_KEYS + self.SLACK)
         self.assertEqual(envoy.workers_reached(), 4)
 

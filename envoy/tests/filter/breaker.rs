@@ -213,7 +213,10 @@ fn a_probe_whose_client_leaves_is_given_back_and_another_takes_its_place_later()
 #[test]
 fn one_probe_whoever_comes_between() {
     let document = r#"{
-        "flowRules": [{"resource": "pay", "grade": "concurrency", "count": 10}],
+        "flowRules": [
+            {"resource": "pay", "grade": "concurrency", "count": 10},
+            {"resource": "pay", "count": 100, "intervalMs": 600000, "id": "all"}
+        ],
         "degradeRules": [{"resource": "pay", "grade": "errorRatio", "count": 0.5, "timeWindow": 10, "minRequestAmount": 2}]
     }"#;
     let mut overtaken = 0;
@@ -239,6 +242,13 @@ fn one_probe_whoever_comes_between() {
         assert_eq!(
             usize::from(own.is_some()) + others.borrow().len(),
             if came_between { 1 } else { own.iter().count() },
+            "after {calls} calls"
+        );
+        // Who was overtaken is refused, and charged by no rule.
+        let passed = 2 + usize::from(own.is_some()) + others.borrow().len();
+        assert_eq!(
+            process.metric("leapgate.all.600000ms_100.admitted"),
+            Some(passed as i64),
             "after {calls} calls"
         );
         overtaken += u32::from(own.is_none());
