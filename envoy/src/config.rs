@@ -748,6 +748,17 @@ mod tests {
     }
 
     #[test]
+    fn the_document_in_the_readme_is_accepted() {
+        let readme = include_str!("../../README.md");
+        let document = readme
+            .split_once("```json\n")
+            .and_then(|(_, rest)| rest.split_once("```"));
+        let (document, _) = document.expect("there is none");
+        let (rules, _) = parse(document.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(rules.flow.len(), 4);
+    }
+
+    #[test]
     fn a_setting_that_is_wrong_is_refused() {
         let keys = "`scope`, `resource`, `origin`, `prioritized`, `maxWaiting`, `maxResources`, `reply`, `errors`, `rateLimitHeaders`, `rateLimitHeadersOn`";
         let max = "is not possible; use a whole number from 1 to 10000";
