@@ -67,9 +67,7 @@
 //! taken does not come back with the clock.
 
 mod hottest;
-mod left;
 mod page;
-mod refund;
 mod table;
 mod window;
 
@@ -622,9 +620,6 @@ impl KeyedWindows {
         if cost as f64 > limit.get() {
             return None;
         }
-        if let Some(wait) = table.time_to_fit(place, limit, cost, now) {
-            return Some(wait);
-        }
         let fits = |sum| sum + cost as f64 <= limit.get();
         Some(
             self.time_until(table, place, now, fits)
@@ -792,9 +787,6 @@ impl KeyedStates for KeyedWindows {
                     remaining: u64::from(pace.wait(latest) == Some(0)),
                     reset: pace.time_to_pass(latest, now),
                 });
-        }
-        if let Some(standing) = table.standing(place, terms.count, now) {
-            return standing;
         }
         let sum = self.sum_at(table, place, now);
         let remaining = (terms.count.get() - sum) as u64;

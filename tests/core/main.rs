@@ -34,8 +34,6 @@ mod keyed;
 
 mod pages;
 
-mod limiter;
-
 mod guard;
 
 mod throttle;

@@ -1,1 +1,0 @@
-export { Limiter } from './limiter.js';

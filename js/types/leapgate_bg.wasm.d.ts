@@ -1,2 +1,0 @@
-declare const module: WebAssembly.Module;
-export default module;
