@@ -8,14 +8,16 @@ export PATH="$HOME/.cargo/bin:$PATH" PYTHONDONTWRITEBYTECODE=1
 commands() {
   cat <<'EOF'
 ./build.sh run            build the filter, start Envoy with it on 127.0.0.1, send a burst, stay up until Ctrl-C
-./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, envoy
+./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, envoy, npm
 ./build.sh check          format, lints, documentation, the filter's imports and size
 ./build.sh wasm           build the filter: dist/leapgate.wasm
+./build.sh npm            build the npm package: dist/npm, ready for npm pack
 ./build.sh bench [PART]   print the figures, or one part of them: core, filter
 EOF
 }
 
 BINARYEN=132.0.0
+ESBUILD=0.28.2
 ENVOY=.tools/envoy
 PYTHON=.tools/venv/bin/python
 WASM=dist/leapgate.wasm
@@ -54,18 +56,49 @@ rust() {
     die "rustup could not install the toolchain of rust-toolchain.toml (see .tools/log): check the network, or run 'rustup self update'."
 }
 
-# Node runs binaryen, which shrinks the module and drops exports.
-binaryen() {
-  local dir=.tools/binaryen
+# A package of npm that works on what is built, at a version: node_install NAME VERSION.
+node_install() {
+  local dir=.tools/$1
   command -v npm >/dev/null || die "Node.js with npm is missing: install it from https://nodejs.org and run this again."
-  [ "$(cat $dir/installed 2>/dev/null)" = $BINARYEN ] && return
-  echo "Installing binaryen $BINARYEN in .tools, once."
-  rm -rf $dir && mkdir -p $dir
-  quietly npm install --prefix $dir --no-audit --no-fund --no-package-lock binaryen@$BINARYEN || {
-    rm -rf $dir
-    die "npm could not download binaryen $BINARYEN (see .tools/log): check the network and run this again."
+  [ "$(cat "$dir/installed" 2>/dev/null)" = "$2" ] && return
+  echo "Installing $1 $2 in .tools, once."
+  rm -rf "$dir" && mkdir -p "$dir"
+  quietly npm install --prefix "$dir" --no-audit --no-fund --no-package-lock "$1@$2" || {
+    rm -rf "$dir"
+    die "npm could not download $1 $2 (see .tools/log): check the network and run this again."
   }
-  echo $BINARYEN >$dir/installed
+  echo "$2" >"$dir/installed"
+}
+
+# It shrinks modules and drops exports.
+binaryen() {
+  node_install binaryen $BINARYEN
+}
+
+# What the adapters of the npm package are for, and TypeScript: they are tested with these.
+frameworks() {
+  local dir=.tools/frameworks wanted=js/test/package.json
+  cmp -s $wanted $dir/installed && return
+  echo "Installing the frameworks of $wanted in .tools, once."
+  rm -rf $dir && mkdir -p $dir && cp $wanted $dir
+  quietly npm install --prefix $dir --no-audit --no-fund --no-package-lock || {
+    rm -rf $dir
+    die "npm could not install $wanted (see .tools/log): check the network and run this again."
+  }
+  cp $wanted $dir/installed
+}
+
+# What writes the JavaScript around a module; its version is that of the crate.
+wasm_bindgen() {
+  local dir=.tools/wasm-bindgen version
+  version=$(sed -n 's/^wasm-bindgen = .*"=\([0-9.]*\)".*/\1/p' js/Cargo.toml)
+  [ "$($dir/bin/wasm-bindgen --version 2>/dev/null)" = "wasm-bindgen $version" ] && return
+  echo "Building wasm-bindgen $version in .tools, once; it takes a minute or two."
+  # Not --locked: its lock file may name crates that a mirror does not have.
+  quietly env CARGO_TARGET_DIR="$PWD/.tools/wasm-bindgen-build" \
+    cargo install wasm-bindgen-cli --version "$version" --root $dir --force ||
+    die "cargo could not build wasm-bindgen-cli $version (see .tools/log): check the network and run this again."
+  rm -rf .tools/wasm-bindgen-build
 }
 
 # Envoy, and the Python that drives it, in a virtual environment of the project's own.
@@ -122,14 +155,39 @@ wasm() {
   echo "$WASM: $(wc -c <$WASM) bytes"
 }
 
+# The npm package. The module is shrunk as the filter's is, for the same reason as there; it is the same for all targets of
+# wasm-bindgen, of which `bundler` asks for the least around it.
+npm_package() {
+  rust
+  binaryen
+  node_install esbuild $ESBUILD
+  wasm_bindgen
+  local work
+  quietly cargo tree --locked -p leapgate-js --target wasm32-unknown-unknown ||
+    die "cargo could not download the crates of leapgate-js (see .tools/log): check the network and run this again."
+  # Where crates lie on the machine that built it is nobody's business.
+  RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src/=" \
+    cargo rustc --locked --profile npm --target wasm32-unknown-unknown -p leapgate-js --crate-type cdylib
+  mkdir -p dist
+  work=$(mktemp -d dist/work.XXXXXX)
+  .tools/wasm-bindgen/bin/wasm-bindgen "$TARGET/wasm32-unknown-unknown/npm/leapgate_js.wasm" --target bundler \
+    --no-typescript --keep-debug --out-name leapgate --out-dir "$work"
+  node js/shrink.mjs "$work/leapgate_bg.wasm"
+  # What has a similar name often has similar code, which gzip finds where it lies side by side.
+  .tools/binaryen/node_modules/.bin/wasm-opt --flatten --rereloop -Oz --converge --reorder-functions-by-name --strip-debug \
+    --strip-producers "$work/leapgate_bg.wasm" -o "$work/leapgate_bg.wasm"
+  node js/build.mjs "$work" dist/npm || die "dist/npm is not as it should be."
+  rm -r "$work"
+}
+
 # What a reviewer should not have to look for.
 check() {
   rust
   envoy
   cargo fmt --all --check
   cargo clippy --locked --workspace --all-targets -- -D warnings
-  cargo clippy --locked -p leapgate-envoy --target wasm32-unknown-unknown -- -D warnings
-  RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p leapgate -p leapgate-envoy
+  cargo clippy --locked -p leapgate-envoy -p leapgate-js --target wasm32-unknown-unknown -- -D warnings
+  RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p leapgate -p leapgate-envoy -p leapgate-js
   find envoy tests -name '*.py' -exec $PYTHON -c 'import ast, sys; [ast.parse(open(f).read(), f) for f in sys.argv[1:]]' {} +
   wasm
   imports
@@ -167,6 +225,8 @@ tests() {
   read -r p f < <(awk '
     /^test result:/ { p += $4; f += $6 + $8 }
     /^Ran [0-9]+ tests? in / { p += $2 }
+    /^. pass [0-9]+$/ { p += $3 }
+    /^. (fail|cancelled|skipped|todo) [0-9]+$/ { f += $3 }
     /^(OK|FAILED) \(/ { gsub(/[^0-9,]/, ""); for (i = split($0, n, ","); i > 0; i--) bad += n[i] }
     END { if (bad > p) bad = p; print p - bad, f + bad }' $log)
   if [ $status = 1 ] && [ "$f" = 0 ]; then f=1; fi
@@ -194,6 +254,13 @@ test_envoy() {
   tests envoy $PYTHON -W error::ResourceWarning -m unittest discover -v -s tests/envoy "$@"
 }
 
+# The package as users install it.
+test_npm() {
+  npm_package
+  frameworks
+  tests npm node js/test/run.mjs "$@"
+}
+
 case "${1-}" in
   "") commands ;;
   run)
@@ -203,20 +270,22 @@ case "${1-}" in
     ;;
   test)
     case "${2-}" in
-      core | filter | envoy) "test_$2" "${@:3}" ;;
+      core | filter | envoy | npm) "test_$2" "${@:3}" ;;
       "")
         ./build.sh check || failed=1
         test_core
         test_filter
         test_envoy
+        test_npm
         ;;
-      *) die "there is no part '$2' of the tests: core, filter or envoy." ;;
+      *) die "there is no part '$2' of the tests: core, filter, envoy or npm." ;;
     esac
     echo "$passed passed, $failed failed"
     [ "$failed" = 0 ]
     ;;
   check) check ;;
   wasm) wasm ;;
+  npm) npm_package ;;
   bench)
     rust
     if [ "${2-}" != core ]; then

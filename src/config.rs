@@ -117,12 +117,14 @@ mod gateway;
 #[cfg(feature = "json")]
 mod json;
 mod key;
+mod limiter;
 mod param_flow;
 mod system;
 mod value;
 
 #[cfg(feature = "json")]
 pub use json::MAX_DOCUMENT;
+pub use limiter::{LimiterOptions, read_limiter};
 pub use value::{At, ConfigError, Fields, Value};
 
 use crate::engine::{Rules, RulesError};
@@ -493,14 +495,20 @@ fn with_window(rule: FlowRule, at: &At<'_>, fields: &Fields<'_>) -> Result<FlowR
     let rule = rule
         .per(interval_ms, sample_count)
         .map_err(|error| no_window(at, fields, &error))?;
-    Ok(match fields.get("window") {
-        Some(window) => rule.counting(window.one_of(&[
-            ("strict", Counting::Strict),
-            ("sentinel", Counting::Sentinel),
-            ("weighted", Counting::Weighted),
-        ])?),
+    Ok(match counting(fields)? {
+        Some(counting) => rule.counting(counting),
         None => rule,
     })
+}
+
+fn counting(fields: &Fields<'_>) -> Result<Option<Counting>, ConfigError> {
+    let countings = [
+        ("strict", Counting::Strict),
+        ("sentinel", Counting::Sentinel),
+        ("weighted", Counting::Weighted),
+    ];
+    let window = fields.get("window");
+    window.map(|at| at.one_of(&countings)).transpose()
 }
 
 fn without_window(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, ConfigError> {

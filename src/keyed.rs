@@ -66,11 +66,16 @@
 //! a new key looks at it, so that the keys of a time that may never come again do not hold the table. What had expired and was
 //! taken does not come back with the clock.
 
+mod blocks;
+mod count;
 mod hottest;
+mod left;
 mod page;
+mod refund;
 mod table;
 mod window;
 
+pub(crate) use blocks::Blocks;
 pub use hottest::{HotKey, MAX_LABEL, MAX_LABELS};
 pub use page::{KEYS_PER_PAGE, KeyedPages};
 
@@ -620,6 +625,9 @@ impl KeyedWindows {
         if cost as f64 > limit.get() {
             return None;
         }
+        if let Some(wait) = table.time_to_fit(place, limit, cost, now) {
+            return Some(wait);
+        }
         let fits = |sum| sum + cost as f64 <= limit.get();
         Some(
             self.time_until(table, place, now, fits)
@@ -639,6 +647,27 @@ impl KeyedWindows {
         let known = table.known();
         let until = |mut held: window::Held<'_>| Some(held.future(known)?.time_until(now, fits));
         Some(table.held(place).and_then(until).unwrap_or(Duration::ZERO))
+    }
+
+    /// How a window or the calls in flight at `place` stand, by a walk through what leaves.
+    fn standing_by_walk(
+        &self,
+        table: &mut Table,
+        place: Place,
+        limit: Count,
+        now: Timestamp,
+    ) -> Standing {
+        let sum = self.sum_at(table, place, now);
+        let remaining = (limit.get() - sum) as u64;
+        let reset = if remaining == 0 {
+            self.time_to_room(table, place, limit, 1, now)
+        } else {
+            self.time_until(table, place, now, |then| then < sum || sum == 0.0)
+        };
+        Standing {
+            remaining,
+            reset: reset.unwrap_or_default(),
+        }
     }
 
     /// Where the state of `key` is, if it has one of its own. Changes nothing.
@@ -788,17 +817,10 @@ impl KeyedStates for KeyedWindows {
                     reset: pace.time_to_pass(latest, now),
                 });
         }
-        let sum = self.sum_at(table, place, now);
-        let remaining = (terms.count.get() - sum) as u64;
-        let reset = if remaining == 0 {
-            self.time_to_room(table, place, terms.count, 1, now)
-        } else {
-            self.time_until(table, place, now, |then| then < sum || sum == 0.0)
-        };
-        Standing {
-            remaining,
-            reset: reset.unwrap_or_default(),
+        if let Some(standing) = table.standing(place, terms.count, now) {
+            return standing;
         }
+        self.standing_by_walk(table, place, terms.count, now)
     }
 
     /// Exact for the keys that have a state of their own; what keys share because the table was full is nobody's. A key that

@@ -77,6 +77,7 @@
 //! | `authority` | who may ask at all |
 //! | `param_flow` | rules that limit each key for itself, on one resource |
 //! | `engine` | resources, the order of checks, replacing rules |
+//! | `limiter` | some limits on each of many keys: the short form |
 //! | [`config`] | a document in, rules out |
 //!
 //! What holds for all of them: nothing reads a clock, sleeps, logs, or keeps global state; nothing is `unsafe`; nothing
@@ -165,6 +166,7 @@ mod few;
 mod guard;
 mod keyed;
 mod leap_array;
+mod limiter;
 mod metric;
 mod metric_bucket;
 mod node;
@@ -196,6 +198,7 @@ pub use keyed::{
     Standing, Turn,
 };
 pub use leap_array::{Bucket, LeapArray, WindowWrap};
+pub use limiter::{Left, Limit, Limiter, LimiterError, MAX_LIMITS, Verdict};
 pub use metric::{ArrayMetric, Metric, MetricNode, SlidingWindowMetric, View, ViewError};
 pub use metric_bucket::{MetricBucket, MetricEvent};
 pub use node::{ClusterNode, DefaultNode, EntranceNode, MAX_ORIGINS, Node, StatisticNode};

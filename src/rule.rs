@@ -982,7 +982,7 @@ impl FlowRule {
 }
 
 /// A span of time, in whole seconds where it can be.
-fn span(millis: u64) -> String {
+pub(crate) fn span(millis: u64) -> String {
     if millis > 0 && millis.is_multiple_of(1000) {
         format!("{}s", millis / 1000)
     } else {

@@ -180,6 +180,16 @@ impl Table {
         Held::of(words, &mut self.slab, &self.shape)
     }
 
+    /// The window at `place`, which has just been told.
+    #[inline(always)]
+    pub(super) fn at(&mut self, place: Place) -> Option<Held<'_>> {
+        if place.is_shared {
+            self.shared(place.at as usize)
+        } else {
+            self.slot(place.at as usize)
+        }
+    }
+
     /// The window at `place`; `None` where it is gone.
     #[inline]
     pub(super) fn held(&mut self, place: Place) -> Option<Held<'_>> {
@@ -259,6 +269,41 @@ impl Table {
         self.longest_wait = self.longest_wait.max(wait);
         self.furthest = self.furthest.max(ahead);
         Some((wait, from, to))
+    }
+
+    /// Has the line of `key` reach to `end`, if there is room for it; none reaches more than `furthest` nanoseconds ahead.
+    pub(super) fn reserve_until(
+        &mut self,
+        key: Key,
+        end: Timestamp,
+        furthest: u64,
+        now: Timestamp,
+    ) -> bool {
+        self.furthest = furthest;
+        // The hand goes round once.
+        for _ in 0..=self.tags.len() / LOOK {
+            let place = match self.find(key) {
+                Some(slot) => Place::own(key, slot),
+                None => self.open(key, now),
+            };
+            if place.is_shared {
+                continue;
+            }
+            if let Some(line) = self.line(place) {
+                *line = reach_word(Some(end));
+            }
+            return true;
+        }
+        false
+    }
+
+    /// How far the line of `key` reaches, which is pulled back to `latest` where that is earlier.
+    pub(super) fn pull_back_to(&mut self, key: Key, latest: Timestamp) -> Option<Timestamp> {
+        let slot = self.find(key)?;
+        let line = self.line(Place::own(key, slot))?;
+        let reached = reach(*line)?.min(latest);
+        *line = reach_word(Some(reached));
+        Some(reached)
     }
 
     /// Gives a turn back, if no later one was taken.
@@ -531,11 +576,7 @@ impl Table {
             None => self.open(key, now),
         };
         let elsewhere = self.in_flight_elsewhere(place);
-        let mut held = if place.is_shared {
-            self.shared(place.at as usize)
-        } else {
-            self.slot(place.at as usize)
-        };
+        let mut held = self.at(place);
         if let Some(held) = &mut held {
             held.advance(now, to);
         }

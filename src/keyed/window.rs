@@ -63,7 +63,7 @@ impl Shape {
 
     /// The counter `steps`, at most one round, after that of `counter`.
     #[inline]
-    fn after(&self, counter: usize, steps: usize) -> usize {
+    pub(super) fn after(&self, counter: usize, steps: usize) -> usize {
         let after = counter + steps;
         if after >= self.buckets {
             after - self.buckets
@@ -147,7 +147,7 @@ pub(super) struct Held<'a> {
     /// What counts in all buckets, reservations included; or the calls in flight.
     pub(super) used: &'a mut u64,
     /// A byte each, or in the first word the block of the slab where they are.
-    counters: &'a mut [u64],
+    pub(super) counters: &'a mut [u64],
     slab: &'a mut Slab,
 }
 
@@ -294,7 +294,7 @@ impl<'a> Held<'a> {
 
     /// The counter of the newest bucket.
     #[inline]
-    fn newest_counter(&self, known: Bucket) -> usize {
+    pub(super) fn newest_counter(&self, known: Bucket) -> usize {
         let number = self.number();
         if number == known.number {
             known.counter

@@ -34,6 +34,8 @@ mod keyed;
 
 mod pages;
 
+mod limiter;
+
 mod guard;
 
 mod throttle;

@@ -1,0 +1,25 @@
+// The module is not inlined: who imports this hands it over.
+import { link } from './core.js';
+import { fault, wrong } from './errors.js';
+
+const clock = () => performance.now();
+let isLoaded = false;
+
+link(() => {
+  throw fault('ERR_LEAPGATE_NOT_READY', 'leapgate/slim: nothing is loaded; call `await init(module)` first');
+}, clock);
+
+export async function init(source) {
+  let given = await source;
+  if (isLoaded) return;
+  if (typeof given === 'string' || given instanceof URL) given = await fetch(given);
+  if (typeof Response === 'function' && given instanceof Response) given = await given.arrayBuffer();
+  const isBytes = given instanceof ArrayBuffer || ArrayBuffer.isView(given);
+  if (!isBytes && !(given instanceof WebAssembly.Module)) {
+    throw wrong('module', given, 'is no module; use a WebAssembly.Module, its bytes, its URL or a Response');
+  }
+  const module = isBytes ? await WebAssembly.compile(given) : given;
+  link(() => module, clock);
+  isLoaded = true;
+}
+export * from './index.js';

@@ -1,0 +1,169 @@
+// The instance of the wasm module: where its memory is, which keys it knows by number, and what becomes of it after a trap.
+
+import * as glue from './leapgate_bg.js';
+import { fault, wrong } from './errors.js';
+import { flattenTexts } from './tree.js';
+
+// A key is at most so long, in UTF-16 units: what clients choose must not make memory grow without end.
+const MAX_KEY = 65536;
+
+// Only keys up to this length are remembered.
+const MAX_REMEMBERED = 64;
+
+// Every so many keys that are not known by number, one gets a number: a key that is asked about often soon has one, and keys
+// that are asked about once cost little.
+const REMEMBER_EVERY = 4;
+
+let compile; // gives the module
+let compiled;
+let memory;
+let text; // where texts are put: all of it
+let area; // where decisions tell what they found
+let slots; // how many keys can have a number
+let next; // the next number
+let unknown; // how many keys had none
+let isSeeded;
+const numbers = new Map();
+const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
+
+// How many instances there have been. What was made in an earlier one is gone.
+export let generation = 0;
+
+// Says where the module comes from, and which clock is used where none is given.
+export function link(source, clock) {
+  compile = source;
+  defaultClock = clock;
+}
+
+export let defaultClock;
+
+// Instantiates the module, if it is not yet.
+export function ready() {
+  if (generation === 0) start();
+}
+
+function start() {
+  compiled ??= compile();
+  const { exports } = new WebAssembly.Instance(compiled, { './leapgate_bg.js': glue });
+  glue.__wbg_set_wasm(exports);
+  exports.__wbindgen_start?.();
+  memory = exports.memory;
+  slots = glue.key_slots();
+  numbers.clear();
+  [next, unknown, isSeeded] = [1, 0, false];
+  look();
+  generation++;
+}
+
+// What was thrown out of the module, as an Error: a trap leaves the instance in an unknown state, and another takes its place.
+export function crashed(error) {
+  if (error?.code?.startsWith?.('ERR_LEAPGATE')) return error;
+  start();
+  const message =
+    'leapgate: the wasm module stopped and was started again; all windows are counted as full until they have passed';
+  return fault('ERR_LEAPGATE_CRASHED', message, Error, error);
+}
+
+// Memory that grows is another buffer, and texts that grow lie elsewhere.
+function look() {
+  // Asking may make it grow, too.
+  const [textAt, textBytes, areaAt, doubles] = [glue.text(), glue.text_bytes(), glue.area(), glue.area_doubles()];
+  text = new Uint8Array(memory.buffer, textAt, textBytes);
+  area = new Float64Array(memory.buffer, areaAt, doubles);
+}
+
+// What the latest decision told.
+export function told() {
+  if (area.length === 0) look();
+  return area;
+}
+
+// The text of so many bytes that the module has put there.
+export function said(bytes) {
+  look();
+  return decoder.decode(text.slice(0, bytes));
+}
+
+function roomFor(bytes) {
+  if (text.length >= bytes) return;
+  glue.text_reserve(bytes);
+  look();
+}
+
+// Puts bytes there.
+export function put(bytes) {
+  roomFor(bytes.length);
+  text.set(bytes);
+  return bytes.length;
+}
+
+function putText(string) {
+  const { length } = string;
+  roomFor(3 * length);
+  if (length < 24) {
+    let i = 0;
+    for (; i < length; i++) {
+      const unit = string.charCodeAt(i);
+      if (unit > 127) break;
+      text[i] = unit;
+    }
+    if (i === length) return length;
+  }
+  return encoder.encodeInto(string, text).written;
+}
+
+// Hashes begin with random numbers. They are drawn late: Workers have none while a module is loaded.
+export function seed() {
+  if (isSeeded) return;
+  const words = new Uint32Array(4);
+  // Test environments may lack it; without it, keys that collide could be looked for.
+  if (globalThis.crypto?.getRandomValues) crypto.getRandomValues(words);
+  else words.forEach((_, i) => (words[i] = Math.random() * 2 ** 32));
+  glue.seed(...words);
+  isSeeded = true;
+}
+
+// The number of a key: that which it has, or 0 once it is told.
+export function numberOf(key) {
+  if (typeof key !== 'string') return otherNumberOf(key);
+  return numbers.get(key) ?? tell(key);
+}
+
+function tell(key) {
+  if (key.length > MAX_KEY) {
+    throw wrong('key', key, `has ${key.length} characters; use at most ${MAX_KEY}, or a hash of it`, RangeError, 'ERR_LEAPGATE_KEY');
+  }
+  if (!isSeeded) seed();
+  let number = 0;
+  if (key.length <= MAX_REMEMBERED && ++unknown % REMEMBER_EVERY === 0) {
+    if (next === slots) {
+      numbers.clear();
+      next = 1;
+    }
+    number = next++;
+  }
+  glue.key(number, putText(key), false);
+  if (number > 0) numbers.set(key, number);
+  return number;
+}
+
+const isValue = (key) => typeof key === 'string' || typeof key === 'bigint' || Number.isFinite(key);
+
+function otherNumberOf(key) {
+  if (isValue(key)) return numberOf(String(key));
+  if (!Array.isArray(key) || key.length === 0) {
+    throw wrong('key', key, 'is no key; use a string, a number, a bigint, or an array of these', TypeError, 'ERR_LEAPGATE_KEY');
+  }
+  if (key.length === 1) return numberOf(key[0]);
+  key.forEach((part, i) => {
+    if (isValue(part)) return;
+    throw wrong(`key[${i}]`, part, 'is no part of a key; use a string, a number or a bigint', TypeError, 'ERR_LEAPGATE_KEY');
+  });
+  const bytes = flattenTexts(key.map(String));
+  if (bytes.length > 3 * MAX_KEY) {
+    throw wrong('key', key, `has ${bytes.length} bytes; use at most ${3 * MAX_KEY}, or a hash of it`, RangeError, 'ERR_LEAPGATE_KEY');
+  }
+  seed();
+  glue.key(0, put(bytes), true);
+  return 0;
+}

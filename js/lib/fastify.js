@@ -1,0 +1,100 @@
+// For Fastify: one plugin for all routes, those of sibling plugins and unknown ones included.
+
+import { addressKeys, checkOptions, hasLimits, isObject, makeGate, warn, whenKnown } from './gate.js';
+import { isForwarded, outcomeOf, whenOver } from './node.js';
+import { wrong } from './errors.js';
+
+const PROXY =
+  'leapgate: a request has a header of a proxy, which is not trusted: behind a proxy, all of its clients share one limit; ' +
+  "tell Fastify its addresses, as in `fastify({ trustProxy: '10.0.0.0/8' })`, or pass `key`";
+
+function addressKey() {
+  const keyOf = addressKeys('pass `key`');
+  let isWarned = false;
+  return (request) => {
+    // Where a proxy is trusted, it is the first of several `ips`.
+    if (!isWarned && isForwarded(request) && !(request.ips?.length > 1)) {
+      isWarned = true;
+      warn('LEAPGATE_PROXY', PROXY);
+    }
+    return keyOf(request.ip);
+  };
+}
+
+// What a route takes over from the plugin: all but what is limited, where it says that itself.
+function optionsOf(route, { key, skip, countIf, draft, reply, ...limits }) {
+  return { key, skip, countIf, draft, reply, ...(hasLimits(route) ? {} : limits), ...route };
+}
+
+export function leapgate(options = {}) {
+  checkOptions(options);
+  const key = addressKey();
+  const common = hasLimits(options) ? makeGate(options, key) : undefined;
+
+  // The gates of routes with options of their own, by these options and then by path: methods of one path share their limit.
+  const gates = new Map();
+  function gateOf({ url = '', config }) {
+    const route = config?.rateLimit;
+    if (route === undefined) return common;
+    if (route === false) return undefined;
+    if (!isObject(route)) {
+      throw wrong(
+        'config.rateLimit',
+        route,
+        'is no object; use one, as in `{ limit: 5, windowMs: 60_000 }`, or false for no limit',
+      );
+    }
+    let paths = gates.get(route);
+    if (paths === undefined) gates.set(route, (paths = new Map()));
+    let gate = paths.get(url);
+    if (gate === undefined) {
+      checkOptions(route);
+      paths.set(url, (gate = makeGate(optionsOf(route, options), key)));
+    }
+    return gate;
+  }
+
+  function go(gate, decision, request, reply, done) {
+    if (decision === undefined) return done();
+    const { result, end } = decision;
+    request.rateLimit = result;
+    if (!result.success) return refuse(gate, result, request, reply, done);
+    reply.headers(gate.headers(result));
+    if (end !== undefined) whenOver(reply.raw, () => end(outcomeOf(reply.raw, reply)));
+    done();
+  }
+
+  function refuse(gate, result, request, reply, done) {
+    const { status, headers, body } = gate.refusal(result);
+    reply.code(status).headers(headers);
+    if (gate.reply === undefined) return void reply.send(body);
+    const send = (payload) => {
+      if (!reply.sent) reply.send(payload);
+    };
+    new Promise((resolve) => resolve(gate.reply(request, reply, result))).then(send, done);
+  }
+
+  function plugin(fastify, _, ready) {
+    if (!fastify.hasRequestDecorator('rateLimit')) fastify.decorateRequest('rateLimit', null);
+    // What is wrong with the options of a route is told when it is added.
+    fastify.addHook('onRoute', (route) => void gateOf(route));
+    fastify.addHook('onRequest', (request, reply, done) => {
+      let decided;
+      try {
+        // A route that was added before the plugin is met here first.
+        const gate = gateOf(request.routeOptions);
+        const then = (decision) => () => go(gate, decision, request, reply, done);
+        decided = gate === undefined ? done : whenKnown(gate.decide(request, reply), then);
+      } catch (error) {
+        return done(error);
+      }
+      if (typeof decided === 'function') return decided();
+      decided.then((go) => go(), done);
+    });
+    ready();
+  }
+  plugin[Symbol.for('skip-override')] = true;
+  plugin[Symbol.for('fastify.display-name')] = 'leapgate';
+  plugin[Symbol.for('plugin-meta')] = { name: 'leapgate', fastify: '5.x' };
+  return plugin;
+}

@@ -1,0 +1,85 @@
+// For what speaks fetch: Workers, Deno, Bun, Next.js and their like.
+
+import { addressKeys, checkFunction, checkOptions, isObject, makeGate } from './gate.js';
+import { fault, wrong } from './errors.js';
+import { responseOf, watch, withHeaders } from './web.js';
+
+const HEADER = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+
+// How the address of a client is found.
+function addressOf(ip) {
+  if (typeof ip === 'function') return ip;
+  if (ip === 'cloudflare') return (request) => request.headers.get('cf-connecting-ip');
+  if (!isObject(ip)) {
+    throw wrong(
+      'options.ip',
+      ip,
+      "is no source of addresses; use 'cloudflare', `{ header: 'x-forwarded-for', hops: 1 }` or a function",
+    );
+  }
+  const { header, hops = 1, ...others } = ip;
+  const [other] = Object.keys(others);
+  if (other !== undefined) throw wrong(`options.ip.${other}`, others[other], 'means nothing here; use `header` and `hops`');
+  if (typeof header !== 'string' || !HEADER.test(header)) {
+    throw wrong('options.ip.header', header, "is no header; use the one that your proxy sets, as in 'x-forwarded-for'");
+  }
+  if (!Number.isInteger(hops) || hops < 1) {
+    throw wrong(
+      'options.ip.hops',
+      hops,
+      'is no number of proxies; use a whole number from 1, how many of yours a request passes',
+      RangeError,
+    );
+  }
+  // Each proxy adds whom it has seen at the end; what stands before that, clients can write themselves.
+  return (request) => {
+    const addresses = request.headers.get(header)?.split(',') ?? [];
+    return addresses[Math.max(0, addresses.length - hops)]?.trim();
+  };
+}
+
+function addressKey(ip) {
+  if (ip === undefined) return undefined;
+  const [address, keyOf] = [addressOf(ip), addressKeys('look at `ip`, or pass `key`')];
+  return (...args) => keyOf(address(...args) ?? undefined);
+}
+
+export function leapgate(options) {
+  checkOptions(options, ['ip']);
+  const { ip, key, engine } = options;
+  if (ip === undefined && key === undefined && engine === undefined) {
+    throw fault(
+      'ERR_LEAPGATE_OPTIONS',
+      "options.ip: nothing says whom to limit; use 'cloudflare', `{ header, hops }` or a function, or pass `key`",
+      TypeError,
+    );
+  }
+  if (ip !== undefined && key !== undefined) throw wrong('options.ip', ip, 'stands beside `key`; leave one of them out');
+  const gate = makeGate(options, addressKey(ip));
+
+  return function limit(handler) {
+    checkFunction('handler', handler ?? null, 'use the one that answers requests');
+    return async function limited(request, ...rest) {
+      const decision = await gate.decide(request, ...rest);
+      if (decision === undefined) return handler.call(this, request, ...rest);
+      const { result, end } = decision;
+      if (!result.success) {
+        const refusal = gate.refusal(result);
+        if (gate.reply === undefined) return responseOf(refusal);
+        return withHeaders(await gate.reply(request, result), refusal.headers);
+      }
+      if (!gate.isOpen) {
+        const response = withHeaders(await handler.call(this, request, ...rest), gate.headers(result));
+        await end?.({ response });
+        return response;
+      }
+      const { through, failed } = watch(request, end);
+      try {
+        return through(withHeaders(await handler.call(this, request, ...rest), gate.headers(result)));
+      } catch (error) {
+        failed(error);
+        throw error;
+      }
+    };
+  };
+}

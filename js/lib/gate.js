@@ -1,0 +1,209 @@
+// What the adapters share: how a request is asked about, what a refusal says, and when what was taken is given back.
+
+import { Limiter } from 'leapgate';
+import { fault, shown, wrong } from './errors.js';
+import { checkDraft, rateLimitHeaders, retryAfterSeconds } from './headers.js';
+import { V4, V6, keyOfAddress } from './ip.js';
+
+const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded';
+
+// What the options of all adapters may say beside those of a Limiter.
+const SHARED = ['key', 'skip', 'countIf', 'draft', 'reply', 'engine', 'resource', 'limiter'];
+const LIMITS = ['limit', 'windowMs', 'window', 'sampleCount', 'id', 'limits', 'maxKeys', 'now'];
+
+const FORMATS = { text: 'text/plain; charset=utf-8', json: 'application/json', problem: 'application/problem+json' };
+
+export const isObject = (value) => typeof value === 'object' && value !== null;
+const isPromise = (value) => typeof value?.then === 'function';
+
+// What `value` becomes once it is known: at once, where it is no promise.
+export const whenKnown = (value, then) => (isPromise(value) ? value.then(then) : then(value));
+
+export function warn(code, message) {
+  if (typeof globalThis.process?.emitWarning === 'function') process.emitWarning(message, { type: 'LeapgateWarning', code });
+  else console.warn(`${code}: ${message}`);
+}
+
+function notEnded(error) {
+  warn('LEAPGATE_END', `leapgate: what a request had taken could not be given back: ${error?.message ?? error}`);
+}
+
+export function checkFunction(place, value, cure) {
+  if (value !== undefined && typeof value !== 'function') throw wrong(place, value, `is no function; ${cure}`);
+}
+
+export function checkOptions(options, own = []) {
+  if (!isObject(options)) throw wrong('options', options, 'is no object; use one, as in `{ limit: 100, windowMs: 60_000 }`');
+  const known = [...SHARED, ...own, ...LIMITS];
+  for (const [name, value] of Object.entries(options)) {
+    if (value === undefined || known.includes(name)) continue;
+    throw wrong(`options.${name}`, value, `means nothing here; use ${known.map((name) => `\`${name}\``).join(', ')}`);
+  }
+}
+
+// Whether the options say what is limited: their own limits, a limiter or an engine.
+export const hasLimits = (options) =>
+  ['limit', 'limits', 'windowMs', 'limiter', 'engine'].some((name) => options[name] !== undefined);
+
+// What decides: an engine, or a limiter, of one's own where none is given.
+function decider(options) {
+  const given = ['engine', 'limiter'].find((name) => options[name] !== undefined);
+  const limits = LIMITS.filter((name) => options[name] !== undefined);
+  if (given === undefined) {
+    if (options.resource !== undefined)
+      throw wrong('options.resource', options.resource, 'names what an engine limits; add `engine`, or leave it out');
+    return { limiter: new Limiter(Object.fromEntries(limits.map((name) => [name, options[name]]))) };
+  }
+  const { engine, limiter, resource } = options;
+  if (limits.length > 0)
+    throw wrong(`options.${limits[0]}`, options[limits[0]], `stands beside \`${given}\`, which has its own; leave it out`);
+  if (engine === undefined) {
+    if (resource !== undefined)
+      throw wrong('options.resource', resource, 'names what an engine limits; use `engine`, or leave it out');
+    if (typeof limiter?.refund !== 'function')
+      throw wrong('options.limiter', limiter, 'is no Limiter; use one, or the limits themselves');
+    return { limiter };
+  }
+  if (limiter !== undefined) throw wrong('options.limiter', limiter, 'stands beside `engine`; leave one of them out');
+  if (typeof engine?.enter !== 'function')
+    throw wrong('options.engine', engine, 'is no Engine; use one, or the limits themselves');
+  if (typeof resource !== 'function')
+    throw wrong('options.resource', resource, "is no function; use one that names what is limited, as in `() => 'login'`");
+  return { engine, resource };
+}
+
+function checkReply(reply) {
+  if (typeof reply === 'function') return;
+  if (!isObject(reply))
+    throw wrong('options.reply', reply, "is no reply; use a function, or an object as in `{ format: 'json' }`");
+  const { status = 429, format = 'text', body = '', headers = {}, ...others } = reply;
+  const [other] = Object.keys(others);
+  if (other !== undefined)
+    throw wrong(`options.reply.${other}`, others[other], 'means nothing here; use `status`, `format`, `body`, `headers`');
+  if (!Number.isInteger(status) || status < 400 || status > 599) {
+    throw wrong('options.reply.status', status, 'is no status of a refusal; use 429, or another from 400 to 599', RangeError);
+  }
+  if (!Object.hasOwn(FORMATS, format))
+    throw wrong('options.reply.format', format, "is no format; use 'text', 'json' or 'problem'");
+  if (typeof body !== 'string') throw wrong('options.reply.body', body, 'is no text; use one');
+  if (!isObject(headers))
+    throw wrong('options.reply.headers', headers, "is no object; use one, as in `{ 'X-Limited-By': 'leapgate' }`");
+}
+
+// The key of a client by its address. Where that is unknown, all such clients share one: a limiter must not be passed by
+// hiding one's address.
+export function addressKeys(cure) {
+  let isWarned = false;
+  return (address) => {
+    const key = keyOfAddress(address, V4, V6);
+    if (key !== undefined) return key;
+    if (!isWarned) {
+      isWarned = true;
+      const all = 'and all clients without one share their limit';
+      warn('LEAPGATE_ADDRESS', `leapgate: \`${shown(address)}\` is no client's address, ${all}; ${cure}`);
+    }
+    return 'unknown';
+  };
+}
+
+// `key` is how a client is told from others where the options do not say.
+export function makeGate(options, key) {
+  const { skip, countIf, draft = 11, reply = {} } = options;
+  const { engine, resource, limiter } = decider(options);
+  checkFunction('options.key', options.key, 'use one that returns whom to limit, as in `(request) => ipKey(address)`');
+  checkFunction('options.skip', skip, 'use one that returns whether a request is not to be limited');
+  checkFunction('options.countIf', countIf, 'use one that returns whether a request counts');
+  if (draft !== false) checkDraft('options.draft', draft, "use 11, 7, 6, 'legacy', or false for none");
+  checkReply(reply);
+  const keyOf = options.key ?? key;
+  if (keyOf === undefined && limiter !== undefined) {
+    throw fault(
+      'ERR_LEAPGATE_OPTIONS',
+      'options.key: nothing says whom to limit; use a function that does, as in `(request) => …`',
+      TypeError,
+    );
+  }
+
+  // Whether a request counts. What throws here has nobody to tell.
+  async function counts(request, response) {
+    try {
+      return Boolean(await countIf(request, response));
+    } catch (error) {
+      warn('LEAPGATE_COUNT_IF', `leapgate: \`countIf\` has thrown, and the request counts: ${error?.message ?? error}`);
+      return true;
+    }
+  }
+
+  function ask(key, args) {
+    if (engine !== undefined) {
+      const entry = engine.enter(resource(...args), key === undefined ? {} : { key });
+      return { result: entry, end: entry.success ? (outcome) => exit(entry, args[0], outcome).catch(notEnded) : undefined };
+    }
+    // Before the charge: what is given back as of an earlier instant does not come back too early.
+    const at = countIf === undefined ? 0 : limiter.now();
+    const result = limiter.limit(key);
+    if (!result.success || countIf === undefined) return { result, end: undefined };
+    return { result, end: (outcome) => refund(key, at, args[0], outcome).catch(notEnded) };
+  }
+
+  async function refund(key, at, request, { response }) {
+    if (!(await counts(request, response))) limiter.refund(key, 1, { at });
+  }
+
+  // A client that has left is no failure, and none that was answered: how long it has waited counts, as in any call.
+  async function exit(entry, request, { response, error }) {
+    const refund = countIf !== undefined && response !== undefined && !(await counts(request, response));
+    entry.exit({ ...(error ? { error } : {}), ...(refund ? { refund } : {}) });
+  }
+
+  const keyed = (args) => whenKnown(keyOf?.(...args), (key) => ask(key, args));
+
+  return {
+    // What becomes of a request: `{ result, end }`, at once or as a promise of it; undefined where it is skipped. `end` is
+    // there where something is to be told of the end: once, with `{ response, error }`.
+    decide: (...args) =>
+      skip === undefined ? keyed(args) : whenKnown(skip(...args), (skips) => (skips ? undefined : keyed(args))),
+    // Whether entries stay open until the response has ended.
+    isOpen: engine !== undefined,
+    // What all responses say.
+    headers: (result) => (draft === false ? {} : rateLimitHeaders(result, { draft })),
+    // The function that answers what is refused, if there is one; and what is said without it, or beside what it says.
+    reply: typeof reply === 'function' ? reply : undefined,
+    refusal: (result) => refusal(result, draft, reply),
+  };
+}
+
+// The status, headers and body of a refusal; a function writes its own body.
+function refusal(result, draft, reply) {
+  const { status = 429, format = 'text', body = 'too many requests', headers } = reply;
+  const wait = retryAfterSeconds(result);
+  return {
+    status,
+    headers: {
+      // RFC 6585, section 4: a 429 must not be stored.
+      'Cache-Control': 'no-store',
+      ...(typeof reply === 'function' ? {} : { 'Content-Type': FORMATS[format] }),
+      ...(wait === undefined ? {} : { 'Retry-After': String(wait) }),
+      ...(draft === false ? {} : rateLimitHeaders(result, { draft })),
+      ...headers,
+    },
+    body: write(format, result.rule, status, body, wait),
+  };
+}
+
+function write(format, rule, status, body, wait) {
+  switch (format) {
+    case 'json':
+      return JSON.stringify({ status, error: body, rule, retryAfterSeconds: wait });
+    case 'problem':
+      return JSON.stringify({
+        type: QUOTA_EXCEEDED,
+        title: 'Quota exceeded',
+        status,
+        detail: body,
+        'violated-policies': rule === null ? undefined : [rule],
+      });
+    default:
+      return body;
+  }
+}

@@ -1,0 +1,94 @@
+// What a client is told of its limits, in the drafts of the IETF (draft-ietf-httpapi-ratelimit-headers) and as it was before.
+
+import { wrong } from './errors.js';
+
+// The largest integer of a structured field (RFC 9651, section 3.3.1).
+const MAX_INTEGER = 999_999_999_999_999;
+
+const integer = (number) => String(Math.min(Math.floor(number), MAX_INTEGER));
+const seconds = (ms) => Math.ceil(ms / 1000);
+
+// A string of a structured field. An id is printable ASCII.
+const quoted = (text) => `"${text.replace(/[\\"]/g, '\\$&')}"`;
+
+// What counts the requests in flight has no window.
+const isConcurrency = (policy) => !(policy.windowMs > 0);
+
+// Of the limits, that of which the least is left; of those, that which takes longest to come back.
+function tightest(policies) {
+  const isTighter = (a, b) => a.remaining < b.remaining || (a.remaining === b.remaining && a.resetMs > b.resetMs);
+  return policies.reduce((tightest, policy) => (isTighter(policy, tightest) ? policy : tightest));
+}
+
+// Drafts 6 and 7 want a `w`: what is not in whole seconds is rounded up, which promises less.
+const olderPolicy = (policies) => policies.map(({ limit, windowMs }) => `${integer(limit)};w=${seconds(windowMs)}`).join(', ');
+
+const forms = {
+  // And 8 to 10. `w` is left out where it is not in whole seconds, which is all that it can say; `t` stands where there is
+  // something to wait for.
+  11({ success, policies }) {
+    const quota = ({ id, limit, windowMs }) => {
+      const item = `${quoted(id)};q=${integer(limit)}`;
+      if (!(windowMs > 0)) return `${item};qu="concurrent-requests"`;
+      return windowMs % 1000 === 0 ? `${item};w=${windowMs / 1000}` : item;
+    };
+    const left = ({ id, remaining, resetMs }) => {
+      const item = `${quoted(id)};r=${integer(remaining)}`;
+      return resetMs > 0 && resetMs < Infinity && (success || remaining === 0) ? `${item};t=${seconds(resetMs)}` : item;
+    };
+    return { 'RateLimit-Policy': policies.map(quota).join(', '), RateLimit: policies.map(left).join(', ') };
+  },
+  7({ policies }) {
+    const { limit, remaining, resetMs } = tightest(policies);
+    return {
+      'RateLimit-Policy': olderPolicy(policies),
+      RateLimit: `limit=${integer(limit)}, remaining=${integer(remaining)}, reset=${integer(seconds(resetMs))}`,
+    };
+  },
+  6({ policies }) {
+    const { limit, remaining, resetMs } = tightest(policies);
+    return {
+      'RateLimit-Policy': olderPolicy(policies),
+      'RateLimit-Limit': integer(limit),
+      'RateLimit-Remaining': integer(remaining),
+      'RateLimit-Reset': integer(seconds(resetMs)),
+    };
+  },
+  // The time to the reset, never the instant: a client cannot tell one from the other.
+  legacy({ policies }) {
+    const { limit, remaining, resetMs } = tightest(policies);
+    return {
+      'X-RateLimit-Limit': integer(limit),
+      'X-RateLimit-Remaining': integer(remaining),
+      'X-RateLimit-Reset': integer(seconds(resetMs)),
+    };
+  },
+};
+
+export function checkDraft(place, draft, cure) {
+  if ((typeof draft !== 'number' && draft !== 'legacy') || !Object.hasOwn(forms, draft)) {
+    throw wrong(place, draft, `is no form of these headers; ${cure}`);
+  }
+}
+
+// Whole seconds, at least one; undefined where nothing is to be waited for, or waiting does not help.
+export function retryAfterSeconds({ success, retryAfterMs }) {
+  return success || retryAfterMs === Infinity ? undefined : Math.max(1, seconds(retryAfterMs));
+}
+
+export function rateLimitHeaders(result, options = {}) {
+  if (typeof options !== 'object' || options === null) {
+    throw wrong('options', options, 'is no object; use one, as in `{ draft: 7 }`, or leave it out');
+  }
+  const { draft = 11 } = options;
+  checkDraft('options.draft', draft, "use 11, 7, 6 or 'legacy'");
+  if (typeof result !== 'object' || result === null || !Array.isArray(result.policies)) {
+    throw wrong('result', result, 'is no result; use what `limit` has answered');
+  }
+  // Who counts requests in flight could not be told apart from a window before draft 11.
+  const told = draft === 11 ? result.policies : result.policies.filter((policy) => !isConcurrency(policy));
+  const headers = told.length > 0 ? forms[draft]({ success: result.success, policies: told }) : {};
+  const wait = retryAfterSeconds(result);
+  if (wait !== undefined) headers['Retry-After'] = String(wait);
+  return headers;
+}

@@ -1,0 +1,70 @@
+// For Hono, wherever it runs.
+
+import { addressKeys, checkFunction, checkOptions, makeGate } from './gate.js';
+import { fault, wrong } from './errors.js';
+import { outcomeOf, whenOver } from './node.js';
+import { responseOf, watch, withHeaders } from './web.js';
+
+function addressKey(getConnInfo) {
+  if (getConnInfo === undefined) return undefined;
+  const keyOf = addressKeys('look at `getConnInfo`, or pass `key`');
+  return (c) => keyOf(getConnInfo(c).remote.address);
+}
+
+export function leapgate(options) {
+  checkOptions(options, ['getConnInfo']);
+  const { getConnInfo, key, engine } = options;
+  checkFunction('options.getConnInfo', getConnInfo, "use that of your runtime, as from '@hono/node-server/conninfo'");
+  if (getConnInfo === undefined && key === undefined && engine === undefined) {
+    throw fault(
+      'ERR_LEAPGATE_OPTIONS',
+      "options.getConnInfo: nothing says whom to limit; use that of your runtime, as from 'hono/cloudflare-workers', or pass `key`",
+      TypeError,
+    );
+  }
+  if (getConnInfo !== undefined && key !== undefined)
+    throw wrong('options.getConnInfo', getConnInfo, 'stands beside `key`; leave one of them out');
+  const gate = makeGate(options, addressKey(getConnInfo));
+
+  function tell(c, result) {
+    const response = withHeaders(c.res, gate.headers(result));
+    if (response !== c.res) c.res = response;
+    return c.res;
+  }
+
+  // With an engine, entries stay open until the response has ended. Node's own response knows when that is; elsewhere, its body
+  // is watched.
+  async function watched(c, next, result, end) {
+    const { outgoing } = c.env ?? {};
+    if (typeof outgoing?.once === 'function') {
+      whenOver(outgoing, () => end(outcomeOf(outgoing, c.finalized ? c.res : undefined)));
+      await next();
+      tell(c, result);
+      return;
+    }
+    const { through, failed } = watch(c.req.raw, end);
+    try {
+      await next();
+      c.res = through(tell(c, result));
+    } catch (error) {
+      failed(error);
+      throw error;
+    }
+  }
+
+  return async function limit(c, next) {
+    const decision = await gate.decide(c);
+    if (decision === undefined) return next();
+    const { result, end } = decision;
+    c.set('rateLimit', result);
+    if (!result.success) {
+      const refusal = gate.refusal(result);
+      if (gate.reply === undefined) return responseOf(refusal);
+      return withHeaders(await gate.reply(c, result), refusal.headers);
+    }
+    if (gate.isOpen) return watched(c, next, result, end);
+    await next();
+    tell(c, result);
+    await end?.({ response: c.res });
+  };
+}

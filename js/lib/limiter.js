@@ -1,0 +1,175 @@
+import * as core from './leapgate_bg.js';
+import * as wasm from './core.js';
+import { checkNumber, checkOptions, fault, wrong } from './errors.js';
+import { flatten } from './tree.js';
+
+// Where a limit begins in what a decision told, and how much is told of each: see js/src/shell.rs.
+const [TOLD, PER_LIMIT] = [2, 3];
+
+const MAX_COST = 2 ** 32 - 1;
+const MAX_COUNT = 2 ** 53;
+
+// Limiters that nobody holds any more are dropped.
+const registry =
+  typeof FinalizationRegistry === 'function'
+    ? new FinalizationRegistry((at) => {
+        if (at.generation === wasm.generation) core.limiter_free(at.number);
+      })
+    : undefined;
+
+export class Limiter {
+  #at = { number: -1, generation: 0 };
+  #tree;
+  #now;
+  #policies = [];
+
+  constructor(options) {
+    if (typeof options !== 'object' || options === null) {
+      throw wrong('options', options, 'is no object; use one, as in `{ limit: 100, windowMs: 60_000 }`');
+    }
+    const { now, ...rest } = options;
+    if (now !== undefined && typeof now !== 'function') {
+      throw wrong('options.now', now, 'is no function; use one that returns milliseconds, or leave it out');
+    }
+    this.#tree = flatten('options', rest);
+    this.#now = now;
+    wasm.ready();
+    this.#open();
+    registry?.register(this, this.#at, this.#at);
+  }
+
+  // Makes it in the module, and learns what the options leave open.
+  #open() {
+    const number = core.limiter_new(wasm.put(this.#tree));
+    // A sentence is never empty.
+    if (number < 0) throw fault('ERR_LEAPGATE_OPTIONS', wasm.said(-number), RangeError);
+    this.#at.number = number;
+    this.#at.generation = wasm.generation;
+    this.#policies = [];
+    for (let i = 0, bytes; (bytes = core.limiter_about(number, i)) >= 0; i++) {
+      const windowMs = wasm.told()[0];
+      this.#policies.push({ id: wasm.said(bytes), windowMs });
+    }
+  }
+
+  // Its number in the module.
+  #ready() {
+    const at = this.#at;
+    if (at.generation === wasm.generation) return at.number;
+    if (at.generation < 0) {
+      throw fault('ERR_LEAPGATE_FREED', 'limiter: it has been freed; make another one, or free it later');
+    }
+    // There was another instance, and what it counted is lost: nothing passes until it would have left.
+    const now = this.now();
+    this.#open();
+    wasm.seed();
+    core.limiter_close(at.number, now);
+    return at.number;
+  }
+
+  now() {
+    if (this.#now === undefined) return wasm.defaultClock();
+    const now = this.#now();
+    if (typeof now === 'number' && now >= 0) return now;
+    throw wrong('options.now()', now, 'is no time; return milliseconds, a number of at least 0', TypeError, 'ERR_LEAPGATE_CLOCK');
+  }
+
+  limit(key, options) {
+    return this.#ask(key, options, true);
+  }
+
+  peek(key, options) {
+    return this.#ask(key, options, false);
+  }
+
+  #ask(key, options, charges) {
+    const number = this.#ready();
+    let cost = 1;
+    let count = -1;
+    if (options !== undefined) {
+      checkOptions('options', options);
+      if (options.cost !== undefined) cost = checkNumber('options.cost', options.cost, MAX_COST, true);
+      if (options.limit !== undefined) count = this.#count(options.limit);
+    }
+    const now = this.now();
+    let passes;
+    try {
+      passes = core.limiter_ask(number, wasm.numberOf(key), cost, count, now, charges);
+    } catch (error) {
+      throw wasm.crashed(error);
+    }
+    return this.#answer(passes, now);
+  }
+
+  #count(limit) {
+    if (this.#policies.length > 1) {
+      throw wrong('options.limit', limit, 'could be that of any of `limits`; leave it out', TypeError);
+    }
+    return checkNumber('options.limit', limit, MAX_COUNT, false);
+  }
+
+  #answer(success, now) {
+    const told = wasm.told();
+    const policies = new Array(this.#policies.length);
+    let scarcest = 0;
+    for (let i = 0; i < policies.length; i++) {
+      const { id, windowMs } = this.#policies[i];
+      const at = TOLD + PER_LIMIT * i;
+      policies[i] = { id, limit: told[at], remaining: told[at + 1], windowMs, resetMs: told[at + 2] };
+      if (policies[i].remaining < policies[scarcest].remaining) scarcest = i;
+    }
+    const { remaining, resetMs } = policies[scarcest];
+    const epoch = this.#now === undefined ? Date.now() : now;
+    if (success) {
+      const { id, limit } = policies[scarcest];
+      return { success, limit, remaining, reset: Math.ceil(epoch + resetMs), retryAfterMs: 0, rule: id, policies };
+    }
+    const [refuses, retry] = told;
+    const retryAfterMs = retry < 0 ? Infinity : retry;
+    const reset = Math.ceil(epoch + retryAfterMs);
+    if (refuses < 0) return { success, limit: policies[0].limit, remaining: 0, reset, retryAfterMs, rule: null, policies };
+    const { id, limit } = policies[refuses];
+    return { success, limit, remaining, reset, retryAfterMs, rule: id, policies };
+  }
+
+  refund(key, cost = 1, options = {}) {
+    const number = this.#ready();
+    checkNumber('cost', cost, MAX_COST, true);
+    const { at } = checkOptions('options', options);
+    const now = this.now();
+    const charged = at === undefined ? now : checkNumber('options.at', at, Number.MAX_VALUE, false);
+    this.#tell(() => core.limiter_refund(number, wasm.numberOf(key), cost, charged, now));
+  }
+
+  reset(key) {
+    const number = this.#ready();
+    this.#tell(() => core.limiter_reset(number, wasm.numberOf(key)));
+  }
+
+  block(key, ms) {
+    const number = this.#ready();
+    checkNumber('ms', ms, Number.MAX_SAFE_INTEGER, false);
+    const now = this.now();
+    if (this.#tell(() => core.limiter_block(number, wasm.numberOf(key), ms, now))) return;
+    throw fault('ERR_LEAPGATE_FULL', 'limiter: as many keys are blocked as `maxKeys` allows; raise it, or block for less long');
+  }
+
+  #tell(what) {
+    try {
+      return what();
+    } catch (error) {
+      throw wasm.crashed(error);
+    }
+  }
+
+  free() {
+    const at = this.#at;
+    if (at.generation === wasm.generation) core.limiter_free(at.number);
+    at.generation = -1;
+    registry?.unregister(at);
+  }
+
+  static {
+    if (Symbol.dispose) this.prototype[Symbol.dispose] = this.prototype.free;
+  }
+}

@@ -1,0 +1,148 @@
+// A store for express-rate-limit and hono-rate-limiter: their own charges what is refused, and admits twice the limit where
+// one fixed window meets the next.
+
+import { Limiter } from 'leapgate';
+import { fault, shown, wrong } from './errors.js';
+
+const KNOWN = ['window', 'sampleCount', 'maxKeys', 'now'];
+
+// So many keys may have refusals that the middleware has not taken back yet.
+const MAX_OWED = 10_000;
+
+// Whether the middleware will take back what is refused, which has not been charged.
+function takesBackRefusals({ skipFailedRequests, skipSuccessfulRequests, statusCode = 429, requestStorePropertyName }) {
+  // hono-rate-limiter asks about a refusal before there is a response, and takes the blank one, a 200, for it.
+  const isSuccess = requestStorePropertyName !== undefined || statusCode < 400;
+  return Boolean(isSuccess ? skipSuccessfulRequests : skipFailedRequests);
+}
+
+function checkOptions(options) {
+  if (typeof options !== 'object' || options === null) {
+    throw wrong('options', options, "is no object; use one, as in `{ window: 'weighted' }`, or leave it out");
+  }
+  for (const [name, value] of Object.entries(options)) {
+    if (value === undefined || KNOWN.includes(name)) continue;
+    const isTheirs = name === 'limit' || name === 'windowMs';
+    const names = KNOWN.map((name) => `\`${name}\``).join(', ');
+    throw wrong(
+      `options.${name}`,
+      value,
+      isTheirs ? 'is for the middleware to say; move it there' : `means nothing here; use ${names}`,
+    );
+  }
+}
+
+class Store {
+  // Keys of another store are others: this one is in memory.
+  localKeys = true;
+  #options;
+  #limiter;
+  #limit;
+  #windowMs;
+  #error = fault(
+    'ERR_LEAPGATE_NOT_READY',
+    'store: no middleware has said its limit; pass the store to one, as in `rateLimit({ store })`',
+  );
+  #takesBackRefusals;
+  #owed = new Map();
+
+  constructor(options) {
+    this.#options = options;
+  }
+
+  // express-rate-limit logs what is thrown here, and goes on: so it is thrown again for each request.
+  init(theirs) {
+    try {
+      this.#init(theirs);
+      this.#error = undefined;
+    } catch (error) {
+      this.#error = error;
+      throw error;
+    }
+  }
+
+  #init(theirs) {
+    const { limit, windowMs } = theirs;
+    if (this.#limiter !== undefined) {
+      throw fault(
+        'ERR_LEAPGATE_OPTIONS',
+        'store: it has a middleware already, whose windows it keeps; give each middleware a store of its own',
+      );
+    }
+    if (typeof limit === 'function') {
+      throw fault(
+        'ERR_LEAPGATE_OPTIONS',
+        `limit: \`${shown(limit)}\` is asked for each request, and a store does not hear the answer; use a number`,
+        TypeError,
+      );
+    }
+    this.#limiter = new Limiter({ ...this.#options, limit, windowMs });
+    this.#limit = Math.floor(limit);
+    this.#windowMs = windowMs;
+    this.#takesBackRefusals = takesBackRefusals(theirs);
+  }
+
+  #ready() {
+    if (this.#error !== undefined) throw this.#error;
+    return this.#limiter;
+  }
+
+  #passed({ remaining }) {
+    // When all of this has left the window: up to then the middleware may take it back.
+    return { totalHits: this.#limit - remaining, resetTime: new Date(Date.now() + this.#windowMs) };
+  }
+
+  #refused({ retryAfterMs }) {
+    const wait = Math.ceil(Math.min(retryAfterMs, this.#windowMs));
+    return { totalHits: this.#limit + 1, resetTime: new Date(Date.now() + wait) };
+  }
+
+  increment(key) {
+    const result = this.#ready().limit(key);
+    if (result.success) return this.#passed(result);
+    if (this.#takesBackRefusals) this.#owe(key);
+    return this.#refused(result);
+  }
+
+  #owe(key) {
+    const owed = this.#owed.get(key) ?? 0;
+    if (owed === 0 && this.#owed.size === MAX_OWED) this.#owed.delete(this.#owed.keys().next().value);
+    this.#owed.set(key, owed + 1);
+  }
+
+  decrement(key) {
+    const limiter = this.#ready();
+    const owed = this.#owed.get(key) ?? 0;
+    if (owed > 1) this.#owed.set(key, owed - 1);
+    else this.#owed.delete(key);
+    if (owed > 0) return;
+    // Nobody says which request it was. The oldest is given back: that never lets more pass, since what is taken for another
+    // then counts for longer, never for less long.
+    const now = limiter.now();
+    const [{ resetMs }] = limiter.peek(key).policies;
+    // A strict window keeps a bucket until its end, and others until its start, is so long ago.
+    const end = (this.#options.window ?? 'strict') === 'strict' ? 1 : 0;
+    limiter.refund(key, 1, { at: Math.max(0, now + resetMs - this.#windowMs - end) });
+  }
+
+  get(key) {
+    const result = this.#ready().peek(key);
+    if (!result.success) return this.#refused(result);
+    return result.remaining === this.#limit ? undefined : this.#passed(result);
+  }
+
+  resetKey(key) {
+    this.#ready().reset(key);
+  }
+
+  resetAll() {
+    this.#ready().free();
+    this.#owed.clear();
+    this.#limiter = new Limiter({ ...this.#options, limit: this.#limit, windowMs: this.#windowMs });
+  }
+}
+
+export function leapgate(options = {}) {
+  checkOptions(options);
+  return new Store(options);
+}

@@ -1,0 +1,62 @@
+//! A value of JavaScript, as it lies flat in the buffer: `js/lib/tree.js` puts it there.
+//!
+//! Each begins with a byte that says what it is: 0 null, 1 false, 2 true, 3 a number and its eight bytes, 4 a text, 5 an array
+//! and its items, 6 an object and its keys and values in turn. Texts, arrays and objects have their length, in four bytes,
+//! before what they hold. All is little-endian.
+
+use leapgate::config::Value;
+
+/// How deep a tree may be. JavaScript refuses deeper ones with a sentence.
+const MAX_DEPTH: usize = 64;
+
+/// The tree; null in place of what is none.
+pub(crate) fn read(bytes: &[u8]) -> Value {
+    value(&mut { bytes }, MAX_DEPTH).unwrap_or(Value::Null)
+}
+
+/// The parts of a key, each with its length before it.
+pub(crate) fn parts(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || take_text(&mut bytes))
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = bytes.split_first_chunk::<N>()?;
+    *bytes = rest;
+    Some(*taken)
+}
+
+fn take_length(bytes: &mut &[u8]) -> Option<usize> {
+    take(bytes).map(|bytes| u32::from_le_bytes(bytes) as usize)
+}
+
+fn take_text<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = take_length(bytes)?;
+    let (taken, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+fn string(bytes: &mut &[u8]) -> Option<String> {
+    String::from_utf8(take_text(bytes)?.to_vec()).ok()
+}
+
+fn value(bytes: &mut &[u8], depth: usize) -> Option<Value> {
+    let depth = depth.checked_sub(1)?;
+    Some(match take(bytes)? {
+        [0] => Value::Null,
+        [1] => Value::Bool(false),
+        [2] => Value::Bool(true),
+        [3] => Value::Number(f64::from_le_bytes(take(bytes)?)),
+        [4] => Value::String(string(bytes)?),
+        [5] => {
+            let items = (0..take_length(bytes)?).map(|_| value(bytes, depth));
+            Value::Array(items.collect::<Option<_>>()?)
+        }
+        [6] => {
+            let entries = 0..take_length(bytes)?;
+            let entry = |_| Some((string(bytes)?, value(bytes, depth)?));
+            Value::Object(entries.map(entry).collect::<Option<_>>()?)
+        }
+        _ => return None,
+    })
+}

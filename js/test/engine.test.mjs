@@ -1,0 +1,424 @@
+// What has entered an engine ends with its response: in each adapter, whatever becomes of it.
+
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import http from 'node:http';
+import http2 from 'node:http2';
+import { Readable } from 'node:stream';
+import test, { after } from 'node:test';
+import v8 from 'node:v8';
+import vm from 'node:vm';
+import { createAdaptorServer } from '@hono/node-server';
+import connect from 'connect';
+import express5 from 'express';
+import express4 from 'express4';
+import fastify from 'fastify';
+import { Hono } from 'hono';
+import { leapgate as forExpress } from 'leapgate/express';
+import { leapgate as forFastify } from 'leapgate/fastify';
+import { leapgate as forFetch } from 'leapgate/fetch';
+import { leapgate as forHono } from 'leapgate/hono';
+import { get, listen, until, visitor } from './http.mjs';
+
+// What the paths do. `hold` and `stream` go on when they are told to, one after another.
+class Handlers {
+  reached = [];
+  waiting = [];
+
+  wait(path) {
+    this.reached.push(path);
+    return new Promise((resolve) => this.waiting.push(resolve));
+  }
+
+  release() {
+    this.waiting.shift()();
+  }
+
+  async *stream(path) {
+    yield 'begun';
+    await this.wait(path);
+    yield ', ended';
+  }
+
+  async *broken() {
+    yield 'begun';
+    throw new Error('broken');
+  }
+
+  node = async (request, response) => {
+    const path = request.path ?? request.url;
+    if (path === '/hold') await this.wait(path);
+    if (path === '/stream') return Readable.from(this.stream(path)).pipe(response);
+    if (path === '/broken')
+      return Readable.from(this.broken())
+        .on('error', () => response.destroy())
+        .pipe(response);
+    response.statusCode = path === '/fails' ? 500 : path === '/missing' ? 404 : 200;
+    response.end(path);
+  };
+
+  web = async (request) => {
+    const path = new URL(request.url).pathname;
+    if (path === '/hold') await this.wait(path);
+    if (path === '/throws') throw new Error('thrown');
+    if (path === '/stream') return new Response(ReadableStream.from(this.stream(path)).pipeThrough(new TextEncoderStream()));
+    if (path === '/broken') return new Response(ReadableStream.from(this.broken()).pipeThrough(new TextEncoderStream()));
+    if (path === '/empty') return new Response(null, { status: 204 });
+    return new Response(path, { status: path === '/fails' ? 500 : path === '/missing' ? 404 : 200 });
+  };
+}
+
+const node = (middleware) => listen(http.createServer(middleware));
+const quiet = (app) => app.use((error, request, response, next) => response.status(500).end(`${error.message}${next.length}`));
+
+const kinds = {
+  'express 5': (options, handlers) => {
+    const app = express5().use(forExpress(options));
+    app.get('/throws', async () => {
+      throw new Error('thrown');
+    });
+    return node(quiet(app.use(handlers.node)));
+  },
+  'express 4': (options, handlers) => {
+    const app = express4().use(forExpress(options));
+    app.get('/throws', () => {
+      throw new Error('thrown');
+    });
+    return node(quiet(app.use(handlers.node)));
+  },
+  connect: (options, handlers) => {
+    const app = connect().use(forExpress(options));
+    app.use('/throws', () => {
+      throw new Error('thrown');
+    });
+    app.use(handlers.node);
+    return node(app.use((error, request, response, next) => (response.writeHead(500), response.end(`${next.length}`))));
+  },
+  'node:http': (options, handlers) => {
+    const limit = forExpress(options);
+    return node((request, response) =>
+      limit(request, response, () => {
+        if (request.url === '/throws') return response.writeHead(500).end();
+        handlers.node(request, response);
+      }),
+    );
+  },
+  fastify: async (options, handlers) => {
+    const app = fastify({ forceCloseConnections: true });
+    after(() => app.close());
+    app.register(forFastify(options));
+    app.get('/throws', async () => {
+      throw new Error('thrown');
+    });
+    app.get('/hold', async () => (await handlers.wait('/hold'), 'held'));
+    app.get('/stream', () => Readable.from(handlers.stream('/stream')));
+    app.get('/broken', () => Readable.from(handlers.broken()));
+    app.get('/fails', (request, reply) => reply.code(500).send(request.url));
+    app.get('/', async () => '/');
+    return app.listen({ host: '127.0.0.1', port: 0 });
+  },
+  'hono on Node': (options, handlers) => {
+    const app = new Hono().use(forHono(options)).all('*', (c) => handlers.web(c.req.raw));
+    app.onError((error, c) => c.text(error.message, 500));
+    return listen(createAdaptorServer({ fetch: app.fetch }));
+  },
+  'hono elsewhere': (options, handlers) => {
+    const app = new Hono().use(forHono(options)).all('*', (c) => handlers.web(c.req.raw));
+    app.onError((error, c) => c.text(error.message, 500));
+    return listen(createAdaptorServer({ fetch: (request) => app.fetch(request, {}) }));
+  },
+  fetch: (options, handlers) => {
+    const fetch = forFetch(options)((request) => handlers.web(request));
+    return listen(createAdaptorServer({ fetch: (request) => fetch(request).catch(() => new Response('', { status: 500 })) }));
+  },
+};
+
+// What adapters ask of an engine: this one lets one call at a time in, and knows what each was ended with.
+function oneAtATime() {
+  let inside = 0;
+  const ends = [];
+  const policies = () => [{ id: 'one', limit: 1, remaining: 1 - inside, windowMs: null, resetMs: 0 }];
+  const enter = () => {
+    const success = inside === 0;
+    if (success) inside++;
+    let isOver = !success;
+    const exit = (outcome) => {
+      assert.ok(!isOver, 'an entry is ended once, and a refusal never');
+      isOver = true;
+      inside--;
+      ends.push(outcome);
+    };
+    return {
+      success,
+      limit: 1,
+      remaining: 0,
+      reset: 0,
+      retryAfterMs: success ? 0 : Infinity,
+      rule: 'one',
+      policies: policies(),
+      exit,
+    };
+  };
+  return { engine: { enter }, ends, isFree: () => inside === 0 };
+}
+
+async function serve(kind, more = {}) {
+  const { engine, ends, isFree } = oneAtATime();
+  const handlers = new Handlers();
+  const url = await kinds[kind]({ engine, resource: () => 'all', ...more }, handlers);
+  const reached = (path) => until(() => handlers.reached.includes(path), `${path} is reached`);
+  return { url, ends, isFree, handlers, reached };
+}
+
+for (const kind of Object.keys(kinds)) {
+  test(`${kind}: a call is in until it is answered`, async () => {
+    const { url, handlers, ends, isFree, reached } = await serve(kind);
+    const first = get(`${url}/hold`);
+    await reached('/hold');
+    const refused = await get(url);
+    assert.deepEqual(
+      [refused.status, refused.headers['ratelimit-policy'], refused.headers['retry-after']],
+      [429, '"one";q=1;qu="concurrent-requests"', undefined],
+    );
+    handlers.release();
+    const { status, headers } = await first;
+    assert.deepEqual([status, headers.ratelimit], [200, '"one";r=0']);
+    await until(isFree, 'it has ended');
+    assert.equal((await get(url)).status, 200);
+    await until(() => ends.length === 2, 'both have ended');
+    assert.deepEqual(ends, [{}, {}]);
+  });
+
+  test(`${kind}: many calls at once, never more than one in`, async () => {
+    let [inside, most, passed] = [0, 0, 0];
+    const { engine, isFree } = oneAtATime();
+    const handlers = new Handlers();
+    const counted = async (then) => {
+      most = Math.max(most, ++inside);
+      passed++;
+      await new Promise(setImmediate);
+      inside--;
+      return then;
+    };
+    handlers.web = () => counted(new Response('hello'));
+    handlers.node = async (request, response) => response.end(await counted('hello'));
+    const options = { engine, resource: () => 'all' };
+    const url = kind === 'fastify' ? await serveFastify(options, () => counted('hello')) : await kinds[kind](options, handlers);
+    let left = 200;
+    const client = async () => {
+      while (left-- > 0) await get(url);
+    };
+    await Promise.all(Array.from({ length: 16 }, client));
+    assert.deepEqual([most, passed > 10], [1, true]);
+    await until(isFree, 'all have ended');
+  });
+
+  test(`${kind}: a handler that throws gives back what it held, as an error`, async () => {
+    const { url, ends, isFree } = await serve(kind);
+    assert.equal((await get(`${url}/throws`)).status, 500);
+    await until(() => ends.length === 1, 'it has ended');
+    assert.ok(ends[0].error);
+    assert.ok(isFree());
+  });
+
+  test(`${kind}: an answer of 500 is an error`, async () => {
+    const { url, ends } = await serve(kind);
+    assert.equal((await get(`${url}/fails`)).status, 500);
+    await until(() => ends.length === 1, 'it has ended');
+    assert.ok(ends[0].error);
+  });
+
+  test(`${kind}: a client that hangs up while its handler runs gives back what it held`, async () => {
+    const { url, ends, isFree, reached } = await serve(kind);
+    const client = await visitor(url, '/hold');
+    await reached('/hold');
+    assert.ok(!isFree());
+    client.leave();
+    await until(isFree, 'it has ended');
+    assert.deepEqual(ends, [{}]);
+    assert.equal((await get(url)).status, 200);
+  });
+
+  test(`${kind}: a streamed body is in until its end`, async () => {
+    const { url, handlers, ends, isFree, reached } = await serve(kind);
+    const answer = get(`${url}/stream`);
+    await reached('/stream');
+    assert.equal((await get(url)).status, 429);
+    handlers.release();
+    assert.equal((await answer).body, 'begun, ended');
+    await until(isFree, 'it has ended');
+    assert.deepEqual(ends, [{}]);
+  });
+
+  test(`${kind}: a client that hangs up in a streamed body gives back what it held`, async () => {
+    const { url, ends, isFree, reached } = await serve(kind);
+    const client = await visitor(url, '/stream');
+    await client.responded;
+    await reached('/stream');
+    assert.ok(!isFree());
+    client.leave();
+    await until(isFree, 'it has ended');
+    assert.deepEqual(ends, [{}]);
+  });
+
+  test(`${kind}: a body that breaks gives back what it held`, async () => {
+    const { url, ends, isFree } = await serve(kind);
+    const { status } = await get(`${url}/broken`).catch(() => ({ status: 'none' }));
+    assert.notEqual(status, 200);
+    await until(isFree, 'it has ended');
+    assert.equal(ends.length, 1);
+  });
+
+  test(`${kind}: HEAD gives back what it held`, async () => {
+    const { url, ends, isFree } = await serve(kind);
+    assert.equal((await get(url, { method: 'HEAD' })).status, 200);
+    await until(isFree, 'it has ended');
+    assert.deepEqual(ends, [{}]);
+  });
+
+  test(`${kind}: what does not count is given back when it ends`, async () => {
+    const { url, ends } = await serve(kind, { countIf: (request, response) => (response.statusCode ?? response.status) !== 404 });
+    await get(`${url}/missing`);
+    await until(() => ends.length === 1, 'it has ended');
+    await get(url);
+    await until(() => ends.length === 2, 'it has ended');
+    assert.deepEqual(ends, [{ refund: true }, {}]);
+  });
+
+  if (!['hono on Node', 'hono elsewhere', 'fetch'].includes(kind)) continue;
+  test(`${kind}: nobody is asked whether a request counts that has no answer`, async () => {
+    let asked = 0;
+    const { url, ends, isFree, reached } = await serve(kind, { countIf: () => ++asked > 0 });
+    const client = await visitor(url, '/hold');
+    await reached('/hold');
+    client.leave();
+    await until(isFree, 'it has ended');
+    await new Promise(setImmediate);
+    assert.deepEqual([ends, asked], [[{}], 0]);
+  });
+}
+
+async function serveFastify(options, handler) {
+  const app = fastify({ forceCloseConnections: true });
+  after(() => app.close());
+  app.register(forFastify(options));
+  app.get('/', handler);
+  return app.listen({ host: '127.0.0.1', port: 0 });
+}
+
+test('fastify over HTTP/2: what has entered ends with its stream', async () => {
+  const { engine, ends, isFree } = oneAtATime();
+  const handlers = new Handlers();
+  const app = fastify({ http2: true });
+  app.register(forFastify({ engine, resource: () => 'all' }));
+  app.get('/', async () => 'hello');
+  app.get('/hold', () => handlers.wait('/hold'));
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  const client = http2.connect(`http://127.0.0.1:${app.server.address().port}`);
+  after(() => (client.destroy(), app.close()));
+  const ask = (path) => {
+    const stream = client.request({ ':path': path });
+    stream.on('error', () => {}).resume();
+    return stream;
+  };
+  const [answer] = await once(ask('/'), 'response');
+  assert.deepEqual([answer[':status'], answer.ratelimit], [200, '"one";r=0']);
+  await until(isFree, 'it has ended');
+  const held = ask('/hold');
+  await until(() => handlers.reached.length === 1, 'it is reached');
+  const [refused] = await once(ask('/'), 'response');
+  assert.equal(refused[':status'], 429);
+  held.close(http2.constants.NGHTTP2_CANCEL);
+  await until(isFree, 'it has ended');
+  assert.deepEqual(ends, [{}, {}]);
+});
+
+test('an engine is told the resource and the key of a request', async () => {
+  const asked = [];
+  const engine = { enter: (...args) => (asked.push(args), { success: true, policies: [], exit() {} }) };
+  const options = { engine, resource: (request) => request.headers.get('x'), key: async () => ['a', 1] };
+  await forFetch(options)(() => new Response())(new Request('http://localhost', { headers: { x: 'login' } }));
+  await forFetch({ engine, resource: () => 'pay' })(() => new Response())(new Request('http://localhost'));
+  await forHono({ engine, resource: (c) => c })('c', () => {}).catch(() => {});
+  assert.deepEqual(asked, [
+    ['login', { key: ['a', 1] }],
+    ['pay', {}],
+    ['c', {}],
+  ]);
+});
+
+test('fetch: who has gone before the key is known is not waited for', async () => {
+  const { engine, ends, isFree } = oneAtATime();
+  const controller = new AbortController();
+  const request = new Request('http://localhost', { signal: controller.signal });
+  const key = async () => (controller.abort(), 'a');
+  await forFetch({ engine, resource: () => 'all', key })(() => new Response('hello'))(request);
+  assert.ok(isFree());
+  assert.deepEqual(ends, [{}]);
+});
+
+test('fetch: who leaves a body gives back what it held, and the body hears of it', async () => {
+  const { engine, ends, isFree } = oneAtATime();
+  let reason;
+  const body = new ReadableStream({ cancel: (why) => void (reason = why) });
+  const response = await forFetch({ engine, resource: () => 'all' })(() => new Response(body))(new Request('http://localhost'));
+  assert.ok(!isFree());
+  await response.body.cancel('enough');
+  assert.deepEqual([isFree(), ends, reason], [true, [{}], 'enough']);
+});
+
+test('hono: what is thrown past its error handler gives back what it held', async () => {
+  const { engine, ends, isFree } = oneAtATime();
+  const app = new Hono().use(forHono({ engine, resource: () => 'all' }));
+  app.get('/', () => {
+    throw 'no error';
+  });
+  await assert.rejects(
+    async () => app.request('/'),
+    (thrown) => thrown === 'no error',
+  );
+  assert.deepEqual([isFree(), ends], [true, [{ error: 'no error' }]]);
+});
+
+test('fetch: what cannot be read is not waited for', async () => {
+  for (const response of [new Response(null, { status: 204 }), new Response()]) {
+    const { engine, isFree } = oneAtATime();
+    const answer = await forFetch({ engine, resource: () => 'all' })(() => response)(new Request('http://localhost'));
+    assert.equal(answer, response);
+    assert.ok(isFree());
+  }
+});
+
+test('fetch: an aborted request ends even if nobody reads or leaves its body', async () => {
+  const { engine, isFree } = oneAtATime();
+  const controller = new AbortController();
+  const request = new Request('http://localhost', { signal: controller.signal });
+  await forFetch({ engine, resource: () => 'all' })(() => new Response('hello'))(request);
+  assert.ok(!isFree());
+  controller.abort();
+  await until(isFree, 'it has ended');
+});
+
+test('fetch: a response that is dropped unread ends when it is collected', async () => {
+  v8.setFlagsFromString('--expose-gc');
+  const collect = vm.runInNewContext('gc');
+  const { engine, isFree } = oneAtATime();
+  await forFetch({ engine, resource: () => 'all' })(() => new Response('hello'))(new Request('http://localhost'));
+  assert.ok(!isFree());
+  await until(() => (collect(), isFree()), 'it has ended');
+});
+
+test('fetch: a response is read no faster than it is asked for', async () => {
+  const { engine } = oneAtATime();
+  let pulled = 0;
+  const body = new ReadableStream(
+    { pull: (controller) => (pulled++, controller.enqueue(new Uint8Array(1))) },
+    { highWaterMark: 0 },
+  );
+  const response = await forFetch({ engine, resource: () => 'all' })(() => new Response(body))(new Request('http://localhost'));
+  const reader = response.body.getReader();
+  await reader.read();
+  await reader.read();
+  await new Promise(setImmediate);
+  assert.equal(pulled, 2);
+});

@@ -1,0 +1,235 @@
+import assert from 'node:assert/strict';
+import test, { after } from 'node:test';
+import fastify from 'fastify';
+import { leapgate } from 'leapgate/fastify';
+import { assertHeld, flood, get, stepClock, warningsOf } from './http.mjs';
+
+// A server with what `add` adds to it.
+async function serve(add, options = {}) {
+  const app = fastify({ forceCloseConnections: true, ...options });
+  after(() => app.close());
+  await add(app);
+  return app.listen({ host: '127.0.0.1', port: 0 });
+}
+
+async function statusesOf(url, paths, init) {
+  const statuses = [];
+  for (const path of paths) statuses.push((await get(url + path, init)).status);
+  return statuses;
+}
+
+const MINUTE = 60_000;
+
+test('fastify: never admits more than the limit in any window', async () => {
+  const clock = stepClock();
+  const limits = { limit: 20, windowMs: 100 };
+  const url = await serve(async (app) => {
+    await app.register(leapgate({ ...limits, key: () => (clock.step(), 'all'), now: clock.now }));
+    app.get('/', async () => {
+      clock.admit();
+      return 'hello';
+    });
+  });
+  assertHeld(clock, await flood(() => get(url), 600), limits);
+});
+
+test('fastify: tells the limit to who passes, and to who is refused when to come back', async () => {
+  const seen = [];
+  const url = await serve(async (app) => {
+    await app.register(leapgate({ limit: 1, windowMs: MINUTE, now: () => 0, reply: { format: 'problem' } }));
+    app.get('/', async (request) => {
+      seen.push(request.rateLimit.remaining);
+      return 'hello';
+    });
+  });
+  const passed = await get(url);
+  assert.deepEqual([passed.status, passed.body, passed.headers.ratelimit], [200, 'hello', '"60s";r=0;t=63']);
+  const refused = await get(url);
+  assert.deepEqual([refused.status, refused.headers.ratelimit, refused.headers['retry-after']], [429, '"60s";r=0;t=63', '63']);
+  assert.equal(refused.headers['content-type'], 'application/problem+json; charset=utf-8');
+  assert.deepEqual(JSON.parse(refused.body)['violated-policies'], ['60s']);
+  assert.deepEqual(seen, [0], 'what is refused reaches no handler');
+});
+
+test('fastify: one limit for all routes: sibling plugins, nested ones, and what has no route', async () => {
+  for (const paths of [
+    ['/a', '/b'],
+    ['/b', '/c/d'],
+    ['/missing', '/a'],
+    ['/c/missing', '/also/missing'],
+    ['/c/d', '/missing'],
+  ]) {
+    const url = await serve(async (app) => {
+      app.register(leapgate({ limit: 1, windowMs: MINUTE }));
+      app.register(async (sibling) => sibling.get('/a', async () => 'a'));
+      app.get('/b', async () => 'b');
+      app.register(
+        async (sibling) => {
+          sibling.setNotFoundHandler((_, reply) => reply.code(404).send('nothing'));
+          sibling.register(async (nested) => nested.get('/d', async () => 'd'));
+        },
+        { prefix: '/c' },
+      );
+    });
+    const first = paths[0].includes('missing') ? 404 : 200;
+    assert.deepEqual(await statusesOf(url, paths), [first, 429], paths.join(' '));
+  }
+});
+
+test('fastify: routes of the same instance are limited that were there before', async () => {
+  const url = await serve(async (app) => {
+    app.get('/a', { config: { rateLimit: { limit: 2, windowMs: MINUTE } } }, async () => 'a');
+    app.get('/b', async () => 'b');
+    app.register(leapgate({ limit: 1, windowMs: MINUTE }));
+  });
+  assert.deepEqual(await statusesOf(url, ['/b', '/b', '/a', '/a', '/a']), [200, 429, 200, 200, 429]);
+});
+
+test('fastify: a route may have a limit of its own, or none', async () => {
+  const own = { limit: 2, windowMs: MINUTE };
+  const url = await serve(async (app) => {
+    await app.register(leapgate({ limits: [{ limit: 1, windowMs: MINUTE }] }));
+    app.get('/all', async () => '');
+    app.get('/own', { config: { rateLimit: own } }, async () => '');
+    app.get('/other', { config: { rateLimit: own } }, async () => '');
+    app.get('/none', { config: { rateLimit: false } }, async () => '');
+  });
+  const paths = ['/all', '/all', '/own', '/own', '/own', '/other', '/other', '/other', '/none', '/none', '/none'];
+  assert.deepEqual(await statusesOf(url, paths), [200, 429, 200, 200, 429, 200, 200, 429, 200, 200, 200]);
+});
+
+test('fastify: a route takes over what it does not say', async () => {
+  const url = await serve(async (app) => {
+    await app.register(
+      leapgate({ limit: 1, windowMs: MINUTE, key: (request) => request.headers['x-key'] ?? 'none', reply: { status: 503 } }),
+    );
+    app.get('/own', { config: { rateLimit: { limit: 1, windowMs: MINUTE } } }, async () => '');
+    app.get('/reply', { config: { rateLimit: { reply: { status: 420 } } } }, async () => '');
+  });
+  assert.deepEqual(await statusesOf(url, ['/own', '/own'], { headers: { 'X-Key': 'a' } }), [200, 503]);
+  assert.deepEqual(await statusesOf(url, ['/own'], { headers: { 'X-Key': 'b' } }), [200]);
+  assert.deepEqual(await statusesOf(url, ['/reply', '/reply']), [200, 420]);
+});
+
+test('fastify: without limits, only routes are limited that have their own', async () => {
+  const url = await serve(async (app) => {
+    await app.register(leapgate());
+    app.get('/', async () => '');
+    app.get('/own', { config: { rateLimit: { limit: 1, windowMs: MINUTE } } }, async () => '');
+  });
+  assert.deepEqual(await statusesOf(url, ['/', '/', '/own', '/own', '/missing']), [200, 200, 200, 429, 404]);
+});
+
+test('fastify: methods of a path, and a slash at its end, are no way around its limit', async () => {
+  const url = await serve(async (app) => {
+    await app.register(leapgate());
+    const config = { rateLimit: { limit: 2, windowMs: MINUTE } };
+    app.register(async (sub) => sub.get('/', { config, exposeHeadRoute: true, prefixTrailingSlash: 'both' }, async () => ''), {
+      prefix: '/sub',
+    });
+  });
+  assert.equal((await get(`${url}/sub`, { method: 'HEAD' })).status, 200);
+  assert.deepEqual(await statusesOf(url, ['/sub/', '/sub', '/sub/']), [200, 429, 429]);
+});
+
+test('fastify: skips, and gives back what does not count', async () => {
+  const url = await serve(async (app) => {
+    const skip = async (request) => request.url === '/health';
+    await app.register(leapgate({ limit: 1, windowMs: MINUTE, skip, countIf: async (request, reply) => reply.statusCode < 400 }));
+    app.get('/', async () => '');
+    app.get('/health', async () => '');
+    app.get('/fails', async () => {
+      throw new Error('fails');
+    });
+  });
+  const paths = ['/health', '/missing', '/fails', '/missing', '/', '/missing', '/', '/health'];
+  assert.deepEqual(await statusesOf(url, paths), [200, 404, 500, 404, 200, 429, 429, 200]);
+});
+
+test('fastify: a function may answer instead', async () => {
+  for (const reply of [
+    async (request, _, result) => ({ path: request.url, rule: result.rule }),
+    (request, reply, result) => void reply.send({ path: request.url, rule: result.rule }),
+  ]) {
+    const url = await serve((app) => app.register(leapgate({ limit: 0, windowMs: MINUTE, reply })));
+    const refused = await get(`${url}/x`);
+    assert.deepEqual([refused.status, refused.body], [429, '{"path":"/x","rule":"60s"}']);
+    assert.equal(refused.headers['content-type'], 'application/json; charset=utf-8');
+    assert.equal(refused.headers['ratelimit-policy'], '"60s";q=0;w=60');
+  }
+});
+
+test('fastify: a function that fails to answer is an error of the request', async () => {
+  const fail = () => {
+    throw new Error('no answer');
+  };
+  for (const reply of [fail, async () => fail()]) {
+    const url = await serve((app) => app.register(leapgate({ limit: 0, windowMs: MINUTE, reply })));
+    const { body } = await get(url);
+    assert.equal(JSON.parse(body).message, 'no answer');
+  }
+});
+
+test('fastify: inject is limited too', async () => {
+  const app = fastify();
+  after(() => app.close());
+  app.register(leapgate({ limit: 1, windowMs: MINUTE, countIf: (_, reply) => reply.statusCode === 200 }));
+  app.get('/', async () => 'hello');
+  const statuses = [];
+  for (const path of ['/missing', '/', '/']) statuses.push((await app.inject(path)).statusCode);
+  assert.deepEqual(statuses, [404, 200, 429]);
+});
+
+test('fastify: behind a proxy that is trusted, clients are told apart', async () => {
+  const url = await serve((app) => app.register(leapgate({ limit: 1, windowMs: MINUTE })), { trustProxy: '127.0.0.1' });
+  const warnings = await warningsOf(async () => {
+    const statuses = [];
+    for (const client of ['192.0.2.1', '192.0.2.2', '6.6.6.6, 192.0.2.1']) {
+      statuses.push((await get(url, { headers: { 'X-Forwarded-For': client } })).status);
+    }
+    assert.deepEqual(statuses, [404, 404, 429]);
+  });
+  assert.deepEqual(warnings, []);
+});
+
+test('fastify: behind a proxy that is not trusted, all share one limit, and it warns once', async () => {
+  const url = await serve((app) => app.register(leapgate({ limit: 1, windowMs: MINUTE })));
+  const warnings = await warningsOf(async () => {
+    const statuses = [];
+    for (const client of ['192.0.2.1', '192.0.2.2'])
+      statuses.push((await get(url, { headers: { 'X-Forwarded-For': client } })).status);
+    assert.deepEqual(statuses, [404, 429]);
+  });
+  const message =
+    'leapgate: a request has a header of a proxy, which is not trusted: behind a proxy, all of its clients share one limit; ' +
+    "tell Fastify its addresses, as in `fastify({ trustProxy: '10.0.0.0/8' })`, or pass `key`";
+  assert.deepEqual(warnings, [{ code: 'LEAPGATE_PROXY', message }]);
+});
+
+for (const key of [
+  () => {
+    throw new Error('no key');
+  },
+  async () => {
+    throw new Error('no key');
+  },
+]) {
+  test(`fastify: a key that fails is an error of the request (${key.constructor.name})`, async () => {
+    const url = await serve((app) => app.register(leapgate({ limit: 1, windowMs: MINUTE, key })));
+    const { status, body } = await get(url);
+    assert.deepEqual([status, JSON.parse(body).message], [500, 'no key']);
+  });
+}
+
+test('fastify: what is wrong with a route is told when it is added', async () => {
+  const limits = [
+    [5, 'config.rateLimit: `5` is no object; use one, as in `{ limit: 5, windowMs: 60_000 }`, or false for no limit'],
+    [{ limit: -1, windowMs: MINUTE }, 'options.limit: `-1` is no count; use a number from 0 to 9007199254740992'],
+  ];
+  for (const [rateLimit, message] of limits) {
+    const app = fastify();
+    after(() => app.close());
+    await app.register(leapgate());
+    assert.throws(() => app.get('/', { config: { rateLimit } }, async () => ''), { message });
+  }
+});

@@ -1,0 +1,400 @@
+// The short form.
+import { Limiter } from 'leapgate';
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+// A limiter and its clock.
+function at(options, millis = 0) {
+  const clock = { millis };
+  return [new Limiter({ ...options, now: () => clock.millis }), clock];
+}
+
+// How many of `tries` requests pass.
+function passes(limiter, key, tries, options) {
+  let passed = 0;
+  for (let i = 0; i < tries; i++) passed += limiter.limit(key, options).success;
+  return passed;
+}
+
+// The same numbers each time.
+function randoms(state) {
+  return (below) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+}
+
+test('says_everything_about_a_decision', () => {
+  const [limiter, clock] = at({ limit: 3, windowMs: 1000 }, 10_000);
+  assert.deepEqual(limiter.limit('a', { cost: 2 }), {
+    success: true,
+    limit: 3,
+    remaining: 1,
+    reset: 11_050,
+    retryAfterMs: 0,
+    rule: '1s',
+    policies: [{ id: '1s', limit: 3, remaining: 1, windowMs: 1000, resetMs: 1050 }],
+  });
+  clock.millis = 10_500;
+  assert.deepEqual(limiter.limit('a', { cost: 2 }), {
+    success: false,
+    limit: 3,
+    remaining: 1,
+    reset: 11_050,
+    retryAfterMs: 550,
+    rule: '1s',
+    policies: [{ id: '1s', limit: 3, remaining: 1, windowMs: 1000, resetMs: 550 }],
+  });
+  assert.equal(limiter.limit('b').remaining, 2);
+});
+
+test('never_admits_more_than_the_limit_in_any_window', () => {
+  const random = randoms(7);
+  for (const limits of [
+    [{ limit: 10, windowMs: 1000 }],
+    [{ limit: 7, windowMs: 300, sampleCount: 3 }],
+    [
+      { limit: 5, windowMs: 100 },
+      { limit: 20, windowMs: 1000 },
+    ],
+  ]) {
+    const [limiter, clock] = at({ limits });
+    const admitted = [];
+    let refused = 0;
+    for (let i = 0; i < 20_000; i++) {
+      clock.millis += random(20) === 0 ? random(900) : random(9);
+      const cost = 1 + random(3);
+      if (limiter.limit('key', { cost }).success) admitted.push([clock.millis, cost]);
+      else refused++;
+    }
+    assert.ok(admitted.length > 1000 && refused > 1000);
+    for (const { limit, windowMs } of limits) {
+      for (let first = 0; first < admitted.length; first++) {
+        let sum = 0;
+        for (let i = first; i < admitted.length && admitted[i][0] - admitted[first][0] < windowMs; i++) sum += admitted[i][1];
+        assert.ok(sum <= limit, `${sum} of ${limit} in ${windowMs} ms from ${admitted[first][0]} ms on`);
+      }
+    }
+  }
+});
+
+test('the_time_to_try_again_is_exact', () => {
+  const random = randoms(3);
+  for (const window of ['strict', 'sentinel', 'weighted']) {
+    const [limiter, clock] = at({ limit: 10, windowMs: 1000, window });
+    for (let i = 0; i < 2000; i++) {
+      clock.millis += random(150);
+      const cost = 1 + random(5);
+      const { success, retryAfterMs, reset } = limiter.limit('key', { cost });
+      if (success) continue;
+      assert.equal(reset, clock.millis + retryAfterMs);
+      clock.millis += retryAfterMs - 1;
+      assert.equal(limiter.peek('key', { cost }).success, false, `${window}, ${clock.millis} ms`);
+      clock.millis += 1;
+      assert.equal(limiter.peek('key', { cost }).success, true, `${window}, ${clock.millis} ms`);
+    }
+  }
+});
+
+test('a_fraction_of_a_millisecond_is_waited_out', () => {
+  const [limiter, clock] = at({ limit: 1, windowMs: 1000, sampleCount: 10 }, 100.25);
+  limiter.limit('a');
+  assert.equal(limiter.limit('a').retryAfterMs, 1100);
+  clock.millis = 1199.999;
+  assert.equal(limiter.peek('a').success, false);
+  clock.millis = 1200;
+  assert.equal(limiter.peek('a').success, true);
+});
+
+test('whole_milliseconds_of_the_epoch_are_exact', () => {
+  const epoch = 1_796_000_000_000;
+  for (let i = 0; i < 2000; i++) {
+    const [limiter, clock] = at({ limit: 1, windowMs: 10, sampleCount: 10 }, epoch + i);
+    limiter.limit('a');
+    clock.millis += 10;
+    assert.equal(limiter.peek('a').success, false);
+    clock.millis += 1;
+    assert.equal(limiter.peek('a').success, true);
+    limiter.free();
+  }
+});
+
+test('what_can_never_pass_has_no_next_try', () => {
+  const [limiter] = at({ limit: 3, windowMs: 1000 });
+  const { success, retryAfterMs, reset } = limiter.limit('a', { cost: 4 });
+  assert.deepEqual([success, retryAfterMs, reset], [false, Infinity, Infinity]);
+  assert.equal(passes(limiter, 'a', 5), 3);
+});
+
+test('several_limits_charge_all_or_none', () => {
+  const [limiter, clock] = at({
+    limits: [
+      { limit: 2, windowMs: 1000, id: 'burst' },
+      { limit: 3, windowMs: 60_000 },
+    ],
+  });
+  assert.equal(passes(limiter, 'a', 5), 2);
+  const refused = limiter.limit('a');
+  assert.deepEqual([refused.rule, refused.limit, refused.remaining, refused.retryAfterMs], ['burst', 2, 0, 1050]);
+  assert.deepEqual(refused.policies.map(({ id, remaining }) => [id, remaining]), [['burst', 0], ['60s', 1]]);
+  clock.millis = 1050;
+  assert.equal(passes(limiter, 'a', 5), 1);
+  const both = limiter.limit('a', { cost: 2 });
+  assert.deepEqual([both.rule, both.remaining, both.retryAfterMs], ['burst', 0, 61_950]);
+  assert.equal(limiter.peek('a').policies[0].remaining, 1);
+});
+
+test('a_peek_charges_nothing_and_says_what_would_be', () => {
+  const [limiter] = at({ limit: 3, windowMs: 1000 });
+  for (let i = 0; i < 5; i++) {
+    assert.equal(limiter.peek('a').remaining, 3);
+    assert.equal(limiter.peek('a', { cost: 4 }).success, false);
+  }
+  assert.equal(passes(limiter, 'a', 5), 3);
+  assert.deepEqual(limiter.peek('a'), limiter.limit('a'));
+});
+
+test('a_call_may_bring_a_limit_of_its_own', () => {
+  const [limiter] = at({ limit: 3, windowMs: 1000 });
+  assert.equal(passes(limiter, 'a', 10, { limit: 5 }), 5);
+  assert.equal(limiter.limit('a', { limit: 6 }).limit, 6);
+  assert.equal(limiter.limit('a').success, false);
+  assert.equal(passes(limiter, 'b', 10), 3);
+  assert.equal(limiter.limit('c', { limit: 0 }).retryAfterMs, Infinity);
+});
+
+test('a_refund_gives_back_what_was_charged_then', () => {
+  const [limiter, clock] = at({ limit: 3, windowMs: 1000, sampleCount: 10 });
+  limiter.limit('a');
+  clock.millis = 900;
+  assert.equal(passes(limiter, 'a', 3), 2);
+  limiter.refund('a', 1, { at: 0 });
+  assert.equal(passes(limiter, 'a', 3), 1, 'there is room for one');
+  clock.millis = 1100;
+  assert.equal(passes(limiter, 'a', 3), 0, 'what was charged at 900 ms still counts, all of it');
+  limiter.refund('a', 1, { at: 0 });
+  assert.equal(passes(limiter, 'a', 3), 0, 'what has left is not given back once more');
+  limiter.refund('a', 2);
+  assert.equal(passes(limiter, 'a', 3), 2);
+  limiter.refund('a', 100);
+  assert.equal(limiter.peek('a').remaining, 3, 'no more than there was');
+  limiter.refund('unknown');
+});
+
+test('a_reset_forgets_a_key_and_no_other', () => {
+  const [limiter] = at({ limit: 1, windowMs: 1000 });
+  limiter.limit('a');
+  limiter.limit('b');
+  limiter.block('c', 1000);
+  limiter.reset('a');
+  limiter.reset('c');
+  assert.deepEqual(['a', 'b', 'c'].map((key) => limiter.limit(key).success), [true, false, true]);
+});
+
+test('a_blocked_key_waits_for_the_end_of_it', () => {
+  const [limiter, clock] = at({ limit: 5, windowMs: 1000 });
+  limiter.limit('a');
+  limiter.block('a', 5000);
+  clock.millis = 1000;
+  const { success, rule, limit, remaining, retryAfterMs, reset, policies } = limiter.limit('a');
+  assert.deepEqual([success, rule, limit, remaining, retryAfterMs, reset], [false, null, 5, 0, 4000, 5000]);
+  assert.equal(policies[0].remaining, 4);
+  assert.equal(limiter.peek('a').success, false);
+  assert.equal(limiter.limit('b').success, true);
+  clock.millis = 4999;
+  assert.equal(limiter.limit('a').retryAfterMs, 1);
+  clock.millis = 5000;
+  assert.equal(limiter.limit('a').success, true);
+  limiter.block('a', 5000);
+  limiter.block('a', 0);
+  assert.equal(limiter.limit('a').success, true);
+});
+
+test('as_many_keys_can_be_blocked_as_can_be_kept_apart', () => {
+  const [limiter, clock] = at({ limit: 5, windowMs: 1000, maxKeys: 100 });
+  for (let i = 0; i < 100; i++) limiter.block(i, 1000 + i);
+  assert.throws(() => limiter.block('one more', 1000), {
+    code: 'ERR_LEAPGATE_FULL',
+    message: 'limiter: as many keys are blocked as `maxKeys` allows; raise it, or block for less long',
+  });
+  limiter.block(7, 2000);
+  clock.millis = 1000;
+  limiter.block('one more', 1000);
+  assert.equal(limiter.limit('one more').success, false);
+});
+
+test('a_clock_that_steps_back_is_no_amnesty', () => {
+  const [limiter, clock] = at({ limit: 2, windowMs: 1000 }, 1_000_000);
+  assert.equal(passes(limiter, 'a', 5), 2);
+  limiter.block('b', 500);
+  clock.millis = 10;
+  assert.equal(passes(limiter, 'a', 5), 0);
+  assert.equal(limiter.limit('b').retryAfterMs, 500);
+  clock.millis = 1100;
+  assert.equal(passes(limiter, 'a', 5), 2);
+});
+
+test('keys_are_kept_apart_and_found_again', () => {
+  const [limiter] = at({ limit: 3, windowMs: 1000 });
+  const long = (end) => 'x'.repeat(30_000) + end;
+  const keys = [
+    '', 'a', 'š', 'é', '🙂', 'b'.repeat(23), 'b'.repeat(24), 'b'.repeat(64), 'b'.repeat(65), 'é'.repeat(400), long('a'), long('b'), -1, 1.5,
+    2n ** 70n, ['a', 'bc'], ['ab', 'c'], ['a', 'b', 'c'], ['', 'a'], ['a', ''], ['a,b', 'c'],
+  ];
+  for (let round = 2; round >= 0; round--) {
+    for (const key of keys) assert.equal(limiter.limit(key).remaining, round, String(key).slice(0, 20));
+  }
+});
+
+test('a_number_is_the_same_key_as_its_text', () => {
+  const [limiter] = at({ limit: 6, windowMs: 1000 });
+  const left = [7, '7', 7n, [7], ['7'], [7n]].map((key) => limiter.limit(key).remaining);
+  assert.deepEqual(left, [5, 4, 3, 2, 1, 0]);
+});
+
+// More keys than are known by number, in an order in which numbers change hands.
+test('many_keys_each_have_their_own_window', () => {
+  const [limiter] = at({ limit: 4, windowMs: 1000 });
+  const random = randoms(5);
+  const keys = 9000;
+  const counts = new Array(keys).fill(0);
+  for (let i = 0; i < 200_000; i++) {
+    const key = random(2) ? random(50) : random(keys);
+    assert.equal(limiter.limit(`client-${key}`).success, counts[key]++ < 4);
+  }
+});
+
+test('keys_beyond_the_bound_get_no_amnesty', () => {
+  const [limiter] = at({ limit: 5, windowMs: 1000, maxKeys: 10 });
+  assert.equal(passes(limiter, 'first', 10), 5);
+  for (let i = 0; i < 5000; i++) limiter.limit(`flood-${i}`);
+  assert.equal(passes(limiter, 'first', 10), 0);
+  assert.ok(passes(limiter, 'late', 10) <= 5);
+});
+
+test('memory_that_grows_changes_no_answer', () => {
+  const [limiter] = at({ limit: 2, windowMs: 1000, maxKeys: 300_000 });
+  for (let i = 0; i < 150_000; i++) assert.equal(limiter.limit(`key ${i}`).remaining, 1);
+  for (let i = 0; i < 150_000; i++) assert.equal(limiter.limit(`key ${i}`).remaining, 0);
+  assert.equal(limiter.limit('key 0').success, false);
+});
+
+test('limiters_do_not_share_keys', () => {
+  const [[one], [other]] = [at({ limit: 1, windowMs: 1000 }), at({ limit: 2, windowMs: 1000 })];
+  for (let i = 0; i < 10; i++) one.limit('a');
+  assert.equal(passes(other, 'a', 5), 2);
+  one.free();
+  const [third] = at({ limit: 3, windowMs: 1000 });
+  assert.equal(passes(third, 'a', 5), 3);
+});
+
+test('one_that_is_freed_cannot_be_used', () => {
+  const [limiter] = at({ limit: 1, windowMs: 1000 });
+  limiter[Symbol.dispose]();
+  limiter.free();
+  for (const use of ['limit', 'peek', 'reset', 'refund', 'block']) {
+    assert.throws(() => limiter[use]('a', 1), {
+      code: 'ERR_LEAPGATE_FREED',
+      message: 'limiter: it has been freed; make another one, or free it later',
+    });
+  }
+});
+
+test('without_a_clock_the_epoch_tells_when', () => {
+  const limiter = new Limiter({ limit: 1, windowMs: 60_000 });
+  limiter.limit('a');
+  const { success, reset, retryAfterMs } = limiter.limit('a');
+  assert.equal(success, false);
+  assert.ok(Math.abs(reset - Date.now() - retryAfterMs) < 1000);
+  assert.ok(retryAfterMs > 59_000 && retryAfterMs <= 63_000);
+});
+
+test('a_constructor_reads_neither_clock_nor_randomness', (t) => {
+  const forbidden = () => assert.fail('it has been read');
+  t.mock.method(Date, 'now', forbidden);
+  t.mock.method(performance, 'now', forbidden);
+  t.mock.method(crypto, 'getRandomValues', forbidden);
+  t.mock.method(Math, 'random', forbidden);
+  const limiter = new Limiter({ limit: 1, windowMs: 1000 });
+  t.mock.restoreAll();
+  assert.equal(limiter.limit('a').success, true);
+});
+
+test('a_clock_that_is_replaced_later_is_followed', (t) => {
+  const limiter = new Limiter({ limit: 1, windowMs: 1000 });
+  let millis = 5000;
+  t.mock.method(performance, 'now', () => millis);
+  assert.equal(passes(limiter, 'a', 3), 1);
+  millis = 6050;
+  assert.equal(passes(limiter, 'a', 3), 1);
+});
+
+test('a_sentence_says_what_is_wrong_in_options', () => {
+  const good = { limit: 1, windowMs: 1000 };
+  const rows = [
+    [undefined, 'options: `undefined` is no object; use one, as in `{ limit: 100, windowMs: 60_000 }`'],
+    [100, 'options: `100` is no object; use one, as in `{ limit: 100, windowMs: 60_000 }`'],
+    [{}, 'options: `limit` is missing; add it'],
+    [{ limit: 1 }, 'options: `windowMs` is missing; add it'],
+    [{ ...good, limit: -1 }, 'options.limit: `-1` is no count; use a number from 0 to 9007199254740992'],
+    [{ ...good, limit: NaN }, 'options.limit: `NaN` is no count; use a number from 0 to 9007199254740992'],
+    [{ ...good, limit: '5' }, 'options.limit: `5` is a string; use a number'],
+    [{ ...good, windowMs: 0.5 }, 'options.windowMs: `0.5` is not possible; use a whole number from 1 to 315360000000'],
+    [{ ...good, sampleCount: 7 }, 'options.sampleCount: `7` does not divide the 1000 ms interval; use one of 1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 100'],
+    [{ ...good, window: 'fast' }, 'options.window: `fast` is not available; use one of `strict`, `sentinel`, `weighted`'],
+    [{ ...good, id: 'é' }, 'options.id: `é` is no id; use 1 to 256 characters of printable ASCII'],
+    [{ ...good, maxKeys: 0 }, 'options.maxKeys: `0` is not possible; use a whole number from 1 to 16777216'],
+    [{ ...good, max: 5 }, 'options: `max` is no key here; use one of `limit`, `windowMs`, `window`, `sampleCount`, `id`, `limits`, `maxKeys`, `now`'],
+    [{ ...good, limits: [good] }, 'options.limit: `1` stands beside `limits`; put it into one of them'],
+    [{ limits: [] }, 'options.limits: `0` limits are not possible; use 1 to 8'],
+    [{ limits: [good, good] }, 'options.limits[1].id: `1s` is the id of another limit; use one of its own'],
+    [{ limits: [good, { limit: 1 }] }, 'options.limits[1]: `windowMs` is missing; add it'],
+    [{ ...good, limit: 5n }, 'options.limit: `5` means nothing here; use a value that JSON has'],
+    [{ ...good, now: 5 }, 'options.now: `5` is no function; use one that returns milliseconds, or leave it out'],
+  ];
+  for (const [options, message] of rows) {
+    assert.throws(() => new Limiter(options), (error) => {
+      assert.equal(error.message, message);
+      assert.match(error.code, /^ERR_LEAPGATE_(OPTIONS|ARGUMENT)$/);
+      return error instanceof Error;
+    });
+  }
+});
+
+test('a_wrong_argument_is_caught_before_it_counts', () => {
+  const [limiter] = at({ limit: 10, windowMs: 1000 });
+  const cost = 'options.cost: `%` is not possible; use a whole number from 0 to 4294967295';
+  const key = 'key: `%` is no key; use a string, a number, a bigint, or an array of these';
+  const rows = [
+    [() => limiter.limit(), key.replace('%', 'undefined'), 'KEY'],
+    [() => limiter.limit(null), key.replace('%', 'null'), 'KEY'],
+    [() => limiter.limit({}), key.replace('%', '{…}'), 'KEY'],
+    [() => limiter.limit([]), key.replace('%', '[…]'), 'KEY'],
+    [() => limiter.limit(NaN), key.replace('%', 'NaN'), 'KEY'],
+    [() => limiter.limit(true), key.replace('%', 'true'), 'KEY'],
+    [() => limiter.limit([undefined]), key.replace('%', 'undefined'), 'KEY'],
+    [() => limiter.limit(['a', undefined]), 'key[1]: `undefined` is no part of a key; use a string, a number or a bigint', 'KEY'],
+    [() => limiter.limit('x'.repeat(65537)), `key: \`${'x'.repeat(64)}…\` has 65537 characters; use at most 65536, or a hash of it`, 'KEY'],
+    [() => limiter.limit('a', 2), 'options: `2` is no object; use one, as in `{ cost: 2 }`, or leave it out', 'ARGUMENT'],
+    [() => limiter.limit('a', { cost: 1.5 }), cost.replace('%', '1.5'), 'ARGUMENT'],
+    [() => limiter.limit('a', { cost: -1 }), cost.replace('%', '-1'), 'ARGUMENT'],
+    [() => limiter.limit('a', { cost: '1' }), cost.replace('%', '1'), 'ARGUMENT'],
+    [() => limiter.limit('a', { limit: NaN }), 'options.limit: `NaN` is not possible; use a number from 0 to 9007199254740992', 'ARGUMENT'],
+    [() => limiter.refund('a', 0.5), 'cost: `0.5` is not possible; use a whole number from 0 to 4294967295', 'ARGUMENT'],
+    [() => limiter.refund('a', 1, { at: -1 }), /^options\.at: `-1` is not possible/, 'ARGUMENT'],
+    [() => limiter.block('a'), 'ms: `undefined` is not possible; use a number from 0 to 9007199254740991', 'ARGUMENT'],
+    [() => limiter.block('a', Infinity), 'ms: `Infinity` is not possible; use a number from 0 to 9007199254740991', 'ARGUMENT'],
+  ];
+  for (const [use, message, code] of rows) assert.throws(use, { message, code: `ERR_LEAPGATE_${code}` });
+  assert.equal(limiter.limit('a').remaining, 9);
+  const [two] = at({ limits: [{ limit: 1, windowMs: 1000 }, { limit: 1, windowMs: 2000 }] });
+  assert.throws(() => two.limit('a', { limit: 5 }), {
+    message: 'options.limit: `5` could be that of any of `limits`; leave it out',
+    code: 'ERR_LEAPGATE_ARGUMENT',
+  });
+  const broken = new Limiter({ limit: 1, windowMs: 1000, now: () => undefined });
+  assert.throws(() => broken.limit('a'), {
+    message: 'options.now(): `undefined` is no time; return milliseconds, a number of at least 0',
+    code: 'ERR_LEAPGATE_CLOCK',
+  });
+});

@@ -1,0 +1,73 @@
+// The package itself: how it is found, and what a trap does to it.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { test } from 'node:test';
+
+const require = createRequire(import.meta.url);
+const options = { limit: 5, windowMs: 1000, now: () => 5000 };
+
+// What traps when it is called next, as if the module did: this has to be in place before the package is there.
+let trap;
+const { Instance } = WebAssembly;
+WebAssembly.Instance = function (module, imports) {
+  const { exports } = new Instance(module, imports);
+  const wrapped = Object.entries(exports).map(([name, value]) => [
+    name,
+    typeof value !== 'function'
+      ? value
+      : (...args) => {
+          if (trap !== name) return value(...args);
+          trap = undefined;
+          throw new WebAssembly.RuntimeError('unreachable');
+        },
+  ]);
+  return { exports: Object.fromEntries(wrapped) };
+};
+
+test('imported_and_required_it_is_one_instance', async () => {
+  const [imported, required] = [await import('leapgate'), require('leapgate')];
+  assert.deepEqual(Object.keys(required), ['Limiter']);
+  assert.deepEqual(Object.keys(imported), ['Limiter']);
+  assert.equal(imported.Limiter, required.Limiter);
+});
+
+test('it_is_loaded_before_a_slim_one_works', async () => {
+  const { Limiter, init } = await import('leapgate/slim');
+  assert.throws(() => new Limiter(options), {
+    code: 'ERR_LEAPGATE_NOT_READY',
+    message: 'leapgate/slim: nothing is loaded; call `await init(module)` first',
+  });
+  await assert.rejects(init(5), {
+    code: 'ERR_LEAPGATE_ARGUMENT',
+    message: 'module: `5` is no module; use a WebAssembly.Module, its bytes, its URL or a Response',
+  });
+  const bytes = readFileSync(require.resolve('leapgate/leapgate_bg.wasm'));
+  await init(bytes);
+  await init(bytes);
+  assert.equal(new Limiter(options).limit('a').remaining, 4);
+});
+
+test('after_a_trap_all_windows_are_full_until_they_have_passed', async () => {
+  const { Limiter } = await import('leapgate');
+  let millis = 5000;
+  const [one, other] = [new Limiter({ ...options, now: () => millis }), new Limiter({ ...options, now: () => millis })];
+  one.limit('a');
+  for (let i = 0; i < 50; i++) other.limit('hot');
+  trap = 'limiter_ask';
+  assert.throws(() => one.limit('a'), (error) => {
+    assert.equal(error.code, 'ERR_LEAPGATE_CRASHED');
+    assert.equal(
+      error.message,
+      'leapgate: the wasm module stopped and was started again; all windows are counted as full until they have passed',
+    );
+    return error.cause instanceof WebAssembly.RuntimeError;
+  });
+  for (const limiter of [one, other]) {
+    const { success, rule, retryAfterMs } = limiter.limit('hot');
+    assert.deepEqual([success, rule, retryAfterMs], [false, null, 1050]);
+  }
+  assert.equal(new Limiter(options).limit('hot').success, true, 'what is made afterwards has lost nothing');
+  millis = 6050;
+  for (const limiter of [one, other]) assert.equal(limiter.limit('hot').remaining, 4);
+});

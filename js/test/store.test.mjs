@@ -1,0 +1,229 @@
+import assert from 'node:assert/strict';
+import http from 'node:http';
+import test from 'node:test';
+import { createAdaptorServer } from '@hono/node-server';
+import express from 'express';
+import { rateLimit } from 'express-rate-limit';
+import { Hono } from 'hono';
+import { rateLimiter } from 'hono-rate-limiter';
+import { leapgate } from 'leapgate/store';
+import { assertHeld, flood, get, listen, mostInAny, stepClock } from './http.mjs';
+
+// Each of them, with `options`, before a handler that answers with a status: that which the path names, or 200.
+const middlewares = {
+  'express-rate-limit': (options, seen = () => {}) => {
+    const app = express();
+    app.use(rateLimit({ legacyHeaders: false, standardHeaders: 'draft-7', keyGenerator: () => 'all', ...options }));
+    app.use((request, response) => {
+      seen();
+      response.status(Number(request.path.slice(1)) || 200).end();
+    });
+    return listen(http.createServer(app));
+  },
+  'hono-rate-limiter': (options, seen = () => {}) => {
+    const app = new Hono();
+    app.use(rateLimiter({ standardHeaders: 'draft-7', keyGenerator: () => 'all', ...options }));
+    app.get('*', (c) => {
+      seen();
+      return c.body(null, Number(c.req.path.slice(1)) || 200);
+    });
+    return listen(createAdaptorServer({ fetch: app.fetch }));
+  },
+};
+
+async function statusesOf(url, paths) {
+  const statuses = [];
+  for (const path of paths) statuses.push((await get(url + path)).status);
+  return statuses;
+}
+
+for (const [name, serve] of Object.entries(middlewares)) {
+  test(`${name}: never admits more than the limit in any window`, async () => {
+    const clock = stepClock();
+    const limits = { limit: 20, windowMs: 100 };
+    const store = leapgate({ now: clock.now });
+    const url = await serve({ ...limits, store, keyGenerator: () => (clock.step(), 'all') }, clock.admit);
+    assertHeld(clock, await flood(() => get(url), 600), limits);
+  });
+
+  test(`${name}: what is refused is not charged`, async () => {
+    // Two requests for each that may pass: who is charged for refusals never gets in again.
+    const clock = stepClock(25);
+    const url = await serve(
+      { limit: 2, windowMs: 100, store: leapgate({ now: clock.now }), keyGenerator: () => (clock.step(), 'all') },
+      clock.admit,
+    );
+    await flood(() => get(url), 200, 1);
+    assert.ok(mostInAny(100, clock.admitted) <= 2);
+    assert.ok(clock.admitted.length >= 2 * Math.floor(clock.ms / 125), `${clock.admitted.length}`);
+  });
+
+  test(`${name}: tells how much is left`, async () => {
+    const url = await serve({ limit: 2, windowMs: 60_000, store: leapgate({ now: () => 0 }) });
+    const told = [];
+    for (let i = 0; i < 3; i++) {
+      const { status, headers } = await get(url);
+      told.push([status, headers.ratelimit.replace(/, reset=.*/, ''), headers['retry-after'] !== undefined]);
+    }
+    assert.deepEqual(told, [
+      [200, 'limit=2, remaining=1', false],
+      [200, 'limit=2, remaining=0', false],
+      [429, 'limit=2, remaining=0', true],
+    ]);
+  });
+
+  for (const [skips, path, charged] of [
+    ['skipFailedRequests', '/404', '/200'],
+    ['skipSuccessfulRequests', '/200', '/404'],
+  ]) {
+    const asked = Number(charged.slice(1));
+    test(`${name}: ${skips} gives back what has passed`, async () => {
+      const url = await serve({ limit: 2, windowMs: 60_000, store: leapgate(), [skips]: true });
+      const statuses = await statusesOf(url, [path, path, path, charged, path, path, charged, path]);
+      const passed = Number(path.slice(1));
+      assert.deepEqual(statuses, [passed, passed, passed, asked, passed, passed, asked, 429]);
+    });
+
+    test(`${name}: ${skips} gives nothing back for what was refused`, async () => {
+      const url = await serve({ limit: 2, windowMs: 60_000, store: leapgate(), [skips]: true });
+      const statuses = await statusesOf(url, Array(8).fill(charged));
+      assert.deepEqual(statuses, [asked, asked, ...Array(6).fill(429)]);
+    });
+
+    test(`${name}: ${skips} still gives back after a refusal`, async () => {
+      const clock = stepClock(0);
+      const url = await serve({ limit: 2, windowMs: 60_000, store: leapgate({ now: clock.now }), [skips]: true });
+      await statusesOf(url, [charged, charged, charged, charged, charged]);
+      clock.ms = 70_000;
+      const passed = Number(path.slice(1));
+      assert.deepEqual(await statusesOf(url, [path, path, path, path, charged, path]), [
+        passed,
+        passed,
+        passed,
+        passed,
+        asked,
+        passed,
+      ]);
+    });
+  }
+
+  test(`${name}: a limit of 0 lets nothing through`, async () => {
+    const url = await serve({ limit: 0, windowMs: 60_000, store: leapgate() });
+    assert.deepEqual(await statusesOf(url, ['/', '/']), [429, 429]);
+  });
+}
+
+const opened = (options) => {
+  const store = leapgate(options);
+  store.init({ limit: 3, windowMs: 1000 });
+  return store;
+};
+
+test('store: what is given back is the oldest, so that never more pass', () => {
+  for (const window of ['strict', 'sentinel', 'weighted']) {
+    let ms = 0;
+    const store = opened({ window, now: () => ms });
+    for (ms of [0, 300, 600]) store.increment('a');
+    ms = 700;
+    store.decrement('a');
+    assert.equal(store.get('a').totalHits, 2, window);
+    // What counts is that of 300 and of 600.
+    ms = 1200;
+    assert.equal(store.get('a').totalHits, 2, window);
+    ms = 1400;
+    assert.equal(store.get('a').totalHits, 1, window);
+    store.decrement('a');
+    store.decrement('a');
+    assert.equal(store.get('a'), undefined, window);
+  }
+});
+
+test('store: of two buckets side by side, the older is given back', () => {
+  for (const [window, left] of [
+    ['strict', 1100],
+    ['sentinel', 1050],
+  ]) {
+    let ms = 0;
+    const store = opened({ window, now: () => ms });
+    for (ms of [0, 50]) store.increment('a');
+    ms = 60;
+    store.decrement('a');
+    ms = left - 1;
+    assert.equal(store.get('a')?.totalHits, 1, window);
+    ms = left;
+    assert.equal(store.get('a'), undefined, window);
+  }
+});
+
+test('store: keys are looked at, reset, and reset all at once', () => {
+  const store = opened();
+  assert.equal(store.get('a'), undefined);
+  for (const key of ['a', 'a', 'b', 'c']) store.increment(key);
+  assert.deepEqual(
+    ['a', 'b', 'c'].map((key) => store.get(key)?.totalHits),
+    [2, 1, 1],
+  );
+  store.resetKey('a');
+  assert.deepEqual(
+    ['a', 'b', 'c'].map((key) => store.get(key)?.totalHits),
+    [undefined, 1, 1],
+  );
+  store.resetAll();
+  assert.deepEqual(
+    ['a', 'b', 'c'].map((key) => store.get(key)?.totalHits),
+    [undefined, undefined, undefined],
+  );
+});
+
+test('store: a refusal has one hit more than the limit', () => {
+  const store = opened();
+  assert.deepEqual(
+    [1, 2, 3, 4, 5].map(() => store.increment('a').totalHits),
+    [1, 2, 3, 4, 4],
+  );
+});
+
+test('store: refusals that are never taken back cost no memory without end', () => {
+  const store = leapgate();
+  store.init({ limit: 1, windowMs: 60_000, skipFailedRequests: true });
+  const refuse = (key) => [store.increment(key), store.increment(key)];
+  refuse('first');
+  for (let key = 0; key < 10_000; key++) refuse(`${key}`);
+  // It is not known any more that this one has a refusal to be taken back, and of the latest it is.
+  store.decrement('first');
+  store.decrement('9999');
+  assert.deepEqual([store.get('first'), store.get('9999').totalHits], [undefined, 2]);
+});
+
+for (const [name, call, message] of [
+  ['the limit', () => leapgate({ limit: 5 }), 'options.limit: `5` is for the middleware to say; move it there'],
+  [
+    'an option',
+    () => leapgate({ windows: 'strict' }),
+    'options.windows: `strict` means nothing here; use `window`, `sampleCount`, `maxKeys`, `now`',
+  ],
+  ['no options', () => leapgate(5), "options: `5` is no object; use one, as in `{ window: 'weighted' }`, or leave it out"],
+  [
+    'no middleware',
+    () => leapgate().increment('a'),
+    'store: no middleware has said its limit; pass the store to one, as in `rateLimit({ store })`',
+  ],
+  [
+    'two middlewares',
+    () => opened().init({ limit: 1, windowMs: 1000 }),
+    'store: it has a middleware already, whose windows it keeps; give each middleware a store of its own',
+  ],
+  [
+    'a limit that is a function',
+    () => leapgate().init({ limit: () => 5, windowMs: 1000 }),
+    'limit: `a function` is asked for each request, and a store does not hear the answer; use a number',
+  ],
+]) {
+  test(`store: ${name} is wrong`, () => assert.throws(call, { message }));
+}
+
+test('store: what is wrong with the limit refuses all', async () => {
+  const logger = { error() {}, warn() {} };
+  const url = await middlewares['express-rate-limit']({ limit: () => 5, windowMs: 1000, store: leapgate(), logger });
+  assert.deepEqual(await statusesOf(url, ['/']), [500]);
+});

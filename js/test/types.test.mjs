@@ -1,0 +1,37 @@
+// The types of the adapters, as a strict user's compiler sees them: `types/` says what is right, and what is an error.
+
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import test from 'node:test';
+
+const require = createRequire(import.meta.url);
+const ENTRIES = [
+  ['http', ['ipKey', 'rateLimitHeaders']],
+  ...['express', 'fastify', 'fetch', 'hono', 'store'].map((name) => [name, ['leapgate']]),
+];
+
+test('types: an option that is right is no error, and a mistyped one is', async () => {
+  const tsc = require.resolve('typescript/bin/tsc');
+  const project = fileURLToPath(new URL('types', import.meta.url));
+  const { stdout } = await promisify(execFile)(process.execPath, [tsc, '-p', project]).catch((error) => error);
+  assert.equal(stdout, '');
+});
+
+for (const [name, exported] of ENTRIES) {
+  test(`leapgate/${name}: is there for \`import\` and \`require\``, async () => {
+    const [imported, required] = [await import(`leapgate/${name}`), require(`leapgate/${name}`)];
+    assert.deepEqual([Object.keys(imported).sort(), Object.keys(required).sort()], [exported, exported]);
+  });
+}
+
+test('leapgate/fetch: what is imported and what is required count together', async () => {
+  const { Limiter } = await import('leapgate');
+  const limiter = new Limiter({ limit: 1, windowMs: 60_000 });
+  const options = { limiter, key: () => 'a' };
+  const [imported, required] = [await import('leapgate/fetch'), require('leapgate/fetch')];
+  const ask = ({ leapgate }) => leapgate(options)(() => new Response())(new Request('http://localhost'));
+  assert.deepEqual([(await ask(imported)).status, (await ask(required)).status], [200, 429]);
+});

@@ -1,0 +1,103 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import express, { type Request, type RequestHandler } from 'express';
+import { Limiter, type LimitResult } from 'leapgate';
+import { leapgate, type EngineLike, type LeapgateOptions } from 'leapgate/express';
+import { ipKey } from 'leapgate/http';
+
+const app = express();
+const limiter = new Limiter({ limit: 1, windowMs: 1000 });
+declare const engine: EngineLike;
+
+app.use(leapgate({ limit: 100, windowMs: 60_000 }));
+app.use(
+  '/api',
+  leapgate({
+    limits: [
+      { limit: 10, windowMs: 1000 },
+      { limit: 100, windowMs: 60_000, id: 'minute' },
+    ],
+    maxKeys: 1000,
+  }),
+);
+app.get(
+  '/users/:id',
+  leapgate({
+    limit: 100,
+    windowMs: 60_000,
+    window: 'weighted',
+    key: (request) => [ipKey(request.ip ?? ''), request.get('x-api-key') ?? 0],
+    skip: async (request, response) => request.path === '/health' && !response.headersSent,
+    countIf: (request, response) => request.method !== 'OPTIONS' && response.statusCode < 400,
+    draft: 'legacy',
+    reply: { status: 503, format: 'problem', body: 'later', headers: { 'X-By': 'us' } },
+  }),
+  (request, response) => {
+    response.json({ id: request.params['id'], remaining: request.rateLimit?.remaining });
+  },
+);
+app.use(leapgate({ engine, resource: (request) => request.path, countIf: (request, response) => response.statusCode === 200 }));
+app.use(
+  leapgate({
+    limiter,
+    draft: false,
+    reply: (request, response, result) => void response.json({ path: request.path, rule: result.rule }),
+  }),
+);
+
+export const handler: RequestHandler = leapgate({ limit: 1, windowMs: 1000 });
+export const options: LeapgateOptions = { limit: 1, windowMs: 1000, key: (request: Request) => request.ip ?? '' };
+export const result = (request: Request): LimitResult | undefined => request.rateLimit;
+
+const limit = leapgate<IncomingMessage, ServerResponse>({
+  limit: 1,
+  windowMs: 1000,
+  key: (request) => request.socket.remoteAddress ?? '',
+});
+createServer((request, response) => limit(request, response, (error) => response.end(String(error))));
+
+// @ts-expect-error an option that is not there
+leapgate({ limit: 1, windowMs: 1000, keyGenerator: () => 'a' });
+// @ts-expect-error as if it were seconds
+leapgate({ limit: 1, window: 60 });
+// @ts-expect-error no window
+leapgate({ limit: 1 });
+// @ts-expect-error nothing
+leapgate({});
+// @ts-expect-error nothing at all
+leapgate();
+// @ts-expect-error a text
+leapgate({ limit: '1', windowMs: 1000 });
+// @ts-expect-error not undefined
+leapgate({ limit: 1, windowMs: 1000, draft: undefined });
+// @ts-expect-error another draft
+leapgate({ limit: 1, windowMs: 1000, draft: 8 });
+// @ts-expect-error another mode
+leapgate({ limit: 1, windowMs: 1000, window: 'fixed' });
+// @ts-expect-error an object is no key
+leapgate({ limit: 1, windowMs: 1000, key: () => ({}) });
+// @ts-expect-error no key
+leapgate({ limit: 1, windowMs: 1000, key: (request) => request.ip });
+// @ts-expect-error another format
+leapgate({ limit: 1, windowMs: 1000, reply: { format: 'xml' } });
+// @ts-expect-error an option of a reply that is not there
+leapgate({ limit: 1, windowMs: 1000, reply: { code: 503 } });
+// @ts-expect-error no boolean
+leapgate({ limit: 1, windowMs: 1000, countIf: () => 'yes' });
+// @ts-expect-error a limiter has its limits
+leapgate({ limiter, limit: 1, windowMs: 1000 });
+// @ts-expect-error limits, or one
+leapgate({ limit: 1, windowMs: 1000, limits: [{ limit: 1, windowMs: 1000 }] });
+// @ts-expect-error a resource is for an engine
+leapgate({ limit: 1, windowMs: 1000, resource: () => 'a' });
+// @ts-expect-error an engine is asked about a resource
+leapgate({ engine });
+// @ts-expect-error an engine has its rules
+leapgate({ engine, resource: () => 'a', limit: 1, windowMs: 1000 });
+// @ts-expect-error a resource is a text
+leapgate({ engine, resource: () => 7 });
+// @ts-expect-error a limiter or an engine
+leapgate({ engine, resource: () => 'a', limiter });
+// @ts-expect-error no options of an adapter for fetch
+leapgate({ limit: 1, windowMs: 1000, ip: 'cloudflare' });
+// @ts-expect-error neither Express nor node:http
+leapgate({ limit: 1, windowMs: 1000 })('', '', () => {});

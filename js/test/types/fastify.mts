@@ -1,0 +1,37 @@
+import fastify, { type FastifyContextConfig } from 'fastify';
+import { leapgate, type EngineLike, type RouteOptions } from 'leapgate/fastify';
+
+const app = fastify();
+await app.register(leapgate({ limit: 100, windowMs: 60_000 }));
+app.register(leapgate());
+app.register(leapgate({ key: (request) => request.ip, draft: 7 }));
+app.register(
+  leapgate({
+    limits: [{ limit: 1, windowMs: 1000 }],
+    key: async (request, reply) => [request.hostname, reply.statusCode],
+    skip: (request) => request.url === '/health',
+    countIf: async (request, reply) => request.method === 'GET' && reply.statusCode < 400,
+    reply: (request, reply, result) => reply.send({ url: request.url, rule: result.rule }),
+  }),
+);
+app.get('/own', { config: { rateLimit: { limit: 5, windowMs: 1000 } } }, (request) => request.rateLimit?.remaining ?? null);
+app.get('/none', { config: { rateLimit: false } }, () => '');
+app.get('/reply', { config: { rateLimit: { reply: { status: 503 } } } }, () => '');
+
+declare const engine: EngineLike;
+app.register(leapgate({ engine, resource: (request) => request.url }));
+// @ts-expect-error an engine is asked about a resource
+leapgate({ engine });
+
+// @ts-expect-error an option that is not there
+leapgate({ limit: 1, windowMs: 1000, max: 1 });
+// @ts-expect-error no window
+leapgate({ limit: 1 });
+// @ts-expect-error not undefined
+leapgate({ limit: 1, windowMs: 1000, key: undefined });
+// @ts-expect-error no reply of Express
+leapgate({ limit: 1, windowMs: 1000, countIf: (request, reply) => reply.headersSent });
+// @ts-expect-error an option that is not there
+app.get('/', { config: { rateLimit: { limit: 1, windowMs: 1000, max: 1 } satisfies RouteOptions } }, () => '');
+// @ts-expect-error only false
+export const config: FastifyContextConfig = { rateLimit: true };

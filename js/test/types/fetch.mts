@@ -1,0 +1,56 @@
+import { leapgate, type EngineLike } from 'leapgate/fetch';
+
+const limited = leapgate({ limit: 100, windowMs: 60_000, ip: 'cloudflare' });
+interface Bindings {
+  NAME: string;
+}
+export default {
+  fetch: limited(
+    (request: Request, env: Bindings, ctx: { waitUntil(promise: Promise<unknown>): void }) =>
+      new Response(env.NAME + request.url + typeof ctx),
+  ),
+};
+export const GET: (request: Request, context: { params: Promise<{ id: string }> }) => Promise<Response> = limited(
+  async (request: Request, { params }: { params: Promise<{ id: string }> }) =>
+    Response.json({ url: request.url, id: (await params).id }),
+);
+export const plain: (request: Request) => Promise<Response> = limited((request) => new Response(request.url));
+leapgate({ limit: 1, windowMs: 1000, ip: { header: 'x-forwarded-for', hops: 2 } });
+leapgate({ limit: 1, windowMs: 1000, ip: (request, info) => info.remoteAddr.hostname ?? request.headers.get('a') });
+leapgate<[Request, Bindings]>({ limit: 1, windowMs: 1000, key: (request, env) => request.url + env.NAME });
+leapgate({
+  limit: 1,
+  windowMs: 1000,
+  key: async () => 7,
+  skip: (request) => request.method === 'OPTIONS',
+  countIf: (request, response) => request.method === 'GET' && response.ok,
+  reply: (request, result) => Response.json({ url: request.url, rule: result.rule }, { status: 429 }),
+});
+
+declare const engine: EngineLike;
+leapgate({ engine, resource: (request) => request.url });
+leapgate({ engine, resource: () => 'a', ip: 'cloudflare' });
+leapgate({ engine, resource: () => 'a', key: () => 'b' });
+// @ts-expect-error an engine is asked about a resource
+leapgate({ engine, ip: 'cloudflare' });
+
+// @ts-expect-error nothing says whom to limit
+leapgate({ limit: 1, windowMs: 1000 });
+// @ts-expect-error both do
+leapgate({ limit: 1, windowMs: 1000, ip: 'cloudflare', key: () => 'a' });
+// @ts-expect-error another source
+leapgate({ limit: 1, windowMs: 1000, ip: 'fastly' });
+// @ts-expect-error no header
+leapgate({ limit: 1, windowMs: 1000, ip: { hops: 2 } });
+// @ts-expect-error an option of a header that is not there
+leapgate({ limit: 1, windowMs: 1000, ip: { header: 'a', hop: 2 } });
+// @ts-expect-error an option that is not there
+leapgate({ limit: 1, windowMs: 1000, ip: 'cloudflare', max: 1 });
+// @ts-expect-error not undefined
+leapgate({ limit: 1, windowMs: 1000, ip: 'cloudflare', reply: undefined });
+// @ts-expect-error no binding of that name
+leapgate<[Request, Bindings]>({ limit: 1, windowMs: 1000, key: (request, env) => env.NAMES });
+// @ts-expect-error no handler
+limited();
+// @ts-expect-error no response
+limited(() => 'hello');

@@ -1,0 +1,21 @@
+import { rateLimit } from 'express-rate-limit';
+import { rateLimiter } from 'hono-rate-limiter';
+import { Limiter } from 'leapgate';
+import { ipKey, rateLimitHeaders } from 'leapgate/http';
+import { leapgate } from 'leapgate/store';
+
+rateLimit({ limit: 100, windowMs: 60_000, store: leapgate() });
+rateLimiter({ limit: 100, windowMs: 60_000, keyGenerator: () => 'a', store: leapgate({ window: 'sentinel', maxKeys: 1000 }) });
+// @ts-expect-error the middleware says it
+leapgate({ limit: 100 });
+// @ts-expect-error not undefined
+leapgate({ window: undefined });
+
+const result = new Limiter({ limit: 1, windowMs: 1000 }).limit('a');
+new Headers(rateLimitHeaders(result, { draft: 6 })).append('X-Key', ipKey('::1', { v4: 24, v6: 56 }));
+// @ts-expect-error a text
+rateLimitHeaders(result, { draft: '11' });
+// @ts-expect-error no options of that name
+ipKey('::1', { ipv6: 56 });
+// @ts-expect-error perhaps no address
+ipKey(({} as { ip?: string }).ip);

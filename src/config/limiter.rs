@@ -1,0 +1,95 @@
+//! What the options of a short form say.
+
+use super::value::{At, ConfigError, Fields, Value};
+use super::{counting, geometry, no_number, no_window, rule_id};
+use crate::keyed::{KEYED_SAMPLE_COUNT, MAX_KEYS};
+use crate::limiter::{Limit, Limiter, LimiterError};
+use crate::rule::{Count, Counting, RuleGeometry, RuleId, span};
+use crate::window::Window;
+
+/// How many keys have a window of their own unless the options say.
+const DEFAULT_MAX_KEYS: usize = 100_000;
+
+const LIMIT_KEYS: [&str; 5] = ["limit", "windowMs", "window", "sampleCount", "id"];
+const KEYS: [&str; 8] = [
+    "limit",
+    "windowMs",
+    "window",
+    "sampleCount",
+    "id",
+    "limits",
+    "maxKeys",
+    // The clock: it is the shell's, and none of this.
+    "now",
+];
+
+/// What a short form is made of.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LimiterOptions {
+    /// The limits: they make a [`Limiter`].
+    pub limits: Vec<Limit>,
+    /// How many keys have a window of their own.
+    pub max_keys: usize,
+}
+
+/// Reads the options of a [`Limiter`].
+///
+/// ```json
+/// {
+///   "limit": 100,
+///   "windowMs": 60000,
+///   "window": "strict",   // "sentinel", "weighted"
+///   "sampleCount": 20,    // by default the window's largest divisor up to 20
+///   "id": "60s",          // by default the length of the window
+///   "maxKeys": 100000
+/// }
+/// ```
+///
+/// Or several of those, all of which must let a request pass: `{"limits": [{"limit": 10, "windowMs": 1000}, …]}`.
+///
+/// # Errors
+///
+/// The first thing that is wrong in it.
+pub fn read_limiter(options: &Value) -> Result<LimiterOptions, ConfigError> {
+    let at = At::new("options", options);
+    let fields = at.object(&KEYS)?;
+    let limits = match fields.get("limits") {
+        None => vec![limit(&at, &fields)?],
+        Some(limits) => {
+            if let Some(given) = LIMIT_KEYS.iter().find_map(|key| fields.get(key)) {
+                return Err(given.wrong("stands beside `limits`; put it into one of them"));
+            }
+            let read = |at: At<'_>| limit(&at, &at.object(&LIMIT_KEYS)?);
+            let read = limits.array()?.map(read).collect::<Result<Vec<_>, _>>()?;
+            Limiter::check(&read).map_err(|error| match &error {
+                LimiterError::LimitCount { .. } => ConfigError::said(limits.to_string(), &error),
+                LimiterError::SameId { index, .. } => {
+                    ConfigError::said(format!("{limits}[{index}].id"), &error)
+                }
+            })?;
+            read
+        }
+    };
+    let max_keys = match fields.get("maxKeys") {
+        Some(keys) => keys.integer(1..=MAX_KEYS as u64)? as usize,
+        None => DEFAULT_MAX_KEYS,
+    };
+    Ok(LimiterOptions { limits, max_keys })
+}
+
+fn limit(at: &At<'_>, fields: &Fields<'_>) -> Result<Limit, ConfigError> {
+    let given = fields.need("limit")?;
+    let count = Count::new(given.number()?).map_err(|error| no_number(&given, &error))?;
+    let interval_ms = fields.need("windowMs")?;
+    let interval_ms = interval_ms.integer(1..=Window::MAX_INTERVAL_MS)?;
+    let (_, sample_count) = geometry(fields, "windowMs")?;
+    let finest = || Window::finest_sample_count(interval_ms, KEYED_SAMPLE_COUNT);
+    let window = RuleGeometry::new(interval_ms, Some(sample_count.unwrap_or_else(finest)))
+        .map_err(|error| no_window(at, fields, &error))?;
+    Ok(Limit {
+        id: rule_id(fields)?.unwrap_or_else(|| RuleId::made_of(&span(interval_ms))),
+        count,
+        window,
+        counting: counting(fields)?.unwrap_or(Counting::Strict),
+    })
+}

@@ -1,0 +1,68 @@
+//! Keys of which nothing passes for a time: lines, in each of which one turn reaches to the end of the block.
+
+use super::table::Table;
+use super::window::Shape;
+use super::{Key, KeyedGeometry};
+use crate::time::Timestamp;
+use std::time::Duration;
+
+/// Which keys are blocked, and until when. When the clock has stepped back, none is for longer than the longest block was.
+pub(crate) struct Blocks {
+    table: Table,
+    /// When the block of every key ends, and when the last one does.
+    all: Timestamp,
+    last: Timestamp,
+    /// The longest block so far, in nanoseconds.
+    longest: u64,
+}
+
+impl Blocks {
+    /// Room for as many keys as such windows have.
+    pub(crate) fn new(geometry: KeyedGeometry) -> Blocks {
+        let shape = Shape::new(geometry.grade, true);
+        Blocks {
+            table: Table::new(shape, false, geometry.keys()),
+            all: Timestamp::ZERO,
+            last: Timestamp::ZERO,
+            longest: 0,
+        }
+    }
+
+    fn end(&mut self, length: Duration, now: Timestamp) -> Timestamp {
+        let nanos = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+        self.longest = self.longest.max(nanos);
+        let end = now.plus_nanos(nanos);
+        self.last = self.last.max(end);
+        end
+    }
+
+    /// Blocks `key` for so long from now on, and no longer. Whether there is room for that.
+    pub(crate) fn block(&mut self, key: Key, length: Duration, now: Timestamp) -> bool {
+        let end = self.end(length, now);
+        self.table.reserve_until(key, end, self.longest, now)
+    }
+
+    /// Blocks every key for so long from now on.
+    pub(crate) fn block_all(&mut self, length: Duration, now: Timestamp) {
+        self.all = self.end(length, now);
+    }
+
+    /// Takes the block of `key` back.
+    pub(crate) fn unblock(&mut self, key: Key) {
+        self.table.pull_back_to(key, Timestamp::ZERO);
+    }
+
+    /// For how long `key` is blocked.
+    pub(crate) fn left(&mut self, key: Key, now: Timestamp) -> Duration {
+        let latest = now.plus_nanos(self.longest);
+        self.all = self.all.min(latest);
+        self.last = self.last.min(latest);
+        let own = self.table.pull_back_to(key, latest);
+        own.unwrap_or(Timestamp::ZERO).max(self.all).since(now)
+    }
+
+    /// Whether no key is blocked any more.
+    pub(crate) fn are_over(&self, now: Timestamp) -> bool {
+        self.last <= now
+    }
+}

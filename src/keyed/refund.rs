@@ -1,0 +1,48 @@
+//! What a key has been charged for, taken back: by who has found out that it does not count.
+
+use super::{Key, KeyedWindows};
+use crate::time::Timestamp;
+
+impl KeyedWindows {
+    /// Gives back `cost` that `key` was charged at the instant `charged`: from that bucket, and where less is counted there,
+    /// from those before it. What has left the window is not given back once more. Only windows give back, not turns or calls in
+    /// flight.
+    ///
+    /// Where `charged` is not the instant of the charge but a later one, quota comes back too early by as much.
+    pub fn refund(&self, key: Key, cost: u64, charged: Timestamp, now: Timestamp) {
+        let (false, Some((window, _))) = (self.shape.is_paced, self.shape.window) else {
+            return;
+        };
+        let table = &mut *self.table.borrow_mut();
+        let (place, to) = (table.look_up(key), table.bucket(now));
+        let Some(mut held) = table.held(place) else {
+            return;
+        };
+        held.advance(now, to);
+        let newest = held.newest_counter(to);
+        let behind = held.number().saturating_sub(window.number(charged));
+        let mut left = cost;
+        for steps in behind..held.shape.buckets as u64 {
+            let counter = held.shape.before(newest, steps as usize);
+            let counted = held.counter(counter);
+            let back = counted.min(left);
+            held.set_counter(counter, counted - back);
+            held.give_back(back);
+            left -= back;
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Forgets what counts in the window of `key`. What it has taken from a shared window stays there: it cannot be told from
+    /// what others have.
+    pub fn reset(&self, key: Key) {
+        let (false, Some(place)) = (self.shape.is_paced, self.find(key)) else {
+            return;
+        };
+        if let Some(mut held) = self.table.borrow_mut().held(place) {
+            held.clear();
+        }
+    }
+}

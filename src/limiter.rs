@@ -1,0 +1,338 @@
+//! Some limits on each of many keys, and nothing else: the short form of an [`Engine`](crate::Engine) with keyed rules.
+
+use crate::keyed::{Blocks, Key, KeyedGeometry, KeyedWindows};
+use crate::rule::{Count, Counting, Grade, RuleGeometry, RuleId};
+use crate::time::Timestamp;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::time::Duration;
+
+/// How many limits there may be on a key.
+pub const MAX_LIMITS: usize = 8;
+
+/// How much of a key may pass in a window.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Limit {
+    /// What the limit is called.
+    pub id: RuleId,
+    /// How much passes.
+    pub count: Count,
+    /// The geometry of the window. Buckets cost memory here.
+    pub window: RuleGeometry,
+    /// What counts in it.
+    pub counting: Counting,
+}
+
+/// Why a limiter cannot be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LimiterError {
+    /// There is no limit, or there are more than [`MAX_LIMITS`].
+    LimitCount {
+        /// How many there are.
+        limits: usize,
+    },
+    /// Two limits have the same id.
+    SameId {
+        /// The id.
+        id: RuleId,
+        /// The second of them, from 0.
+        index: usize,
+    },
+}
+
+impl fmt::Display for LimiterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LimiterError::LimitCount { limits } => {
+                write!(
+                    f,
+                    "`{limits}` limits are not possible; use 1 to {MAX_LIMITS}"
+                )
+            }
+            LimiterError::SameId { id, .. } => {
+                write!(f, "`{id}` is the id of another limit; use one of its own")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LimiterError {}
+
+/// How a limit stands for a key.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Left {
+    /// Which of the limits it is, from 0.
+    pub index: usize,
+    /// How much may pass in its window.
+    pub count: Count,
+    /// Whole passes that are left now.
+    pub remaining: u64,
+    /// How long until quota comes back: a whole pass where none is left, else any. Zero where none is used.
+    pub reset: Duration,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// All limits let it pass.
+    Pass,
+    /// It is refused, and has been charged to none.
+    Block {
+        /// The first of the limits that refuses; `None` where the key is blocked, or the limiter closed.
+        index: Option<usize>,
+        /// In what time it would pass if nothing else came; `None` where it never can.
+        retry_after: Option<Duration>,
+    },
+}
+
+/// Limits on each of many keys. A request passes if every limit lets it pass, and else it is charged to none.
+///
+/// The windows of each limit are [`KeyedWindows`], with all that is said there about memory and about floods of keys.
+///
+/// ```
+/// use leapgate::{Count, Counting, Limit, Limiter, RuleGeometry, RuleId, Timestamp, Verdict};
+///
+/// let limit = |id: &str, count, interval_ms| {
+///     let window = RuleGeometry::new(interval_ms, Some(20))?;
+///     let (id, count) = (RuleId::new(id)?, Count::new(count)?);
+///     Ok::<_, leapgate::RuleError>(Limit { id, count, window, counting: Counting::Strict })
+/// };
+/// let limits = vec![limit("1s", 2.0, 1000)?, limit("60s", 3.0, 60_000)?];
+/// let limiter = Limiter::new(limits, 100_000, [17, 4])?; // random numbers, of the host
+///
+/// let client = limiter.key([Some(&b"10.0.0.1"[..])]);
+/// let limit = |millis| limiter.limit(client, 1, None, Timestamp::from_millis(millis), |_| ());
+/// assert_eq!([0, 0, 0, 1050, 1050].map(|millis| limit(millis) == Verdict::Pass), [true, true, false, true, false]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Limiter {
+    limits: Box<[(Limit, KeyedWindows)]>,
+    /// Whether any key is blocked: most limiters are never asked to block.
+    is_held: Cell<bool>,
+    held: RefCell<Option<Blocks>>,
+    max_keys: usize,
+}
+
+impl Limiter {
+    /// No keys yet, and room for `max_keys` of them: at least one, at most [`MAX_KEYS`](crate::MAX_KEYS).
+    ///
+    /// Who knows `seed` can make keys that share a window or crowd the table: take random numbers, and tell nobody.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no limit, or more than [`MAX_LIMITS`], or two have the same id.
+    pub fn new(
+        limits: Vec<Limit>,
+        max_keys: usize,
+        seed: [u64; 2],
+    ) -> Result<Limiter, LimiterError> {
+        Limiter::check(&limits)?;
+        let open = |limit: Limit| {
+            let windows = KeyedWindows::new(geometry(&limit, max_keys), seed);
+            (limit, windows)
+        };
+        Ok(Limiter {
+            limits: limits.into_iter().map(open).collect(),
+            is_held: Cell::new(false),
+            held: RefCell::default(),
+            max_keys,
+        })
+    }
+
+    /// Whether these limits make a limiter.
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::new`].
+    pub fn check(limits: &[Limit]) -> Result<(), LimiterError> {
+        if limits.is_empty() || limits.len() > MAX_LIMITS {
+            let limits = limits.len();
+            return Err(LimiterError::LimitCount { limits });
+        }
+        for (index, limit) in limits.iter().enumerate() {
+            if limits.iter().take(index).any(|other| other.id == limit.id) {
+                let id = limit.id.clone();
+                return Err(LimiterError::SameId { id, index });
+            }
+        }
+        Ok(())
+    }
+
+    /// The key made of those parts ([`KeyedWindows::key`]).
+    #[inline]
+    pub fn key<'a>(&self, parts: impl IntoIterator<Item = Option<&'a [u8]>>) -> Key {
+        match self.limits.first() {
+            Some((_, windows)) => windows.key(parts),
+            None => Key::from_hash(0),
+        }
+    }
+
+    /// Decides about a request of `key` that costs `cost`, and charges it if it passes. A `count` stands in for that of each
+    /// limit. `tell` hears how each limit stands afterwards.
+    #[inline]
+    pub fn limit(
+        &self,
+        key: Key,
+        cost: u64,
+        count: Option<Count>,
+        now: Timestamp,
+        tell: impl FnMut(Left),
+    ) -> Verdict {
+        self.decide(key, (cost, count), true, now, tell)
+    }
+
+    /// What [`Limiter::limit`] would decide. Charges nothing, and opens no window.
+    pub fn peek(
+        &self,
+        key: Key,
+        cost: u64,
+        count: Option<Count>,
+        now: Timestamp,
+        tell: impl FnMut(Left),
+    ) -> Verdict {
+        self.decide(key, (cost, count), false, now, tell)
+    }
+
+    fn decide(
+        &self,
+        key: Key,
+        (cost, count): (u64, Option<Count>),
+        charges: bool,
+        now: Timestamp,
+        mut tell: impl FnMut(Left),
+    ) -> Verdict {
+        let held = self.held(key, now);
+        let fits = |(limit, windows): &(Limit, KeyedWindows)| {
+            let count = count.unwrap_or(limit.count);
+            windows.count(key, count, cost, false, now).0
+        };
+        // A limit that is alone is asked and charged at once.
+        let charges = charges && held.is_none();
+        let charges = charges && (self.limits.len() == 1 || self.limits.iter().all(fits));
+        let mut refuses = None;
+        for (index, (limit, windows)) in self.limits.iter().enumerate() {
+            let count = count.unwrap_or(limit.count);
+            let (fits, standing) = windows.count(key, count, cost, charges, now);
+            if !fits && refuses.is_none() {
+                refuses = Some(index);
+            }
+            tell(Left {
+                index,
+                count,
+                remaining: standing.remaining,
+                reset: standing.reset,
+            });
+        }
+        match (held, refuses) {
+            (None, None) => Verdict::Pass,
+            (None, index) => Verdict::Block {
+                index,
+                retry_after: self.wait(key, cost, count, now),
+            },
+            (retry_after, _) => Verdict::Block {
+                index: None,
+                retry_after,
+            },
+        }
+    }
+
+    /// In what time all limits would let it pass.
+    #[cold]
+    fn wait(&self, key: Key, cost: u64, count: Option<Count>, now: Timestamp) -> Option<Duration> {
+        let mut longest = Duration::ZERO;
+        for (limit, windows) in &self.limits {
+            let count = count.unwrap_or(limit.count);
+            longest = longest.max(windows.wait(key, count, cost, now)?);
+        }
+        Some(longest)
+    }
+
+    /// Gives back `cost` that `key` was charged at the instant `charged` ([`KeyedWindows::refund`]).
+    pub fn refund(&self, key: Key, cost: u64, charged: Timestamp, now: Timestamp) {
+        for (_, windows) in &self.limits {
+            windows.refund(key, cost, charged, now);
+        }
+    }
+
+    /// Forgets what counts of `key` ([`KeyedWindows::reset`]), and that it is blocked.
+    pub fn reset(&self, key: Key) {
+        if let Some(held) = &mut *self.held.borrow_mut() {
+            held.unblock(key);
+        }
+        for (_, windows) in &self.limits {
+            windows.reset(key);
+        }
+    }
+
+    /// Refuses all that `key` asks for so long from now on, and no longer: zero takes a block back. Whether it does: there
+    /// may be as many blocked keys as there is room for keys. Where the clock steps back, a key is blocked for no longer than
+    /// the longest block was meant to last.
+    pub fn block(&self, key: Key, length: Duration, now: Timestamp) -> bool {
+        self.hold(|blocks| blocks.block(key, length, now))
+            .unwrap_or(false)
+    }
+
+    /// Counts all windows as used up now: of who has lost what they counted.
+    pub fn close(&self, now: Timestamp) {
+        let longest = |(limit, _): &(Limit, KeyedWindows)| {
+            let window = limit.window.window();
+            window.interval() + window.bucket_length()
+        };
+        let longest = self.limits.iter().map(longest).max().unwrap_or_default();
+        self.hold(|blocks| blocks.block_all(longest, now));
+    }
+
+    fn hold<R>(&self, act: impl FnOnce(&mut Blocks) -> R) -> Option<R> {
+        let (limit, _) = self.limits.first()?;
+        self.is_held.set(true);
+        let blocks = &mut *self.held.borrow_mut();
+        Some(act(blocks.get_or_insert_with(|| {
+            Blocks::new(geometry(limit, self.max_keys))
+        })))
+    }
+
+    /// How many keys have a window, in the limit where there are most.
+    pub fn len(&self) -> usize {
+        let lengths = self.limits.iter().map(|(_, windows)| windows.len());
+        lengths.max().unwrap_or(0)
+    }
+
+    /// Whether no key has a window.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// For how long nothing of `key` passes, whatever its windows say.
+    #[inline]
+    fn held(&self, key: Key, now: Timestamp) -> Option<Duration> {
+        if self.is_held.get() {
+            self.held_for(key, now)
+        } else {
+            None
+        }
+    }
+
+    #[cold]
+    fn held_for(&self, key: Key, now: Timestamp) -> Option<Duration> {
+        let blocks = &mut *self.held.borrow_mut();
+        let blocks = blocks.as_mut()?;
+        let left = blocks.left(key, now);
+        self.is_held.set(!blocks.are_over(now));
+        (!left.is_zero()).then_some(left)
+    }
+}
+
+fn geometry(limit: &Limit, max_keys: usize) -> KeyedGeometry {
+    let grade = Grade::Qps {
+        window: limit.window,
+        counting: limit.counting,
+    };
+    KeyedGeometry::new(grade, max_keys)
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids = self.limits.iter().map(|(limit, _)| limit.id.as_str());
+        f.debug_list().entries(ids).finish()
+    }
+}
