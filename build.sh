@@ -11,8 +11,8 @@ commands() {
 ./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, envoy, npm
 ./build.sh check          format, lints, documentation, the filter's imports and size
 ./build.sh wasm           build the filter: dist/leapgate.wasm
-./build.sh npm            build the npm package: dist/npm, ready for npm pack
-./build.sh bench [PART]   print the figures, or one part of them: core, filter
+./build.sh npm [all]      build the npm package: dist/npm, ready for npm pack; with all, try it wherever it is to work
+./build.sh bench [PART]   print the figures, or one part of them: core, filter, npm
 EOF
 }
 
@@ -75,17 +75,42 @@ binaryen() {
   node_install binaryen $BINARYEN
 }
 
-# What the adapters of the npm package are for, and TypeScript: they are tested with these.
-frameworks() {
-  local dir=.tools/frameworks wanted=js/test/package.json
-  cmp -s $wanted $dir/installed && return
-  echo "Installing the frameworks of $wanted in .tools, once."
-  rm -rf $dir && mkdir -p $dir && cp $wanted $dir
-  quietly npm install --prefix $dir --no-audit --no-fund --no-package-lock || {
-    rm -rf $dir
+# The packages of npm that a manifest pins, in a folder of .tools: node_packages NAME MANIFEST.
+node_packages() {
+  local dir=.tools/$1 wanted=$2
+  cmp -s "$wanted" "$dir/installed" && return
+  echo "Installing what $wanted names in .tools, once."
+  rm -rf "$dir" && mkdir -p "$dir" && cp "$wanted" "$dir"
+  # Some say that they want a newer Node: it is among what is installed, and they are run with it.
+  quietly npm install --prefix "$dir" --no-audit --no-fund --no-package-lock || {
+    rm -rf "$dir"
     die "npm could not install $wanted (see .tools/log): check the network and run this again."
   }
-  cp $wanted $dir/installed
+  cp "$wanted" "$dir/installed"
+}
+
+# What the adapters of the npm package are for, and TypeScript: they are tested with these.
+frameworks() {
+  node_packages frameworks js/test/package.json
+}
+
+# Where the npm package is to work: places light, or places light heavy.
+places() {
+  local weight
+  for weight; do node_packages "$weight" "js/test/places/$weight/package.json"; done
+  [[ " $* " != *" heavy "* ]] || browser
+}
+
+# The browser among them. Where there is none, and none can be installed, its tests fail and say so.
+browser() {
+  local name
+  for name in "${CHROMIUM-}" chromium chromium-browser google-chrome; do
+    CHROMIUM=$(type -P "$name") && export CHROMIUM && return
+  done
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 0
+  echo "Installing Chromium, once."
+  quietly apt-get update || true
+  ! quietly apt-get install -y --no-install-recommends chromium || export CHROMIUM=/usr/bin/chromium
 }
 
 # What writes the JavaScript around a module; its version is that of the crate.
@@ -155,27 +180,30 @@ wasm() {
   echo "$WASM: $(wc -c <$WASM) bytes"
 }
 
-# The npm package. The module is shrunk as the filter's is, for the same reason as there; it is the same for all targets of
-# wasm-bindgen, of which `bundler` asks for the least around it.
+# The npm package: a module of `Limiter` alone, and one of engines. They are shrunk as the filter's is, for the same reason as
+# there; each is the same for all targets of wasm-bindgen, of which `bundler` asks for the least around it.
 npm_package() {
   rust
   binaryen
   node_install esbuild $ESBUILD
   wasm_bindgen
-  local work
+  local work module
   quietly cargo tree --locked -p leapgate-js --target wasm32-unknown-unknown ||
     die "cargo could not download the crates of leapgate-js (see .tools/log): check the network and run this again."
-  # Where crates lie on the machine that built it is nobody's business.
-  RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src/=" \
-    cargo rustc --locked --profile npm --target wasm32-unknown-unknown -p leapgate-js --crate-type cdylib
   mkdir -p dist
   work=$(mktemp -d dist/work.XXXXXX)
-  .tools/wasm-bindgen/bin/wasm-bindgen "$TARGET/wasm32-unknown-unknown/npm/leapgate_js.wasm" --target bundler \
-    --no-typescript --keep-debug --out-name leapgate --out-dir "$work"
-  node js/shrink.mjs "$work/leapgate_bg.wasm"
-  # What has a similar name often has similar code, which gzip finds where it lies side by side.
-  .tools/binaryen/node_modules/.bin/wasm-opt --flatten --rereloop -Oz --converge --reorder-functions-by-name --strip-debug \
-    --strip-producers "$work/leapgate_bg.wasm" -o "$work/leapgate_bg.wasm"
+  for module in limiter engine; do
+    # Where crates lie on the machine that built it is nobody's business.
+    RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src/=" \
+      cargo rustc --locked --profile npm-$module --target wasm32-unknown-unknown -p leapgate-js --crate-type cdylib \
+      --no-default-features --features $module
+    .tools/wasm-bindgen/bin/wasm-bindgen "$TARGET/wasm32-unknown-unknown/npm-$module/leapgate_js.wasm" --target bundler \
+      --no-typescript --keep-debug --out-name leapgate --out-dir "$work/$module"
+    node js/shrink.mjs "$work/$module/leapgate_bg.wasm"
+    # What has a similar name often has similar code, which gzip finds where it lies side by side.
+    .tools/binaryen/node_modules/.bin/wasm-opt --flatten --rereloop -Oz --converge --reorder-functions-by-name --strip-debug \
+      --strip-producers "$work/$module/leapgate_bg.wasm" -o "$work/$module/leapgate_bg.wasm"
+  done
   node js/build.mjs "$work" dist/npm || die "dist/npm is not as it should be."
   rm -r "$work"
 }
@@ -225,8 +253,8 @@ tests() {
   read -r p f < <(awk '
     /^test result:/ { p += $4; f += $6 + $8 }
     /^Ran [0-9]+ tests? in / { p += $2 }
-    /^. pass [0-9]+$/ { p += $3 }
-    /^. (fail|cancelled|skipped|todo) [0-9]+$/ { f += $3 }
+    /^[^ ]+ pass [0-9]+$/ { p += $3 }
+    /^[^ ]+ (fail|cancelled|skipped|todo) [0-9]+$/ { f += $3 }
     /^(OK|FAILED) \(/ { gsub(/[^0-9,]/, ""); for (i = split($0, n, ","); i > 0; i--) bad += n[i] }
     END { if (bad > p) bad = p; print p - bad, f + bad }' $log)
   if [ $status = 1 ] && [ "$f" = 0 ]; then f=1; fi
@@ -254,11 +282,33 @@ test_envoy() {
   tests envoy $PYTHON -W error::ResourceWarning -m unittest discover -v -s tests/envoy "$@"
 }
 
+# Where the package is tried beside Node: `light` are places that take seconds, `heavy` such as take a minute together, and
+# 700 MB of .tools.
+PLACES=light
+
 # The package as users install it.
 test_npm() {
   npm_package
   frameworks
   tests npm node js/test/run.mjs "$@"
+  test_places "$PLACES" "$@"
+}
+
+# test_places WEIGHTS
+test_places() {
+  local weights=$1
+  shift
+  # shellcheck disable=SC2086 # a list of words
+  places $weights
+  # shellcheck disable=SC2086
+  tests places node js/test/places/run.mjs $weights "$@"
+}
+
+# The package beside others like it.
+bench_npm() {
+  npm_package
+  node_packages peers js/bench/package.json
+  node js/bench/run.mjs "$@"
 }
 
 case "${1-}" in
@@ -276,6 +326,7 @@ case "${1-}" in
         test_core
         test_filter
         test_envoy
+        PLACES="light heavy"
         test_npm
         ;;
       *) die "there is no part '$2' of the tests: core, filter, envoy or npm." ;;
@@ -285,14 +336,28 @@ case "${1-}" in
     ;;
   check) check ;;
   wasm) wasm ;;
-  npm) npm_package ;;
+  npm)
+    case "${2-}" in
+      "") npm_package ;;
+      all)
+        npm_package
+        test_places "light heavy" "${@:3}"
+        echo "$passed passed, $failed failed"
+        [ "$failed" = 0 ]
+        ;;
+      *) die "there is no part '$2' of npm: all, or none." ;;
+    esac
+    ;;
   bench)
-    rust
-    if [ "${2-}" != core ]; then
-      envoy
-      wasm
+    if [ "${2-}" != npm ]; then
+      rust
+      if [ "${2-}" != core ]; then
+        envoy
+        wasm
+      fi
+      LEAPGATE_WASM=$PWD/$WASM ENVOY=$PWD/$ENVOY cargo run --locked --release -p leapgate-bench -- "${@:2}"
     fi
-    LEAPGATE_WASM=$PWD/$WASM ENVOY=$PWD/$ENVOY exec cargo run --locked --release -p leapgate-bench -- "${@:2}"
+    case "${2-}" in "" | npm) bench_npm "${@:3}" ;; esac
     ;;
   *)
     commands >&2

@@ -395,6 +395,21 @@ impl<T: Tally> Controller<T> {
         }
     }
 
+    /// Gives back what a window was charged for a request that passed at `charged`, if `waited` after it was made to wait.
+    pub(crate) fn refund(&self, cost: u64, charged: Timestamp, waited: bool, now: Timestamp) {
+        let window = match &self.measure {
+            Measure::Passes(window) => window,
+            Measure::Warm(warm) if warm.line.is_none() => &warm.window,
+            Measure::Warm(_) | Measure::InFlight(_) | Measure::Turns(..) => return,
+        };
+        // Whether a loan of Sentinel's has ever counted nobody knows.
+        if waited && window.loses_untouched_loans() {
+            return;
+        }
+        self.advance(now);
+        window.refund(cost, charged);
+    }
+
     /// Records that the rule has made a request wait.
     pub(crate) fn waits(&self) {
         self.waited.set(self.waited.get().wrapping_add(1));

@@ -14,8 +14,8 @@ use crate::node::{ClusterNode, DefaultNode, MAX_ORIGINS, StatisticNode};
 use crate::occupy::OCCUPY_TIMEOUT_MS;
 use crate::param_flow::{Holds, KeyCaller, KeyCheck, KeyedController, Keys, Rest};
 use crate::rule::{
-    ControlBehavior, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, Mode, RuleId, Strategy,
-    Target,
+    ControlBehavior, Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, Mode, RuleId,
+    Strategy, Target,
 };
 use crate::system::{Gauges, Inbound, SystemLimit, SystemRule};
 use crate::tally::{LocalTally, Past, Tally};
@@ -409,6 +409,15 @@ impl<S: Tallies> Store<S> {
             .filter_map(Weak::upgrade)
         {
             each(&state);
+        }
+    }
+
+    /// Tells `each` of the states of the rules without a key, and what they belong to, in no particular order.
+    pub fn for_each_unkeyed(&self, mut each: impl FnMut(&StateKey, &Controller<S::Tally>)) {
+        for (key, state) in self.states.borrow().iter() {
+            if let Some(state) = state.upgrade() {
+                each(key, &state);
+            }
         }
     }
 
@@ -1355,6 +1364,19 @@ impl<T: Tally> Entry<T> {
         self.origin = None;
     }
 
+    /// Ends a call that turns out not to count: what windows were charged for it goes back, as far as it counts there still; while
+    /// it is waiting, it is given up ([`Entry::cancel`]). `keys` are those of its request.
+    ///
+    /// Turns that have been taken, counts that are shared, and rules in shadow mode, which may not have charged it, stay as they
+    /// are. Statistics tell of a call as any other.
+    pub fn exit_uncounted(self, keys: &[KeyValue<'_>], outcome: Outcome, now: Timestamp) {
+        if now < self.release {
+            return self.cancel(now);
+        }
+        self.resource.refund(&self, keys, now);
+        self.exit(outcome, now);
+    }
+
     /// Ends a call that nobody has waited for to be answered. It has no outcome, and no response time but that it was not
     /// shorter than this: a breaker that counts slow calls counts it if that is slow already. Else it is as if it were
     /// cancelled.
@@ -1499,6 +1521,8 @@ pub struct Policy<'a> {
     pub rule: &'a FlowRule,
     /// Its id.
     pub id: &'a RuleId,
+    /// How much it lets pass: of a rule with a key, what that key has, with what may burst.
+    pub count: Count,
     /// Whole passes that are left now.
     pub remaining: u64,
     /// How long until quota comes back: a whole pass where none is left, else any. Zero where none is used or it is unknown.
@@ -1520,6 +1544,12 @@ impl<T: Tally> Resource<T> {
     /// ([`Request::keys`]).
     pub fn key_parts(&self) -> &[KeyPart] {
         self.keys.parts()
+    }
+
+    /// The flow rules that are for it, and those that measure it: first those that limit each key for itself.
+    pub fn flow_rules(&self) -> impl Iterator<Item = &FlowRule> {
+        let keyed = self.keys.checks().iter().map(KeyCheck::rule);
+        keyed.chain(self.checks.iter().map(|check| &*check.rule))
     }
 
     /// Whether any breaker is to be told how calls end: by [`Entry::exit`].
@@ -1587,9 +1617,10 @@ impl<T: Tally> Resource<T> {
         (0..=self.checks.len()).flat_map(move |place| {
             let standings = self.keys.standings(caller(), now);
             let keyed = standings.filter(move |(before, ..)| *before == place);
-            let keyed = keyed.map(|(_, rule, id, standing)| Policy {
+            let keyed = keyed.map(|(_, rule, id, count, standing)| Policy {
                 rule,
                 id,
+                count,
                 remaining: standing.remaining,
                 reset: standing.reset,
             });
@@ -1612,6 +1643,7 @@ impl<T: Tally> Resource<T> {
         Some(Policy {
             rule: &check.rule,
             id: &check.id,
+            count: check.rule.count(),
             remaining,
             reset: state.time_to_more(&check.terms, remaining, now),
         })
@@ -1649,6 +1681,39 @@ impl<T: Tally> Resource<T> {
                 each(i, check, state);
             }
         }
+    }
+
+    /// Gives back what windows were charged for a call.
+    fn refund(&self, call: &Entry<T>, keys: &[KeyValue<'_>], now: Timestamp) {
+        let origin = call.origin.as_deref();
+        let caller = Caller {
+            origin,
+            context: call
+                .context
+                .as_deref()
+                .map_or(DEFAULT_CONTEXT, Context::name),
+            cost: call.cost,
+            prioritized: false,
+            keys: KeyCaller {
+                values: keys,
+                resource: &self.name,
+                origin: origin.map_or("", |origin| &*origin.name),
+                is_other: origin.is_some_and(|origin| origin.is_other),
+                cost: call.cost,
+            },
+            impatient: false,
+        };
+        let waited = call.release > call.started;
+        for (i, check) in self.checks.iter().enumerate() {
+            let (applies, counts) = check.role(&caller);
+            if counts
+                && (check.enforced || !applies)
+                && let Some(state) = self.state(check, i, origin)
+            {
+                state.refund(call.cost, call.release, waited, now);
+            }
+        }
+        self.keys.refund(&caller.keys, call.started, now);
     }
 
     fn enter(

@@ -27,8 +27,8 @@
 //! | turns | 16 | 22 |
 //!
 //! At most four slots of five are taken, and each has its tag. Beside them lie the [`OVERFLOW_WINDOWS`] and the labels (below):
-//! [`KeyedGeometry::max_bytes`] is the sum, to the byte. A table begins small and doubles until it has room for `max_keys`,
-//! never past; while it doubles, both are there.
+//! [`KeyedGeometry::max_bytes`] is the sum, to the byte. A table begins small and doubles; from an eighth of `max_keys`
+//! it goes there at once, and never past. While it grows, both are there.
 //!
 //! A bucket that counts more than 255 does not fit its byte: the counters of that key then *widen* into a block of 8 bytes
 //! per bucket in a slab beside the table (172 bytes more for 20 buckets), which goes back when the whole window has left. The
@@ -390,7 +390,10 @@ pub trait KeyedStates {
     /// A call in flight has ended: once for each commit that said so.
     fn leave(&self, reserved: Reserved);
 
-    /// How a key stands. Changes nothing.
+    /// Gives back `cost` that a window was charged at the instant `charged`. Nothing where windows are shared.
+    fn refund(&self, _key: Key, _cost: u64, _charged: Timestamp, _now: Timestamp) {}
+
+    /// How a key stands. Charges nothing; a window may follow the clock to `now`, as it does in a decision.
     fn standing(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> Standing;
 
     /// The `n` hottest keys, hottest first: those with the most passes in their window, the most calls in flight or the turns
@@ -436,6 +439,7 @@ impl KeyedWindows {
     /// No keys yet.
     ///
     /// Who knows `seed` can make keys that share a state or crowd the table: take random numbers, and tell nobody.
+    #[inline(never)]
     pub fn new(geometry: KeyedGeometry, seed: [u64; 2]) -> KeyedWindows {
         let shape = Shape::new(geometry.grade, geometry.is_paced);
         KeyedWindows {
@@ -612,64 +616,6 @@ impl KeyedWindows {
         })
     }
 
-    /// How long after `now` a `cost` would fit into `limit` if nothing else came: the first instant at which it does. `None`
-    /// where it never can. A call in flight may end at any moment: for those it is a millisecond.
-    fn time_to_room(
-        &self,
-        table: &mut Table,
-        place: Place,
-        limit: Count,
-        cost: u64,
-        now: Timestamp,
-    ) -> Option<Duration> {
-        if cost as f64 > limit.get() {
-            return None;
-        }
-        if let Some(wait) = table.time_to_fit(place, limit, cost, now) {
-            return Some(wait);
-        }
-        let fits = |sum| sum + cost as f64 <= limit.get();
-        Some(
-            self.time_until(table, place, now, fits)
-                .unwrap_or(Duration::from_millis(1)),
-        )
-    }
-
-    /// `None` for calls in flight.
-    fn time_until(
-        &self,
-        table: &mut Table,
-        place: Place,
-        now: Timestamp,
-        fits: impl Fn(f64) -> bool,
-    ) -> Option<Duration> {
-        self.shape.window?;
-        let known = table.known();
-        let until = |mut held: window::Held<'_>| Some(held.future(known)?.time_until(now, fits));
-        Some(table.held(place).and_then(until).unwrap_or(Duration::ZERO))
-    }
-
-    /// How a window or the calls in flight at `place` stand, by a walk through what leaves.
-    fn standing_by_walk(
-        &self,
-        table: &mut Table,
-        place: Place,
-        limit: Count,
-        now: Timestamp,
-    ) -> Standing {
-        let sum = self.sum_at(table, place, now);
-        let remaining = (limit.get() - sum) as u64;
-        let reset = if remaining == 0 {
-            self.time_to_room(table, place, limit, 1, now)
-        } else {
-            self.time_until(table, place, now, |then| then < sum || sum == 0.0)
-        };
-        Standing {
-            remaining,
-            reset: reset.unwrap_or_default(),
-        }
-    }
-
     /// Where the state of `key` is, if it has one of its own. Changes nothing.
     pub fn find(&self, key: Key) -> Option<Place> {
         let slot = self.table.borrow().find(key)?;
@@ -733,7 +679,7 @@ impl KeyedStates for KeyedWindows {
         if held.fits(terms.count, cost.saturating_add(elsewhere), now, now_in) {
             return Asked::Pass;
         }
-        let retry_after = self.time_to_room(table, place, terms.count, cost, now);
+        let retry_after = table.time_to_room(place, terms.count, cost, now);
         Asked::Block { retry_after }
     }
 
@@ -803,6 +749,10 @@ impl KeyedStates for KeyedWindows {
         }
     }
 
+    fn refund(&self, key: Key, cost: u64, charged: Timestamp, now: Timestamp) {
+        KeyedWindows::refund(self, key, cost, charged, now);
+    }
+
     fn standing(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> Standing {
         let table = &mut *self.table.borrow_mut();
         let place = table.look_up(key);
@@ -820,7 +770,15 @@ impl KeyedStates for KeyedWindows {
         if let Some(standing) = table.standing(place, terms.count, now) {
             return standing;
         }
-        self.standing_by_walk(table, place, terms.count, now)
+        let remaining = (terms.count.get() - self.sum_at(table, place, now)) as u64;
+        let reset = match remaining {
+            0 => table.time_to_room(place, terms.count, 1, now),
+            _ => None,
+        };
+        Standing {
+            remaining,
+            reset: reset.unwrap_or_default(),
+        }
     }
 
     /// Exact for the keys that have a state of their own; what keys share because the table was full is nobody's. A key that

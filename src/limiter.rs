@@ -121,6 +121,7 @@ impl Limiter {
     /// # Errors
     ///
     /// Where there is no limit, or more than [`MAX_LIMITS`], or two have the same id.
+    #[inline(never)]
     pub fn new(
         limits: Vec<Limit>,
         max_keys: usize,
@@ -144,6 +145,7 @@ impl Limiter {
     /// # Errors
     ///
     /// As [`Limiter::new`].
+    #[inline(never)]
     pub fn check(limits: &[Limit]) -> Result<(), LimiterError> {
         if limits.is_empty() || limits.len() > MAX_LIMITS {
             let limits = limits.len();
@@ -209,12 +211,19 @@ impl Limiter {
         // A limit that is alone is asked and charged at once.
         let charges = charges && held.is_none();
         let charges = charges && (self.limits.len() == 1 || self.limits.iter().all(fits));
-        let mut refuses = None;
+        let (mut refuses, mut wait) = (None, Some(Duration::ZERO));
         for (index, (limit, windows)) in self.limits.iter().enumerate() {
             let count = count.unwrap_or(limit.count);
             let (fits, standing) = windows.count(key, count, cost, charges, now);
-            if !fits && refuses.is_none() {
-                refuses = Some(index);
+            if !fits {
+                refuses = refuses.or(Some(index));
+                // Who asks for one pass and gets none waits until quota comes back.
+                let own = if cost == 1 && count.whole() > 0 {
+                    Some(standing.reset)
+                } else {
+                    windows.wait(key, count, cost, now)
+                };
+                wait = wait.zip(own).map(|(wait, own)| wait.max(own));
             }
             tell(Left {
                 index,
@@ -227,7 +236,7 @@ impl Limiter {
             (None, None) => Verdict::Pass,
             (None, index) => Verdict::Block {
                 index,
-                retry_after: self.wait(key, cost, count, now),
+                retry_after: wait,
             },
             (retry_after, _) => Verdict::Block {
                 index: None,
@@ -236,18 +245,8 @@ impl Limiter {
         }
     }
 
-    /// In what time all limits would let it pass.
-    #[cold]
-    fn wait(&self, key: Key, cost: u64, count: Option<Count>, now: Timestamp) -> Option<Duration> {
-        let mut longest = Duration::ZERO;
-        for (limit, windows) in &self.limits {
-            let count = count.unwrap_or(limit.count);
-            longest = longest.max(windows.wait(key, count, cost, now)?);
-        }
-        Some(longest)
-    }
-
     /// Gives back `cost` that `key` was charged at the instant `charged` ([`KeyedWindows::refund`]).
+    #[inline(never)]
     pub fn refund(&self, key: Key, cost: u64, charged: Timestamp, now: Timestamp) {
         for (_, windows) in &self.limits {
             windows.refund(key, cost, charged, now);
@@ -255,6 +254,7 @@ impl Limiter {
     }
 
     /// Forgets what counts of `key` ([`KeyedWindows::reset`]), and that it is blocked.
+    #[inline(never)]
     pub fn reset(&self, key: Key) {
         if let Some(held) = &mut *self.held.borrow_mut() {
             held.unblock(key);
@@ -267,12 +267,14 @@ impl Limiter {
     /// Refuses all that `key` asks for so long from now on, and no longer: zero takes a block back. Whether it does: there
     /// may be as many blocked keys as there is room for keys. Where the clock steps back, a key is blocked for no longer than
     /// the longest block was meant to last.
+    #[inline(never)]
     pub fn block(&self, key: Key, length: Duration, now: Timestamp) -> bool {
         self.hold(|blocks| blocks.block(key, length, now))
             .unwrap_or(false)
     }
 
     /// Counts all windows as used up now: of who has lost what they counted.
+    #[inline(never)]
     pub fn close(&self, now: Timestamp) {
         let longest = |(limit, _): &(Limit, KeyedWindows)| {
             let window = limit.window.window();

@@ -382,6 +382,11 @@ impl ClusterNode {
         self.origins.borrow().get(origin).cloned()
     }
 
+    /// The origins of which there have been calls, in no particular order.
+    pub fn origins(&self) -> Vec<Rc<str>> {
+        self.origins.borrow().keys().cloned().collect()
+    }
+
     /// The node of `origin`, made if need be; beyond [`MAX_ORIGINS`] one that those who come later share, under no name.
     #[doc(alias = "getOrCreateOriginNode")]
     pub(crate) fn origin_or_new(&self, origin: &str) -> Rc<StatisticNode> {

@@ -678,33 +678,53 @@ impl Keys {
         }
     }
 
+    /// Gives back what windows were charged at `charged` for the keys of a request.
+    pub(crate) fn refund(&self, caller: &KeyCaller<'_>, charged: Timestamp, now: Timestamp) {
+        let checks = self.checks.iter().filter(|check| check.enforced);
+        for check in checks.filter(|check| check.applies_to(caller)) {
+            let mut told: Few<Key, 4> = Few::default();
+            check.each_key(caller, |opened, key, _| {
+                if told.iter().any(|known| *known == key) {
+                    return;
+                }
+                told.push(key);
+                let states = opened.state.states();
+                states.refund(key, check.cost(caller), charged, now);
+            });
+        }
+    }
+
     /// How the rules stand that are for a request, in order: how many other rules stand before it, the rule and its id; of
     /// several keys, the one of which least is left.
     pub(crate) fn standings<'a>(
         &'a self,
         caller: KeyCaller<'a>,
         now: Timestamp,
-    ) -> impl Iterator<Item = (usize, &'a FlowRule, &'a RuleId, Standing)> {
+    ) -> impl Iterator<Item = (usize, &'a FlowRule, &'a RuleId, Count, Standing)> {
         self.checks.iter().filter_map(move |check| {
             if !check.applies_to(&caller) {
                 return None;
             }
-            let mut least: Option<Standing> = None;
+            let mut least: Option<(Count, Standing)> = None;
             check.each_key(&caller, |opened, key, count| {
                 let own = opened
                     .state
                     .states()
                     .standing(key, &check.terms(count), now);
-                if least.is_none_or(|least| own.remaining < least.remaining) {
-                    least = Some(own);
+                if least.is_none_or(|(_, least)| own.remaining < least.remaining) {
+                    least = Some((count, own));
                 }
             });
             let unused = || Standing {
                 remaining: check.count.whole(),
                 reset: Duration::ZERO,
             };
-            let standing = if check.is_open() { least? } else { unused() };
-            Some((check.place, &*check.rule, &check.id, standing))
+            let (count, standing) = if check.is_open() {
+                least?
+            } else {
+                (check.count, unused())
+            };
+            Some((check.place, &*check.rule, &check.id, count, standing))
         })
     }
 

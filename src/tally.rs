@@ -620,6 +620,38 @@ impl<T: Tally> RuleWindow<T> {
         self.last.set(self.last.get().wrapping_add(cost));
     }
 
+    /// Gives back `cost` that a request was charged which passed at `charged`, as far as it counts still. Of a window that has
+    /// been advanced to now; over counts that are shared, nothing.
+    pub(crate) fn refund(&self, cost: u64, charged: Timestamp) {
+        let (window, newest) = (self.ring.window(), self.ring.newest_start());
+        let (Some(newest), None) = (newest, self.tally.admitted()) else {
+            return;
+        };
+        let since = newest
+            .as_nanos()
+            .saturating_sub(window.start(charged).as_nanos());
+        let behind = since / window.bucket_nanos();
+        if behind > u64::from(window.sample_count()) {
+            return;
+        }
+        let began = |behind: u64| {
+            let snapshots = self.ring.newest_and_oldest(behind as usize);
+            snapshots.map(|(_, snapshot)| &snapshot.0)
+        };
+        let ended = match behind.checked_sub(1) {
+            Some(next) => began(next).map_or(0, Cell::get),
+            None => self.last.get(),
+        };
+        let counted = ended.wrapping_sub(began(behind).map_or(ended, Cell::get));
+        let back = cost.min(counted);
+        for later in (0..behind).filter_map(began) {
+            later.set(later.get().wrapping_sub(back));
+        }
+        self.tally.give_back(back);
+        self.last.set(self.last.get().wrapping_sub(back));
+        self.refresh();
+    }
+
     /// How long after `now` a `cost` would fit into `limit` if nothing else came, of a window that has been advanced to
     /// `now`: the first instant at which it does. `None` where it never can.
     pub fn time_to_room(&self, limit: Count, cost: u64, now: Timestamp) -> Option<Duration> {

@@ -76,6 +76,14 @@ impl NodeTree {
         self.clusters.borrow().get(resource).cloned()
     }
 
+    /// The resources that have been entered, in no particular order.
+    ///
+    /// Sentinel: `ClusterBuilderSlot.getClusterNodeMap`.
+    #[doc(alias = "getClusterNodeMap")]
+    pub fn resources(&self) -> Vec<Rc<str>> {
+        self.clusters.borrow().keys().cloned().collect()
+    }
+
     /// The entrance of a context; `None` where nobody has come in by it and no rule is for it.
     pub fn entrance(&self, context: &str) -> Option<Rc<EntranceNode>> {
         self.find_context(context)

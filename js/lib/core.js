@@ -5,14 +5,14 @@ import { fault, wrong } from './errors.js';
 import { flattenTexts } from './tree.js';
 
 // A key is at most so long, in UTF-16 units: what clients choose must not make memory grow without end.
-const MAX_KEY = 65536;
+export const MAX_KEY = 65536;
 
 // Only keys up to this length are remembered.
 const MAX_REMEMBERED = 64;
 
-// Every so many keys that are not known by number, one gets a number: a key that is asked about often soon has one, and keys
-// that are asked about once cost little.
-const REMEMBER_EVERY = 4;
+// A key gets a number when it comes again before another one has taken its place among so many: a key that is asked about
+// often soon has one, and keys that are asked about once leave nothing behind.
+const SEEN = 4096;
 
 let compile; // gives the module
 let compiled;
@@ -21,7 +21,7 @@ let text; // where texts are put: all of it
 let area; // where decisions tell what they found
 let slots; // how many keys can have a number
 let next; // the next number
-let unknown; // how many keys had none
+const seen = new Uint16Array(SEEN); // of keys that had none, a part of the hash
 let isSeeded;
 const numbers = new Map();
 const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
@@ -37,6 +37,14 @@ export function link(source, clock) {
 
 export let defaultClock;
 
+// The time of day at an instant of that clock, which may begin anywhere. They are compared once a second: to look at a clock
+// takes as long as the rest of a decision.
+let [ahead, comparedAt] = [0, Infinity];
+export function timeOfDay(now) {
+  if (!(Math.abs(now - comparedAt) < 1000)) [ahead, comparedAt] = [Date.now() - now, now];
+  return now + ahead;
+}
+
 // Instantiates the module, if it is not yet.
 export function ready() {
   if (generation === 0) start();
@@ -50,7 +58,7 @@ function start() {
   memory = exports.memory;
   slots = glue.key_slots();
   numbers.clear();
-  [next, unknown, isSeeded] = [1, 0, false];
+  [next, isSeeded] = [1, false];
   look();
   generation++;
 }
@@ -78,14 +86,31 @@ export function told() {
   return area;
 }
 
+// So many doubles that lie there, until the module is called again.
+export const doubles = (at, length) => new Float64Array(memory.buffer, at, length);
+
 // The text of so many bytes that the module has put there.
 export function said(bytes) {
   look();
   return decoder.decode(text.slice(0, bytes));
 }
 
+// The texts of so many bytes that it has put there, each with its length before it.
+export function saidTexts(bytes) {
+  look();
+  const lengths = new DataView(memory.buffer, text.byteOffset, bytes);
+  const texts = [];
+  for (let at = 0; at < bytes; ) {
+    const end = at + 4 + lengths.getUint32(at, true);
+    texts.push(decoder.decode(text.slice(at + 4, end)));
+    at = end;
+  }
+  return texts;
+}
+
 function roomFor(bytes) {
-  if (text.length >= bytes) return;
+  // Where memory has grown, it has no length any more.
+  if (text.length > bytes) return;
   glue.text_reserve(bytes);
   look();
 }
@@ -112,6 +137,12 @@ function putText(string) {
   return encoder.encodeInto(string, text).written;
 }
 
+// Puts a text behind so many bytes. How long it is.
+export function putTextAt(string, at) {
+  roomFor(at + 3 * string.length);
+  return encoder.encodeInto(string, text.subarray(at)).written;
+}
+
 // Hashes begin with random numbers. They are drawn late: Workers have none while a module is loaded.
 export function seed() {
   if (isSeeded) return;
@@ -134,20 +165,25 @@ function tell(key) {
     throw wrong('key', key, `has ${key.length} characters; use at most ${MAX_KEY}, or a hash of it`, RangeError, 'ERR_LEAPGATE_KEY');
   }
   if (!isSeeded) seed();
-  let number = 0;
-  if (key.length <= MAX_REMEMBERED && ++unknown % REMEMBER_EVERY === 0) {
-    if (next === slots) {
-      numbers.clear();
-      next = 1;
-    }
-    number = next++;
+  const bytes = putText(key);
+  const hash = glue.key(0, bytes, false);
+  if (key.length > MAX_REMEMBERED) return 0;
+  const place = hash % SEEN;
+  const part = hash >>> 16;
+  if (seen[place] !== part) {
+    seen[place] = part;
+    return 0;
   }
-  glue.key(number, putText(key), false);
-  if (number > 0) numbers.set(key, number);
-  return number;
+  if (next === slots) {
+    numbers.clear();
+    next = 1;
+  }
+  numbers.set(key, next);
+  glue.key(next, bytes, false);
+  return next++;
 }
 
-const isValue = (key) => typeof key === 'string' || typeof key === 'bigint' || Number.isFinite(key);
+export const isValue = (key) => typeof key === 'string' || typeof key === 'bigint' || Number.isFinite(key);
 
 function otherNumberOf(key) {
   if (isValue(key)) return numberOf(String(key));

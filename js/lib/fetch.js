@@ -73,7 +73,7 @@ export function leapgate(options) {
         await end?.({ response });
         return response;
       }
-      const { through, failed } = watch(request, end);
+      const { through, failed } = watch(request, end, rest[1]);
       try {
         return through(withHeaders(await handler.call(this, request, ...rest), gate.headers(result)));
       } catch (error) {

@@ -5,10 +5,10 @@ import { fault, shown, wrong } from './errors.js';
 import { checkDraft, rateLimitHeaders, retryAfterSeconds } from './headers.js';
 import { V4, V6, keyOfAddress } from './ip.js';
 
-const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded';
+const PROBLEMS = 'https://iana.org/assignments/http-problem-types';
 
 // What the options of all adapters may say beside those of a Limiter.
-const SHARED = ['key', 'skip', 'countIf', 'draft', 'reply', 'engine', 'resource', 'limiter'];
+const SHARED = ['key', 'skip', 'countIf', 'draft', 'reply', 'engine', 'resource', 'origin', 'limiter'];
 const LIMITS = ['limit', 'windowMs', 'window', 'sampleCount', 'id', 'limits', 'maxKeys', 'now'];
 
 const FORMATS = { text: 'text/plain; charset=utf-8', json: 'application/json', problem: 'application/problem+json' };
@@ -49,17 +49,18 @@ export const hasLimits = (options) =>
 function decider(options) {
   const given = ['engine', 'limiter'].find((name) => options[name] !== undefined);
   const limits = LIMITS.filter((name) => options[name] !== undefined);
+  for (const name of ['resource', 'origin']) {
+    if (options[name] === undefined || options.engine !== undefined) continue;
+    const cure = options.limiter === undefined ? 'add `engine`, or leave it out' : 'use `engine`, or leave it out';
+    throw wrong(`options.${name}`, options[name], `is for the rules of an engine; ${cure}`);
+  }
   if (given === undefined) {
-    if (options.resource !== undefined)
-      throw wrong('options.resource', options.resource, 'names what an engine limits; add `engine`, or leave it out');
     return { limiter: new Limiter(Object.fromEntries(limits.map((name) => [name, options[name]]))) };
   }
-  const { engine, limiter, resource } = options;
+  const { engine, limiter, resource, origin } = options;
   if (limits.length > 0)
     throw wrong(`options.${limits[0]}`, options[limits[0]], `stands beside \`${given}\`, which has its own; leave it out`);
   if (engine === undefined) {
-    if (resource !== undefined)
-      throw wrong('options.resource', resource, 'names what an engine limits; use `engine`, or leave it out');
     if (typeof limiter?.refund !== 'function')
       throw wrong('options.limiter', limiter, 'is no Limiter; use one, or the limits themselves');
     return { limiter };
@@ -69,7 +70,8 @@ function decider(options) {
     throw wrong('options.engine', engine, 'is no Engine; use one, or the limits themselves');
   if (typeof resource !== 'function')
     throw wrong('options.resource', resource, "is no function; use one that names what is limited, as in `() => 'login'`");
-  return { engine, resource };
+  checkFunction('options.origin', origin, 'use one that names who asks, as in `(request) => …`');
+  return { engine, resource, origin };
 }
 
 function checkReply(reply) {
@@ -109,7 +111,7 @@ export function addressKeys(cure) {
 // `key` is how a client is told from others where the options do not say.
 export function makeGate(options, key) {
   const { skip, countIf, draft = 11, reply = {} } = options;
-  const { engine, resource, limiter } = decider(options);
+  const { engine, resource, origin, limiter } = decider(options);
   checkFunction('options.key', options.key, 'use one that returns whom to limit, as in `(request) => ipKey(address)`');
   checkFunction('options.skip', skip, 'use one that returns whether a request is not to be limited');
   checkFunction('options.countIf', countIf, 'use one that returns whether a request counts');
@@ -135,10 +137,7 @@ export function makeGate(options, key) {
   }
 
   function ask(key, args) {
-    if (engine !== undefined) {
-      const entry = engine.enter(resource(...args), key === undefined ? {} : { key });
-      return { result: entry, end: entry.success ? (outcome) => exit(entry, args[0], outcome).catch(notEnded) : undefined };
-    }
+    if (engine !== undefined) return whenKnown(origin?.(...args), (origin) => enter(key, origin, args));
     // Before the charge: what is given back as of an earlier instant does not come back too early.
     const at = countIf === undefined ? 0 : limiter.now();
     const result = limiter.limit(key);
@@ -146,14 +145,24 @@ export function makeGate(options, key) {
     return { result, end: (outcome) => refund(key, at, args[0], outcome).catch(notEnded) };
   }
 
+  function enter(key, origin, args) {
+    const request = { inbound: true };
+    if (key !== undefined) request.key = key;
+    if (origin !== undefined && origin !== null) request.origin = origin;
+    const entry = engine.enter(resource(...args), request);
+    return { result: entry, end: entry.success ? (outcome) => exit(entry, args[0], outcome).catch(notEnded) : undefined };
+  }
+
   async function refund(key, at, request, { response }) {
     if (!(await counts(request, response))) limiter.refund(key, 1, { at });
   }
 
-  // A client that has left is no failure, and none that was answered: how long it has waited counts, as in any call.
+  // A client that has left says nothing about the server: `error` is undefined then.
   async function exit(entry, request, { response, error }) {
     const refund = countIf !== undefined && response !== undefined && !(await counts(request, response));
-    entry.exit({ ...(error ? { error } : {}), ...(refund ? { refund } : {}) });
+    if (refund) entry.exit(error ? { error, refund } : { refund });
+    else if (error === undefined) entry.exit({ unanswered: true });
+    else entry.exit(error ? { error } : {});
   }
 
   const keyed = (args) => whenKnown(keyOf?.(...args), (key) => ask(key, args));
@@ -173,12 +182,24 @@ export function makeGate(options, key) {
   };
 }
 
+// What is said where no limit refuses: whoever may not enter is forbidden it, and else it is the server that cannot serve now.
+const FORBIDDEN = { status: 403, body: 'forbidden', title: 'Forbidden' };
+const UNAVAILABLE = {
+  status: 503,
+  body: 'service unavailable',
+  type: `${PROBLEMS}#temporary-reduced-capacity`,
+  title: 'Temporary reduced capacity',
+};
+const OTHERS = { authority: FORBIDDEN, degrade: UNAVAILABLE, system: UNAVAILABLE };
+
 // The status, headers and body of a refusal; a function writes its own body.
 function refusal(result, draft, reply) {
   const { status = 429, format = 'text', body = 'too many requests', headers } = reply;
+  const exceeded = { status, body, type: `${PROBLEMS}#quota-exceeded`, title: 'Quota exceeded', policies: policiesOf(result) };
+  const told = OTHERS[result.cause] ?? exceeded;
   const wait = retryAfterSeconds(result);
   return {
-    status,
+    status: told.status,
     headers: {
       // RFC 6585, section 4: a 429 must not be stored.
       'Cache-Control': 'no-store',
@@ -187,22 +208,18 @@ function refusal(result, draft, reply) {
       ...(draft === false ? {} : rateLimitHeaders(result, { draft })),
       ...headers,
     },
-    body: write(format, result.rule, status, body, wait),
+    body: write(format, told, result.rule, wait),
   };
 }
 
-function write(format, rule, status, body, wait) {
+const policiesOf = ({ rule }) => (rule === null ? undefined : [rule]);
+
+function write(format, { status, body, type, title, policies }, rule, wait) {
   switch (format) {
     case 'json':
       return JSON.stringify({ status, error: body, rule, retryAfterSeconds: wait });
     case 'problem':
-      return JSON.stringify({
-        type: QUOTA_EXCEEDED,
-        title: 'Quota exceeded',
-        status,
-        detail: body,
-        'violated-policies': rule === null ? undefined : [rule],
-      });
+      return JSON.stringify({ type, title, status, detail: body, 'violated-policies': policies });
     default:
       return body;
   }

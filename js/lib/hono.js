@@ -11,6 +11,15 @@ function addressKey(getConnInfo) {
   return (c) => keyOf(getConnInfo(c).remote.address);
 }
 
+// That of Workers, where there is one: to ask for it elsewhere throws.
+function contextOf(c) {
+  try {
+    return c.executionCtx;
+  } catch {
+    return undefined;
+  }
+}
+
 export function leapgate(options) {
   checkOptions(options, ['getConnInfo']);
   const { getConnInfo, key, engine } = options;
@@ -42,7 +51,7 @@ export function leapgate(options) {
       tell(c, result);
       return;
     }
-    const { through, failed } = watch(c.req.raw, end);
+    const { through, failed } = watch(c.req.raw, end, contextOf(c));
     try {
       await next();
       c.res = through(tell(c, result));

@@ -119,7 +119,7 @@ export class Limiter {
       if (policies[i].remaining < policies[scarcest].remaining) scarcest = i;
     }
     const { remaining, resetMs } = policies[scarcest];
-    const epoch = this.#now === undefined ? Date.now() : now;
+    const epoch = this.#now === undefined ? wasm.timeOfDay(now) : now;
     if (success) {
       const { id, limit } = policies[scarcest];
       return { success, limit, remaining, reset: Math.ceil(epoch + resetMs), retryAfterMs: 0, rule: id, policies };

@@ -16,7 +16,9 @@ export function whenOver(response, then) {
 // How a response has ended: `error` is undefined where nobody knows, since the client has left before.
 // `told` is the response as the adapter's users know it.
 export function outcomeOf(response, told) {
-  return { response: told, error: response.writableFinished ? response.statusCode >= 500 : undefined };
+  // Over HTTP/2, one that was broken off is finished, too.
+  const isAnswered = response.writableEnded && response.writableFinished;
+  return { response: told, error: isAnswered ? response.statusCode >= 500 : undefined };
 }
 
 // Whether a proxy says who the client is.

@@ -17,6 +17,16 @@ export function flattenTexts(texts) {
   return tree.bytes.subarray(0, tree.used);
 }
 
+// Lists of texts, each with how many these are before it.
+export function flattenLists(lists) {
+  const tree = { bytes: new Uint8Array(256), used: 0 };
+  for (const texts of lists) {
+    putLength(tree, texts.length);
+    for (const text of texts) putText(tree, text);
+  }
+  return tree.bytes.subarray(0, tree.used);
+}
+
 function room(tree, bytes) {
   const at = tree.used;
   tree.used += bytes;

@@ -16,12 +16,15 @@ export function withHeaders(response, headers) {
 
 export const responseOf = ({ status, headers, body }) => new Response(body, { status, headers });
 
-// Responses that are held no more, though nobody has read them to their end.
+// What nobody can go on with any more: a handler, or a body that is read.
 const lost = typeof FinalizationRegistry === 'function' ? new FinalizationRegistry((over) => over()) : undefined;
 
-// Watches what a request is answered with, and calls `end` once, with `{ response, error }`: when the response has been read to
-// its end, or the client has gone, be it before there is a response (`error` is undefined then, as nobody knows).
-export function watch(request, end) {
+// Watches what a request is answered with, and calls `end` once, with `{ response, error }`: when the response has been read
+// to its end, or the client has gone, be it before there is a response (`error` is undefined then, as nobody knows).
+//
+// Workers drop all that a request has going when its client goes, and nothing runs that could tell, unless there is the flag
+// `enable_request_signal`, or `context`, in which what a body is read with goes on: see `pump`.
+export function watch(request, end, context) {
   let isOver = false;
   let response;
   const over = (error) => {
@@ -42,11 +45,24 @@ export function watch(request, end) {
       over(failed);
       return response;
     }
-    const reader = response.body.getReader();
+    // It is lost with who reads it. (The body itself may be held for longer, as by what writes it.)
+    const held = { reader: response.body.getReader() };
+    lost?.unregister(over);
+    if (!isOver) lost?.register(held, over, over);
+    if (typeof IdentityTransformStream !== 'function' || typeof context?.waitUntil !== 'function') {
+      return new Response(pulled(held, failed), response);
+    }
+    const { readable, writable } = new IdentityTransformStream();
+    context.waitUntil(pump(held, failed, writable.getWriter()));
+    return new Response(readable, response);
+  }
+
+  // Read only when it is asked for, as if nothing stood between.
+  function pulled(held, failed) {
     const source = {
       async pull(controller) {
         try {
-          const { done, value } = await reader.read();
+          const { done, value } = await held.reader.read();
           if (!done) return controller.enqueue(value);
           over(failed);
           controller.close();
@@ -57,14 +73,32 @@ export function watch(request, end) {
       },
       cancel(reason) {
         over();
-        return reader.cancel(reason);
+        return held.reader.cancel(reason);
       },
     };
-    // Read only when it is asked for, as if nothing stood between.
-    const body = new ReadableStream(source, { highWaterMark: 0 });
-    lost?.register(body, over, over);
-    return new Response(body, response);
+    return new ReadableStream(source, { highWaterMark: 0 });
   }
 
-  return { through, failed: over };
+  // In Workers, nobody cancels a stream whose client has gone; but what is written to one of theirs is not taken then.
+  async function pump(held, failed, writer) {
+    try {
+      for (;;) {
+        const { done, value } = await held.reader.read().catch((error) => {
+          over(true);
+          throw error;
+        });
+        if (done) break;
+        await writer.write(value);
+      }
+      over(failed);
+      await writer.close();
+    } catch (error) {
+      over();
+      await Promise.allSettled([writer.abort(error), held.reader.cancel(error)]);
+    }
+  }
+
+  if (!isOver) lost?.register(through, over, over);
+  // Whatever was thrown, it is an error.
+  return { through, failed: (error) => over(error || true) };
 }

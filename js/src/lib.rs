@@ -1,14 +1,28 @@
 //! The npm package: a thin shell over the core.
 //!
 //! A call takes numbers and returns one. What is more than a number lies in memory at a place that JavaScript knows: texts and
-//! trees in a buffer ([`text`]), what a decision told in an area of doubles ([`area`]). Limiters are known by a number, and so
-//! are keys that are asked about often. Nothing here checks what JavaScript hands in beyond what memory needs: `js/lib` does,
-//! and the sentences about options are the core's.
+//! trees in a buffer ([`text`]), what a decision told in an area of doubles ([`area`]). Limiters and engines are known by a number,
+//! and so are keys that are asked about often. Nothing here checks what JavaScript hands in beyond what memory needs: `js/lib`
+//! does, and the sentences about options are the core's.
+//!
+//! Two modules are made of this: one of the feature `limiter` alone, which is small, and one of `engine`.
 
+#[cfg(feature = "engine")]
+mod engine;
+#[cfg(feature = "limiter")]
+mod limiter;
 mod shell;
+#[cfg(feature = "engine")]
+mod stats;
 mod tree;
 
-use shell::{Shell, instant};
+#[cfg(feature = "engine")]
+pub use engine::*;
+#[cfg(feature = "limiter")]
+pub use limiter::*;
+use shell::Shell;
+#[cfg(feature = "engine")]
+pub use stats::*;
 use std::cell::RefCell;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -39,9 +53,9 @@ pub fn text_reserve(bytes: usize) {
     shell(|shell| shell.reserve(bytes));
 }
 
-/// Where a decision tells what it found, in doubles: the index of the limit that refuses, negative where the key is blocked;
-/// the time to try again in milliseconds, negative for never; then for each limit its count, what is left and when quota
-/// comes back, in milliseconds from now.
+/// Where a decision tells what it found, in doubles. Of a limiter: the index of the limit that refuses, negative where the key
+/// is blocked; the time to try again in milliseconds, negative for never; then for each limit its count, what is left and when
+/// quota comes back, in milliseconds from now.
 #[wasm_bindgen]
 pub fn area() -> *const f64 {
     shell(|shell| shell.area.as_ptr())
@@ -65,77 +79,9 @@ pub fn seed(a: u32, b: u32, c: u32, d: u32) {
     shell(|shell| shell.seed(a, b, c, d));
 }
 
-/// Makes a limiter of the options in the buffer. Its number; or, negative, how long the sentence in the buffer is that says
-/// what is wrong.
+/// Gives the number `slot` to the key in the buffer: one text, or parts, each with its length in four bytes before it. A part of
+/// its hash.
 #[wasm_bindgen]
-pub fn limiter_new(bytes: usize) -> f64 {
-    shell(|shell| shell.limiter_new(bytes))
-}
-
-/// Drops a limiter.
-#[wasm_bindgen]
-pub fn limiter_free(limiter: u32) {
-    shell(|shell| shell.limiter_free(limiter));
-}
-
-/// Tells about a limit: how long its id is, in the buffer; its window, in milliseconds, first in the area. Negative
-/// where there is none.
-#[wasm_bindgen]
-pub fn limiter_about(limiter: u32, index: usize) -> f64 {
-    shell(|shell| shell.limiter_about(limiter, index))
-}
-
-/// Counts all windows of a limiter as used up.
-#[wasm_bindgen]
-pub fn limiter_close(limiter: u32, now: f64) {
-    shell(|shell| shell.with(limiter, |open| open.close(instant(now))));
-}
-
-/// Gives the number `slot` to the key in the buffer: one text, or parts, each with its length in four bytes before it.
-#[wasm_bindgen]
-pub fn key(slot: u32, bytes: usize, parts: bool) {
-    shell(|shell| shell.name_key(slot, bytes, parts));
-}
-
-/// Decides and tells; charges if it passes and `charges` says so. A `count` that is no count is that of each limit. Whether it
-/// passes.
-#[wasm_bindgen]
-pub fn limiter_ask(
-    limiter: u32,
-    slot: u32,
-    cost: f64,
-    count: f64,
-    now: f64,
-    charges: bool,
-) -> bool {
-    shell(|shell| shell.ask(limiter, slot, (cost, count), now, charges))
-}
-
-/// Gives back what a key was charged.
-#[wasm_bindgen]
-pub fn limiter_refund(limiter: u32, slot: u32, cost: f64, charged: f64, now: f64) {
-    shell(|shell| {
-        let key = shell.key(slot);
-        let (charged, now) = (instant(charged), instant(now));
-        shell.with(limiter, |open| open.refund(key, cost as u64, charged, now));
-    });
-}
-
-/// Forgets a key.
-#[wasm_bindgen]
-pub fn limiter_reset(limiter: u32, slot: u32) {
-    shell(|shell| {
-        let key = shell.key(slot);
-        shell.with(limiter, |open| open.reset(key));
-    });
-}
-
-/// Refuses all that a key asks for, for so many milliseconds. Whether there was room for that.
-#[wasm_bindgen]
-pub fn limiter_block(limiter: u32, slot: u32, millis: f64, now: f64) -> bool {
-    shell(|shell| {
-        let (key, length) = (shell.key(slot), shell::millis(millis));
-        let block = |open: &leapgate::Limiter| open.block(key, length, instant(now));
-        shell.with(limiter, block).unwrap_or(false)
-    })
+pub fn key(slot: u32, bytes: usize, parts: bool) -> u32 {
+    shell(|shell| shell.name_key(slot, bytes, parts))
 }

@@ -60,3 +60,13 @@ fn value(bytes: &mut &[u8], depth: usize) -> Option<Value> {
         _ => return None,
     })
 }
+
+/// The values of the parts of a key, each part with how many it has before them, and each value with its length.
+#[cfg(feature = "engine")]
+pub(crate) fn lists(mut bytes: &[u8]) -> Vec<Vec<&[u8]>> {
+    let list = || {
+        let values = 0..take_length(&mut bytes)?;
+        values.map(|_| take_text(&mut bytes)).collect()
+    };
+    std::iter::from_fn(list).collect()
+}

@@ -1,4 +1,4 @@
-// What has entered an engine ends with its response: in each adapter, whatever becomes of it.
+// Engines in adapters: what has entered ends with its response, whatever becomes of it, and what is refused is told why.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -14,11 +14,12 @@ import express5 from 'express';
 import express4 from 'express4';
 import fastify from 'fastify';
 import { Hono } from 'hono';
+import { Engine } from 'leapgate/engine';
 import { leapgate as forExpress } from 'leapgate/express';
 import { leapgate as forFastify } from 'leapgate/fastify';
 import { leapgate as forFetch } from 'leapgate/fetch';
 import { leapgate as forHono } from 'leapgate/hono';
-import { get, listen, until, visitor } from './http.mjs';
+import { flood, get, listen, until, visitor } from './http.mjs';
 
 // What the paths do. `hold` and `stream` go on when they are told to, one after another.
 class Handlers {
@@ -133,41 +134,41 @@ const kinds = {
   },
 };
 
-// What adapters ask of an engine: this one lets one call at a time in, and knows what each was ended with.
-function oneAtATime() {
-  let inside = 0;
-  const ends = [];
-  const policies = () => [{ id: 'one', limit: 1, remaining: 1 - inside, windowMs: null, resetMs: 0 }];
-  const enter = () => {
-    const success = inside === 0;
-    if (success) inside++;
-    let isOver = !success;
-    const exit = (outcome) => {
+// An engine of rules, in a time that stands still but when it is told to pass; `ends` is what its entries were ended with.
+function engineOf(rules) {
+  const clock = { ms: 0 };
+  const engine = new Engine(rules, { now: () => clock.ms });
+  const [ends, asked] = [[], []];
+  const enter = engine.enter.bind(engine);
+  engine.enter = (...args) => {
+    const entry = enter(...args);
+    const exit = entry.exit.bind(entry);
+    let isOver = !entry.success;
+    asked.push(args);
+    entry.exit = (outcome) => {
       assert.ok(!isOver, 'an entry is ended once, and a refusal never');
       isOver = true;
-      inside--;
       ends.push(outcome);
+      exit(outcome);
     };
-    return {
-      success,
-      limit: 1,
-      remaining: 0,
-      reset: 0,
-      retryAfterMs: success ? 0 : Infinity,
-      rule: 'one',
-      policies: policies(),
-      exit,
-    };
+    return entry;
   };
-  return { engine: { enter }, ends, isFree: () => inside === 0 };
+  const isFree = () => {
+    const entry = enter('all');
+    entry.cancel();
+    return entry.success;
+  };
+  return { engine, clock, ends, asked, isFree };
 }
 
-async function serve(kind, more = {}) {
-  const { engine, ends, isFree } = oneAtATime();
+// One call at a time.
+const oneAtATime = () => engineOf({ flowRules: [{ resource: 'all', grade: 'concurrency', count: 1, id: 'one' }] });
+
+async function serve(kind, more = {}, made = oneAtATime()) {
   const handlers = new Handlers();
-  const url = await kinds[kind]({ engine, resource: () => 'all', ...more }, handlers);
+  const url = await kinds[kind]({ engine: made.engine, resource: () => 'all', ...more }, handlers);
   const reached = (path) => until(() => handlers.reached.includes(path), `${path} is reached`);
-  return { url, ends, isFree, handlers, reached };
+  return { url, handlers, reached, ...made };
 }
 
 for (const kind of Object.keys(kinds)) {
@@ -178,20 +179,21 @@ for (const kind of Object.keys(kinds)) {
     const refused = await get(url);
     assert.deepEqual(
       [refused.status, refused.headers['ratelimit-policy'], refused.headers['retry-after']],
-      [429, '"one";q=1;qu="concurrent-requests"', undefined],
+      [429, '"one";q=1;qu="concurrent-requests"', '1'],
     );
     handlers.release();
     const { status, headers } = await first;
-    assert.deepEqual([status, headers.ratelimit], [200, '"one";r=0']);
+    assert.deepEqual([status, headers.ratelimit], [200, '"one";r=0;t=1']);
     await until(isFree, 'it has ended');
     assert.equal((await get(url)).status, 200);
     await until(() => ends.length === 2, 'both have ended');
     assert.deepEqual(ends, [{}, {}]);
   });
 
-  test(`${kind}: many calls at once, never more than one in`, async () => {
+  test(`${kind}: many calls at once, never more in than there may be`, async () => {
+    const atOnce = 3;
+    const { engine } = engineOf({ flowRules: [{ resource: 'all', grade: 'concurrency', count: atOnce }] });
     let [inside, most, passed] = [0, 0, 0];
-    const { engine, isFree } = oneAtATime();
     const handlers = new Handlers();
     const counted = async (then) => {
       most = Math.max(most, ++inside);
@@ -204,12 +206,15 @@ for (const kind of Object.keys(kinds)) {
     handlers.node = async (request, response) => response.end(await counted('hello'));
     const options = { engine, resource: () => 'all' };
     const url = kind === 'fastify' ? await serveFastify(options, () => counted('hello')) : await kinds[kind](options, handlers);
-    let left = 200;
-    const client = async () => {
-      while (left-- > 0) await get(url);
+    const statuses = await flood(() => get(url), 300);
+    assert.deepEqual([most, passed], [atOnce, statuses.filter((status) => status === 200).length]);
+    assert.ok(passed > 10 && passed < 300, `${passed} have passed`);
+    // Nothing is held any more.
+    const isFree = () => {
+      const entries = Array.from({ length: atOnce }, () => engine.enter('all'));
+      entries.forEach((entry) => entry.cancel());
+      return entries.every(({ success }) => success);
     };
-    await Promise.all(Array.from({ length: 16 }, client));
-    assert.deepEqual([most, passed > 10], [1, true]);
     await until(isFree, 'all have ended');
   });
 
@@ -235,7 +240,7 @@ for (const kind of Object.keys(kinds)) {
     assert.ok(!isFree());
     client.leave();
     await until(isFree, 'it has ended');
-    assert.deepEqual(ends, [{}]);
+    assert.deepEqual(ends, [{ unanswered: true }]);
     assert.equal((await get(url)).status, 200);
   });
 
@@ -258,7 +263,7 @@ for (const kind of Object.keys(kinds)) {
     assert.ok(!isFree());
     client.leave();
     await until(isFree, 'it has ended');
-    assert.deepEqual(ends, [{}]);
+    assert.deepEqual(ends, [{ unanswered: true }]);
   });
 
   test(`${kind}: a body that breaks gives back what it held`, async () => {
@@ -285,6 +290,50 @@ for (const kind of Object.keys(kinds)) {
     assert.deepEqual(ends, [{ refund: true }, {}]);
   });
 
+  test(`${kind}: a breaker opens on handlers that fail, and says so`, async () => {
+    const degradeRules = [{ resource: 'all', grade: 'errorCount', count: 2, timeWindow: 10, minRequestAmount: 1, id: 'errors' }];
+    const { url, ends, clock } = await serve(kind, { reply: { format: 'problem' } }, engineOf({ degradeRules }));
+    const ask = async (path, many) => {
+      const { status, headers, body } = await get(url + path);
+      if (many !== undefined) await until(() => ends.length === many, 'it has ended');
+      return { status, headers, body };
+    };
+    assert.equal((await ask('/throws', 1)).status, 500);
+    assert.equal((await ask('/', 2)).status, 200);
+    assert.equal((await ask('/fails', 3)).status, 500);
+    assert.equal((await ask('/fails', 4)).status, 500);
+    const { status, headers, body } = await ask('/');
+    const told = [status, headers['content-type'].split(';')[0], headers['retry-after'], headers['cache-control']];
+    assert.deepEqual(told, [503, 'application/problem+json', '10', 'no-store']);
+    assert.deepEqual(JSON.parse(body), {
+      type: 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity',
+      title: 'Temporary reduced capacity',
+      status: 503,
+      detail: 'service unavailable',
+    });
+    clock.ms += 10_000;
+    assert.equal((await ask('/', 5)).status, 200);
+    assert.equal((await ask('/fails', 6)).status, 500);
+    assert.equal((await ask('/', 7)).status, 200, 'it is closed');
+  });
+
+  test(`${kind}: who hangs up says nothing about the server`, async () => {
+    const degradeRules = [{ resource: 'all', grade: 'errorCount', count: 0, timeWindow: 10, minRequestAmount: 1 }];
+    const { url, ends, clock, reached } = await serve(kind, {}, engineOf({ degradeRules }));
+    await get(`${url}/fails`);
+    await until(() => ends.length === 1, 'it has ended');
+    assert.equal((await get(url)).status, 503);
+    clock.ms += 10_000;
+    const probe = await visitor(url, '/hold');
+    await reached('/hold');
+    assert.equal((await get(url)).status, 503, 'there is a probe');
+    probe.leave();
+    await until(() => ends.length === 2, 'it has ended');
+    assert.equal((await get(url)).status, 503, 'it is as open as before');
+    clock.ms += 10_000;
+    assert.equal((await get(url)).status, 200);
+  });
+
   if (!['hono on Node', 'hono elsewhere', 'fetch'].includes(kind)) continue;
   test(`${kind}: nobody is asked whether a request counts that has no answer`, async () => {
     let asked = 0;
@@ -294,7 +343,7 @@ for (const kind of Object.keys(kinds)) {
     client.leave();
     await until(isFree, 'it has ended');
     await new Promise(setImmediate);
-    assert.deepEqual([ends, asked], [[{}], 0]);
+    assert.deepEqual([ends, asked], [[{ unanswered: true }], 0]);
   });
 }
 
@@ -322,7 +371,7 @@ test('fastify over HTTP/2: what has entered ends with its stream', async () => {
     return stream;
   };
   const [answer] = await once(ask('/'), 'response');
-  assert.deepEqual([answer[':status'], answer.ratelimit], [200, '"one";r=0']);
+  assert.deepEqual([answer[':status'], answer.ratelimit], [200, '"one";r=0;t=1']);
   await until(isFree, 'it has ended');
   const held = ask('/hold');
   await until(() => handlers.reached.length === 1, 'it is reached');
@@ -330,21 +379,96 @@ test('fastify over HTTP/2: what has entered ends with its stream', async () => {
   assert.equal(refused[':status'], 429);
   held.close(http2.constants.NGHTTP2_CANCEL);
   await until(isFree, 'it has ended');
-  assert.deepEqual(ends, [{}, {}]);
+  assert.deepEqual(ends, [{}, { unanswered: true }]);
 });
 
-test('an engine is told the resource and the key of a request', async () => {
-  const asked = [];
-  const engine = { enter: (...args) => (asked.push(args), { success: true, policies: [], exit() {} }) };
-  const options = { engine, resource: (request) => request.headers.get('x'), key: async () => ['a', 1] };
-  await forFetch(options)(() => new Response())(new Request('http://localhost', { headers: { x: 'login' } }));
-  await forFetch({ engine, resource: () => 'pay' })(() => new Response())(new Request('http://localhost'));
-  await forHono({ engine, resource: (c) => c })('c', () => {}).catch(() => {});
+test('an engine is told the resource, the key and the origin of a request, which comes from outside', async () => {
+  const { engine, asked } = engineOf({ flowRules: [{ resource: 'login', count: 1, key: ['path', 'method'] }] });
+  const request = () => new Request('http://localhost', { headers: { x: 'login', app: 'shop' } });
+  const options = { engine, resource: (request) => request.headers.get('x') };
+  const origin = async (request) => request.headers.get('app');
+  await forFetch({ ...options, key: async () => ['a', 1], origin })(() => new Response())(request());
+  await forFetch({ ...options, key: () => ({ path: '/', method: null }), origin: () => null })(() => new Response())(request());
+  await forFetch({ engine, resource: () => 'pay' })(() => new Response())(request());
+  await new Hono().use(forHono({ engine, resource: (c) => c.req.path, origin: () => undefined })).request('/c');
   assert.deepEqual(asked, [
-    ['login', { key: ['a', 1] }],
-    ['pay', {}],
-    ['c', {}],
+    ['login', { inbound: true, key: ['a', 1], origin: 'shop' }],
+    ['login', { inbound: true, key: { path: '/', method: null } }],
+    ['pay', { inbound: true }],
+    ['/c', { inbound: true }],
   ]);
+});
+
+// What a refusal answers, in each format.
+async function refusals(rules, more = {}) {
+  const answers = [];
+  for (const format of ['text', 'json', 'problem']) {
+    const { engine } = engineOf(rules);
+    const limited = forFetch({ engine, resource: () => 'all', reply: { format, status: 420, body: 'slowly' }, ...more });
+    const ask = () => limited(() => new Response('hello'))(new Request('http://localhost'));
+    let response;
+    for (let i = 0; i < 3; i++) response = await ask();
+    const body = await response.text();
+    answers.push([response.status, response.headers.get('retry-after'), format === 'text' ? body : JSON.parse(body)]);
+  }
+  return answers;
+}
+
+test('a limit, a system rule and an authority rule are refused with', async () => {
+  const problems = 'https://iana.org/assignments/http-problem-types';
+  const [title, id] = ['Temporary reduced capacity', 'rule'];
+  assert.deepEqual(await refusals({ flowRules: [{ resource: 'all', count: 1, intervalMs: 60_000, id }] }), [
+    [420, '61', 'slowly'],
+    [420, '61', { status: 420, error: 'slowly', rule: id, retryAfterSeconds: 61 }],
+    [
+      420,
+      '61',
+      { type: `${problems}#quota-exceeded`, title: 'Quota exceeded', status: 420, detail: 'slowly', 'violated-policies': [id] },
+    ],
+  ]);
+  assert.deepEqual(await refusals({ systemRules: [{ qps: 1, id }] }), [
+    [503, '1', 'service unavailable'],
+    [503, '1', { status: 503, error: 'service unavailable', rule: id, retryAfterSeconds: 1 }],
+    [503, '1', { type: `${problems}#temporary-reduced-capacity`, title, status: 503, detail: 'service unavailable' }],
+  ]);
+  const authorityRules = [{ resource: 'all', limitApp: 'shop', strategy: 'black', id }];
+  assert.deepEqual(await refusals({ authorityRules }, { origin: () => 'shop' }), [
+    [403, null, 'forbidden'],
+    [403, null, { status: 403, error: 'forbidden', rule: id }],
+    [403, null, { title: 'Forbidden', status: 403, detail: 'forbidden' }],
+  ]);
+});
+
+test('what would have to wait is refused, with when its turn would have been', async () => {
+  const rule = { resource: 'all', count: 1, controlBehavior: 'throttle', maxQueueingTimeMs: 10_000, intervalMs: 3000 };
+  const { engine } = engineOf({ flowRules: [rule] });
+  const limited = forFetch({ engine, resource: () => 'all' })(() => new Response('hello'));
+  const answers = [];
+  for (let i = 0; i < 3; i++) {
+    const { status, headers } = await limited(new Request('http://localhost'));
+    answers.push([status, headers.get('retry-after')]);
+  }
+  assert.deepEqual(answers, [
+    [200, null],
+    [429, '3'],
+    [429, '3'],
+  ]);
+});
+
+test('several rules are told together, of calls in flight without a window', async () => {
+  const flowRules = [
+    { resource: 'all', count: 100, intervalMs: 60_000 },
+    { resource: 'all', grade: 'concurrency', count: 10 },
+  ];
+  const { engine } = engineOf({ flowRules });
+  const limited = (draft) => forFetch({ engine, resource: () => 'all', draft })(() => new Response('hello'));
+  const told = async (draft) => Object.fromEntries((await limited(draft)(new Request('http://localhost'))).headers);
+  const { ratelimit, 'ratelimit-policy': policy } = await told(11);
+  assert.deepEqual(
+    [policy, ratelimit],
+    ['"all/60s";q=100;w=60, "all/concurrency";q=10;qu="concurrent-requests"', '"all/60s";r=99;t=61, "all/concurrency";r=9'],
+  );
+  assert.equal((await told(7))['ratelimit-policy'], '100;w=60');
 });
 
 test('fetch: who has gone before the key is known is not waited for', async () => {
@@ -354,7 +478,7 @@ test('fetch: who has gone before the key is known is not waited for', async () =
   const key = async () => (controller.abort(), 'a');
   await forFetch({ engine, resource: () => 'all', key })(() => new Response('hello'))(request);
   assert.ok(isFree());
-  assert.deepEqual(ends, [{}]);
+  assert.deepEqual(ends, [{ unanswered: true }]);
 });
 
 test('fetch: who leaves a body gives back what it held, and the body hears of it', async () => {
@@ -364,7 +488,7 @@ test('fetch: who leaves a body gives back what it held, and the body hears of it
   const response = await forFetch({ engine, resource: () => 'all' })(() => new Response(body))(new Request('http://localhost'));
   assert.ok(!isFree());
   await response.body.cancel('enough');
-  assert.deepEqual([isFree(), ends, reason], [true, [{}], 'enough']);
+  assert.deepEqual([isFree(), ends, reason], [true, [{ unanswered: true }], 'enough']);
 });
 
 test('hono: what is thrown past its error handler gives back what it held', async () => {
@@ -378,6 +502,17 @@ test('hono: what is thrown past its error handler gives back what it held', asyn
     (thrown) => thrown === 'no error',
   );
   assert.deepEqual([isFree(), ends], [true, [{ error: 'no error' }]]);
+});
+
+test('fetch: whatever a handler throws, it is an error', async () => {
+  for (const thrown of [undefined, null, 0]) {
+    const { engine, ends } = oneAtATime();
+    const limited = forFetch({ engine, resource: () => 'all' })(() => {
+      throw thrown;
+    });
+    const outcome = await limited(new Request('http://localhost')).catch((error) => ({ error }));
+    assert.deepEqual([outcome, ends], [{ error: thrown }, [{ error: true }]]);
+  }
 });
 
 test('fetch: what cannot be read is not waited for', async () => {

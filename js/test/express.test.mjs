@@ -312,7 +312,7 @@ for (const [options, message] of [
   [undefined, 'options: `undefined` is no object; use one, as in `{ limit: 100, windowMs: 60_000 }`'],
   [
     { limit: 1, windowMs: 1000, skipp: true },
-    'options.skipp: `true` means nothing here; use `key`, `skip`, `countIf`, `draft`, `reply`, `engine`, `resource`, `limiter`, `limit`, `windowMs`, `window`, `sampleCount`, `id`, `limits`, `maxKeys`, `now`',
+    'options.skipp: `true` means nothing here; use `key`, `skip`, `countIf`, `draft`, `reply`, `engine`, `resource`, `origin`, `limiter`, `limit`, `windowMs`, `window`, `sampleCount`, `id`, `limits`, `maxKeys`, `now`',
   ],
   [
     { limit: 1, windowMs: 1000, key: 'ip' },
@@ -353,7 +353,7 @@ for (const [options, message] of [
   ],
   [
     { limit: 1, windowMs: 1000, resource: () => 'a' },
-    'options.resource: `a function` names what an engine limits; add `engine`, or leave it out',
+    'options.resource: `a function` is for the rules of an engine; add `engine`, or leave it out',
   ],
   [{ engine }, "options.resource: `undefined` is no function; use one that names what is limited, as in `() => 'login'`"],
   [{ engine: {}, resource: () => 'a' }, 'options.engine: `{…}` is no Engine; use one, or the limits themselves'],

@@ -9,6 +9,8 @@ import test from 'node:test';
 
 const require = createRequire(import.meta.url);
 const ENTRIES = [
+  ['engine', ['ArrayMetric', 'Engine', 'LeapArray', 'StatisticNode']],
+  ['stats', ['ArrayMetric', 'LeapArray', 'StatisticNode']],
   ['http', ['ipKey', 'rateLimitHeaders']],
   ...['express', 'fastify', 'fetch', 'hono', 'store'].map((name) => [name, ['leapgate']]),
 ];

@@ -13,7 +13,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 // @ts-ignore Connect and node:http do without its types; requests are `any` then, where they are not said to be others.
 import type { Request, Response } from 'express';
-import type { Common, Limits, Result } from './adapter.js';
+import type { Common, Limits, PerhapsByKey, Result } from './adapter.js';
 
 export type { EngineLike, EntryLike, Reply, Result } from './adapter.js';
 
@@ -22,6 +22,7 @@ export type { EngineLike, EntryLike, Reply, Result } from './adapter.js';
  * (`ipKey` of `leapgate/http` makes a key of an address). Behind a proxy, tell Express to trust it.
  */
 export type LeapgateOptions<Req extends IncomingMessage = Request, Res extends ServerResponse = Response> = Limits<[Req, Res]> &
+  PerhapsByKey<[request: Req, response: Res]> &
   Common<[request: Req, response: Res], Res, (request: Req, response: Res, result: Result) => void>;
 
 /**

@@ -12,20 +12,30 @@
  * @module
  */
 import type { FastifyPluginCallback, FastifyReply, FastifyRequest } from 'fastify';
-import type { Common, Limits, Result } from './adapter.js';
+import type { Common, Limits, PerhapsByKey, Result } from './adapter.js';
 
 export type { EngineLike, EntryLike, Reply, Result } from './adapter.js';
 
-type Shared = Common<
-  [request: FastifyRequest, reply: FastifyReply],
-  FastifyReply,
-  (request: FastifyRequest, reply: FastifyReply, result: Result) => unknown
->;
+type Args = [request: FastifyRequest, reply: FastifyReply];
+
+type Shared = PerhapsByKey<Args> &
+  Common<Args, FastifyReply, (request: FastifyRequest, reply: FastifyReply, result: Result) => unknown>;
 
 type NoLimits = {
   [
     name in
-      'limit' | 'windowMs' | 'window' | 'sampleCount' | 'id' | 'limits' | 'maxKeys' | 'now' | 'limiter' | 'engine' | 'resource'
+      | 'limit'
+      | 'windowMs'
+      | 'window'
+      | 'sampleCount'
+      | 'id'
+      | 'limits'
+      | 'maxKeys'
+      | 'now'
+      | 'limiter'
+      | 'engine'
+      | 'resource'
+      | 'origin'
   ]?: never;
 };
 
@@ -33,7 +43,7 @@ type NoLimits = {
  * What is limited, and for whom: by `request.ip` unless `key` says otherwise. Without limits, only routes are limited that have
  * their own.
  */
-export type LeapgateOptions = (Limits<[request: FastifyRequest, reply: FastifyReply]> | NoLimits) & Shared;
+export type LeapgateOptions = (Limits<Args> | NoLimits) & Shared;
 
 /**
  * What a route says otherwise; limits of its own count apart from those of all, which then do not hold for it. Fastify's types

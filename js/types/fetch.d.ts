@@ -16,7 +16,7 @@
  *
  * @module
  */
-import type { Common, Limits, Result } from './adapter.js';
+import type { ByKey, Common, EngineLike, Limits, Result } from './adapter.js';
 
 export type { EngineLike, EntryLike, Reply, Result } from './adapter.js';
 
@@ -34,27 +34,21 @@ export type IpSource<Args extends unknown[]> =
 
 /** What is limited, and for whom: `ip` or `key` has to say, but where an engine's rules have no key. */
 export type LeapgateOptions<Args extends [Request, ...unknown[]] = [request: Request, ...rest: any[]]> = Limits<Args> &
-  Omit<Common<Args, Response, (request: Args[0], result: Result) => Response | Promise<Response>>, 'key'> &
-  (ByAddress<Args> | ByKey<Args> | (Pick<GivenEngineOf<Args>, 'engine'> & { ip?: never; key?: never }));
-
-type GivenEngineOf<Args extends unknown[]> = Extract<Limits<Args>, { resource: unknown }>;
+  Common<Args, Response, (request: Args[0], result: Result) => Response | Promise<Response>> &
+  (ByAddress<Args> | (ByKey<Args> & { ip?: never }) | { engine: EngineLike; ip?: never; key?: never });
 
 interface ByAddress<Args extends unknown[]> {
   ip: IpSource<Args>;
   key?: never;
 }
 
-interface ByKey<Args extends unknown[]> {
-  key: NonNullable<Common<Args, unknown, unknown>['key']>;
-  ip?: never;
-}
-
 /**
  * A function that puts the limit before a handler: what is refused does not reach it. Handlers of one limit share it.
  *
  * With an engine, what a request has entered ends when its response has been read, or left, or the request's signal is aborted.
- * Workers may not tell that a client has gone (there is a flag, `enable_request_signal`): what it held then comes back when its
- * response is collected as garbage.
+ * Workers tell of a client that has gone at once with the flag `enable_request_signal`. Without it, what that client held comes
+ * back when more of a body is to be sent (where the handler is given `ctx`, as Workers do), or else when what was left of its
+ * request is collected as garbage.
  */
 export function leapgate<Args extends [Request, ...unknown[]] = [request: Request, ...rest: any[]]>(
   options: LeapgateOptions<Args>,

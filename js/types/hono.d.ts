@@ -11,7 +11,7 @@
  * @module
  */
 import type { Context, Env, MiddlewareHandler } from 'hono';
-import type { Common, Limits, Result } from './adapter.js';
+import type { ByKey, Common, EngineLike, Limits, Result } from './adapter.js';
 
 export type { EngineLike, EntryLike, Reply, Result } from './adapter.js';
 
@@ -20,20 +20,18 @@ export type { EngineLike, EntryLike, Reply, Result } from './adapter.js';
  * `hono/bun` or `hono/deno`) gives the address, or `key` says; one of them has to, but where an engine's rules have no key.
  */
 export type LeapgateOptions<E extends Env = any> = Limits<[c: Context<E>]> &
-  Omit<Common<[c: Context<E>], Response, (c: Context<E>, result: Result) => Response | Promise<Response>>, 'key'> &
-  (ByAddress | ByKey<E> | { engine: NonNullable<Limits<[c: Context<E>]>['engine']>; getConnInfo?: never; key?: never });
+  Common<[c: Context<E>], Response, (c: Context<E>, result: Result) => Response | Promise<Response>> &
+  (ByAddress | (ByKey<[c: Context<E>]> & { getConnInfo?: never }) | { engine: EngineLike; getConnInfo?: never; key?: never });
 
 interface ByAddress {
   getConnInfo: (c: Context) => { remote: { address?: string | undefined } };
   key?: never;
 }
 
-interface ByKey<E extends Env> {
-  key: NonNullable<Common<[c: Context<E>], unknown, unknown>['key']>;
-  getConnInfo?: never;
-}
-
-/** A middleware that answers what is refused itself. `c.get('rateLimit')` is what was found. */
+/**
+ * A middleware that answers what is refused itself. `c.get('rateLimit')` is what was found. With an engine, what a request has
+ * entered ends with its response; of clients that leave Workers, `leapgate/fetch` says more.
+ */
 export function leapgate<E extends Env = any>(
   options: LeapgateOptions<E>,
 ): MiddlewareHandler<{ Variables: { rateLimit: Result } }>;

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { LimitResult } from 'leapgate';
+import type { Result } from './adapter.js';
 
 /** How headers tell limits. */
 export type HeadersDraft =
@@ -29,7 +29,7 @@ export type HeadersDraft =
  * ```
  */
 export function rateLimitHeaders(
-  result: Pick<LimitResult, 'success' | 'retryAfterMs' | 'policies'>,
+  result: Pick<Result, 'success' | 'retryAfterMs' | 'policies'>,
   options?: { draft?: HeadersDraft },
 ): Record<string, string>;
 

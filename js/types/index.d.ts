@@ -105,6 +105,7 @@ export class Limiter {
 /** The codes of errors that this package throws. */
 export type LeapgateErrorCode =
   | 'ERR_LEAPGATE_ARGUMENT'
+  | 'ERR_LEAPGATE_BLOCKED'
   | 'ERR_LEAPGATE_CLOCK'
   | 'ERR_LEAPGATE_CRASHED'
   | 'ERR_LEAPGATE_FREED'
@@ -112,4 +113,6 @@ export type LeapgateErrorCode =
   | 'ERR_LEAPGATE_IP'
   | 'ERR_LEAPGATE_KEY'
   | 'ERR_LEAPGATE_NOT_READY'
-  | 'ERR_LEAPGATE_OPTIONS';
+  | 'ERR_LEAPGATE_OPEN'
+  | 'ERR_LEAPGATE_OPTIONS'
+  | 'ERR_LEAPGATE_RULES';

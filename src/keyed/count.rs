@@ -23,23 +23,21 @@ impl KeyedWindows {
             None if charges => table.open(key, now),
             None => Place::shared(key),
         };
-        let Some(mut held) = table.at(place) else {
-            let remaining = limit.whole();
-            let standing = Standing {
-                remaining,
-                ..Standing::default()
-            };
-            return (cost <= remaining, standing);
-        };
-        held.advance(now, now_in);
-        let fits = held.fits(limit, cost, now, now_in);
-        if fits && charges {
-            *held.used += cost;
-            held.commit(cost, now_in);
+        let mut fits = cost <= limit.whole();
+        let mut standing = None;
+        if let Some(mut held) = table.at(place) {
+            held.advance(now, now_in);
+            fits = held.fits(limit, cost, now, now_in);
+            if fits && charges {
+                *held.used += cost;
+                held.commit(cost, now_in);
+            }
+            standing = held.standing(limit, now, now_in);
         }
-        match held.standing(limit, now, now_in) {
-            Some(standing) => (fits, standing),
-            None => (fits, self.standing_by_walk(table, place, limit, now)),
-        }
+        let standing = standing.unwrap_or(Standing {
+            remaining: limit.whole(),
+            ..Standing::default()
+        });
+        (fits, standing)
     }
 }

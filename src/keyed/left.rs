@@ -1,8 +1,7 @@
 //! What is left of a window that has been brought up to date, and when more is: by looking only at what leaves next.
 
-use super::table::Table;
-use super::window::{Bucket, Held, WIDE};
-use super::{Key, KeyedWindows, Place, Standing};
+use super::window::{Bucket, Held, NARROW, WIDE, kept_part};
+use super::{Key, KeyedWindows, Standing};
 use crate::rule::{Count, Counting};
 use crate::time::Timestamp;
 use crate::window::Window;
@@ -11,35 +10,47 @@ use std::time::Duration;
 /// Counters per word.
 const BYTES: usize = size_of::<u64>();
 
-/// What counts, where that is a sum of whole buckets.
-struct Sum {
+/// What counts in a window.
+struct Counted {
     window: Window,
+    /// Whole buckets. Of a weighted window the leaving one is among them.
     used: u64,
-    /// The counter of the oldest bucket that counts.
+    /// What a weighted window counts.
+    weighted: Option<f64>,
+    /// The counters of the newest bucket, and of the oldest that is in `used`.
+    newest: usize,
     oldest: usize,
 }
 
 impl Held<'_> {
+    /// `None` for calls in flight.
     #[inline]
-    fn whole_sum(&mut self, to: Bucket) -> Option<Sum> {
+    fn count_at(&mut self, now: Timestamp, to: Bucket) -> Option<Counted> {
         let (window, counting) = self.shape.window?;
-        if self.number() != to.number {
-            return None;
+        let newest = self.newest_counter(to);
+        let next = self.shape.after(newest, 1);
+        let (mut oldest, mut used, mut weighted) = (next, *self.used, None);
+        if counting != Counting::Strict {
+            let leaving = self.counter(next);
+            let full = used.saturating_sub(leaving);
+            if counting == Counting::Sentinel {
+                (oldest, used) = (self.shape.after(next, 1), full);
+            } else {
+                let start = self.number().wrapping_mul(window.bucket_nanos());
+                let elapsed = now.as_nanos().saturating_sub(start);
+                weighted = Some(full as f64 + kept_part(leaving, elapsed, window));
+            }
         }
-        let leaving = self.shape.after(to.counter, 1);
-        let (left_out, oldest) = match counting {
-            Counting::Strict => (0, leaving),
-            Counting::Sentinel => (self.counter(leaving), self.shape.after(leaving, 1)),
-            Counting::Weighted => return None,
-        };
-        Some(Sum {
+        Some(Counted {
             window,
-            used: self.used.saturating_sub(left_out),
+            used,
+            weighted,
+            newest,
             oldest,
         })
     }
 
-    /// How the window stands, if that is easy to say.
+    /// How the window stands. `None` for calls in flight.
     #[inline]
     pub(super) fn standing(
         &mut self,
@@ -47,89 +58,141 @@ impl Held<'_> {
         now: Timestamp,
         to: Bucket,
     ) -> Option<Standing> {
-        let sum = self.whole_sum(to)?;
-        let remaining = limit.whole().saturating_sub(sum.used);
-        let needed = match (remaining, sum.used) {
-            (0, _) if limit.whole() == 0 => None,
-            (0, used) => Some(used - limit.whole() + 1),
-            (_, 0) => None,
-            _ => Some(1),
+        let of = self.count_at(now, to)?;
+        let remaining = match of.weighted {
+            None => limit.whole().saturating_sub(of.used),
+            Some(sum) => (limit.get() - sum) as u64,
         };
-        let reset = needed.map(|needed| self.time_to_leave(&sum, needed, now));
-        Some(Standing {
-            remaining,
-            reset: reset.unwrap_or_default(),
-        })
+        // What has to leave, and what a weighted window may count then.
+        let (over, most) = match remaining {
+            0 if limit.whole() == 0 => (0, (0.0, 0)),
+            0 => (
+                (of.used + 1).saturating_sub(limit.whole()),
+                (limit.get(), 1),
+            ),
+            _ => match of.weighted {
+                None => (of.used.min(1), (0.0, 0)),
+                Some(0.0) => (0, (0.0, 0)),
+                Some(sum) => (
+                    (of.used + 1).saturating_sub(sum.ceil() as u64),
+                    (sum.next_down(), 0),
+                ),
+            },
+        };
+        let reset = match over {
+            0 => Duration::ZERO,
+            over => self.time_to_leave(&of, over, most, now),
+        };
+        Some(Standing { remaining, reset })
     }
 
-    /// How long after `now` at least `needed` will have left: the first instant.
-    #[inline]
-    fn time_to_leave(&mut self, sum: &Sum, needed: u64, now: Timestamp) -> Duration {
-        let steps = self.buckets_to_leave(sum.oldest, needed) as u64;
-        let start = self.number().saturating_add(steps + 1);
-        Timestamp::from_nanos(start.saturating_mul(sum.window.bucket_nanos())).since(now)
-    }
-
-    /// How many buckets after the oldest, whose counter this is, the one comes with which `needed` are reached.
-    #[inline]
-    fn buckets_to_leave(&mut self, oldest: usize, needed: u64) -> usize {
-        let (buckets, is_narrow) = (self.shape.buckets, !self.has(WIDE));
-        let (mut left, mut steps, mut counter) = (needed, 0, oldest);
-        while steps < buckets {
-            // Most buckets of most keys are empty.
-            let ends = counter + BYTES <= buckets && steps + BYTES <= buckets;
-            if is_narrow
-                && ends
-                && counter.is_multiple_of(BYTES)
-                && self.counters.get(counter / BYTES) == Some(&0)
-            {
-                steps += BYTES;
-                counter = self.shape.after(counter, BYTES);
-                continue;
-            }
-            let counted = self.counter(counter);
-            if counted >= left {
-                return steps;
-            }
-            left -= counted;
-            steps += 1;
-            counter = self.shape.after(counter, 1);
-        }
-        buckets
-    }
-}
-
-impl Table {
-    /// How the window at `place` stands, if that is easy to say.
-    #[inline]
-    pub(super) fn standing(
-        &mut self,
-        place: Place,
-        limit: Count,
-        now: Timestamp,
-    ) -> Option<Standing> {
-        let to = self.bucket(now);
-        self.held(place)?.standing(limit, now, to)
-    }
-
-    /// How long it is until `cost`, at most `limit`, fits into the window at `place`, if that is easy to say.
-    #[inline]
+    /// How long it is until `cost`, at most `limit`, fits. `None` for calls in flight.
     pub(super) fn time_to_fit(
         &mut self,
-        place: Place,
         limit: Count,
         cost: u64,
         now: Timestamp,
+        to: Bucket,
     ) -> Option<Duration> {
-        let to = self.bucket(now);
-        let mut held = self.held(place)?;
-        let sum = held.whole_sum(to)?;
-        let over = sum.used.saturating_add(cost).saturating_sub(limit.whole());
-        Some(match over {
-            0 => Duration::ZERO,
-            needed => held.time_to_leave(&sum, needed, now),
+        let of = self.count_at(now, to)?;
+        let over = of.used.saturating_add(cost).saturating_sub(limit.whole());
+        let sum = of.weighted.unwrap_or(of.used as f64);
+        Some(if over == 0 || sum + cost as f64 <= limit.get() {
+            Duration::ZERO
+        } else {
+            self.time_to_leave(&of, over, (limit.get(), cost), now)
         })
     }
+
+    /// How long after `now` `over` of whole buckets will have left; of a weighted window, so much that what it counts is, with a
+    /// cost, at most `most`: there the first millisecond, else the first instant.
+    #[inline]
+    fn time_to_leave(
+        &mut self,
+        of: &Counted,
+        over: u64,
+        most: (f64, u64),
+        now: Timestamp,
+    ) -> Duration {
+        // What has come since the newest bucket began is all there is of most keys, and often of those that come often.
+        let newest = self.counter(of.newest);
+        let older = of.used.saturating_sub(newest);
+        let (steps, before) = if older < over {
+            (self.shape.steps(of.oldest, of.newest), older)
+        } else {
+            self.buckets_to_leave(of.oldest, over)
+        };
+        let length = of.window.bucket_nanos();
+        // What lies in a timestamp does not wrap, and neither do the buckets of a window: to saturate takes 128 bits.
+        let starts = self.number().wrapping_mul(length);
+        let starts = starts.saturating_add(length.wrapping_mul(steps as u64));
+        let starts = Timestamp::from_nanos(starts);
+        let ends = starts.plus_nanos(length);
+        if of.weighted.is_none() {
+            return ends.since(now);
+        }
+        let leaving = self.counter(self.shape.after(of.oldest, steps));
+        let full = of.used.saturating_sub(before).saturating_sub(leaving);
+        within(of.window, (full, leaving), (starts, ends), most, now).since(now)
+    }
+
+    /// How many buckets after the oldest, whose counter this is, the one comes with which `over` are reached, and what is in
+    /// those before it.
+    fn buckets_to_leave(&mut self, oldest: usize, over: u64) -> (usize, u64) {
+        let (shape, is_wide) = (self.shape, self.has(WIDE));
+        let buckets = shape.buckets;
+        let counters = self.counters();
+        let (mut before, mut steps, mut counter) = (0, 0, oldest);
+        while steps < buckets {
+            let counted = if is_wide {
+                counters.get(counter).copied().unwrap_or(0)
+            } else {
+                let word = counters.get(counter / BYTES).copied().unwrap_or(0);
+                // Most buckets of most keys are empty: those of a word that has no more are passed over.
+                let rest = word >> (counter % BYTES * 8);
+                if rest == 0 {
+                    let empty = (BYTES - counter % BYTES).min(buckets - counter);
+                    steps += empty;
+                    counter = shape.after(counter, empty);
+                    continue;
+                }
+                rest & NARROW
+            };
+            if before + counted >= over {
+                break;
+            }
+            before += counted;
+            steps += 1;
+            counter = shape.after(counter, 1);
+        }
+        (steps, before)
+    }
+}
+
+/// The first millisecond in a bucket, not before `now`, at which what a weighted window counts is, with a cost, at most
+/// `most`, as it is at the end of the bucket.
+#[inline(never)]
+fn within(
+    window: Window,
+    (full, leaving): (u64, u64),
+    (starts, ends): (Timestamp, Timestamp),
+    (most, cost): (f64, u64),
+    now: Timestamp,
+) -> Timestamp {
+    let fits = |millis| {
+        let elapsed = Timestamp::from_millis(millis).since(starts).as_nanos() as u64;
+        full as f64 + kept_part(leaving, elapsed, window) + cost as f64 <= most
+    };
+    let (mut over, mut first) = (starts.max(now).as_millis(), ends.as_millis());
+    while first.saturating_sub(over) > 1 {
+        let middle = over.midpoint(first);
+        if fits(middle) {
+            first = middle;
+        } else {
+            over = middle;
+        }
+    }
+    Timestamp::from_millis(first)
 }
 
 impl KeyedWindows {
@@ -138,6 +201,6 @@ impl KeyedWindows {
     pub fn wait(&self, key: Key, limit: Count, cost: u64, now: Timestamp) -> Option<Duration> {
         let table = &mut *self.table.borrow_mut();
         let place = table.look_up(key);
-        self.time_to_room(table, place, limit, cost, now)
+        table.time_to_room(place, limit, cost, now)
     }
 }

@@ -75,16 +75,6 @@ fn word(page: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*word))
 }
 
-/// `None` for calls in flight.
-fn time_until(
-    held: &mut Held<'_>,
-    found: &Found,
-    asked: Timestamp,
-    fits: &dyn Fn(f64) -> bool,
-) -> Option<Duration> {
-    Some(held.future(found.to)?.time_until(asked, fits))
-}
-
 impl KeyedPages {
     /// Pages for the states of a rule. All who share them need the same `seed`; nobody else should know it.
     pub fn new(geometry: &KeyedGeometry, seed: [u64; 2]) -> KeyedPages {
@@ -297,8 +287,10 @@ impl KeyedPages {
         if held.fits(limit, needed, now, found.to) {
             return Asked::Pass;
         }
-        let fits = |sum: f64| sum + cost as f64 <= limit.get();
-        let wait = || time_until(&mut held, &found, now, &fits).unwrap_or(A_CALL);
+        let wait = || {
+            let wait = held.time_to_fit(limit, cost, now, found.to);
+            wait.unwrap_or(A_CALL)
+        };
         Asked::Block {
             retry_after: (cost as f64 <= limit.get()).then(wait),
         }
@@ -394,21 +386,16 @@ impl KeyedPages {
             };
             return self.pace(terms, 1, now).map(standing).unwrap_or_default();
         };
-        let limit = terms.count.get();
-        let sum = match held.future(found.to) {
-            Some(mut future) => {
-                future.go_to(now);
-                future.sum(now)
-            }
-            None => held.used.saturating_add(elsewhere) as f64,
-        };
-        let remaining = (limit - sum) as u64;
+        held.advance(now, found.to);
+        if let Some(standing) = held.standing(terms.count, now, found.to) {
+            return standing;
+        }
+        let in_flight = held.used.saturating_add(elsewhere);
+        let remaining = terms.count.whole().saturating_sub(in_flight);
         let reset = match remaining {
-            0 if limit < 1.0 => None,
-            0 => time_until(&mut held, &found, now, &|then| then + 1.0 <= limit).or(Some(A_CALL)),
-            _ => time_until(&mut held, &found, now, &|then| then < sum || sum == 0.0),
+            0 if terms.count.whole() > 0 => A_CALL,
+            _ => Duration::ZERO,
         };
-        let reset = reset.unwrap_or_default();
         Standing { remaining, reset }
     }
 }

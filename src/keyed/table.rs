@@ -2,14 +2,19 @@
 
 use super::hottest::{Labels, MAX_LABELS};
 use super::window::{Bucket, Held, LISTED, SHARES, Shape, Slab};
-use super::{Key, OVERFLOW_WINDOWS, Place};
+use super::{Key, OVERFLOW_WINDOWS, Place, Standing};
 use crate::control::Pace;
+use crate::rule::Count;
 use crate::time::Timestamp;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::time::Duration;
 
 /// The keys that a table has room for at first.
 const FIRST_KEYS: usize = 8;
+
+/// How many times as many there are after the last step, at most.
+const LAST_STEP: usize = 8;
 
 /// How many slots a new key looks at for a state that is free to be taken: this many where it belongs, and this many where
 /// the hand stands.
@@ -208,6 +213,46 @@ impl Table {
             return Some(slot);
         }
         self.find(place.key)
+    }
+
+    /// The same, brought up to `now`, and its bucket.
+    #[inline(never)]
+    fn held_at(&mut self, place: Place, now: Timestamp) -> Option<(Held<'_>, Bucket)> {
+        let to = self.bucket(now);
+        let mut held = self.held(place)?;
+        held.advance(now, to);
+        Some((held, to))
+    }
+
+    /// How the window at `place` stands; `None` where it is none, or gone.
+    pub(super) fn standing(
+        &mut self,
+        place: Place,
+        limit: Count,
+        now: Timestamp,
+    ) -> Option<Standing> {
+        let (mut held, to) = self.held_at(place, now)?;
+        held.standing(limit, now, to)
+    }
+
+    /// How long after `now` a `cost` would fit into `limit` if nothing else came: the first instant at which it does. `None`
+    /// where it never can. A call in flight may end at any moment: for those it is a millisecond.
+    pub(super) fn time_to_room(
+        &mut self,
+        place: Place,
+        limit: Count,
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Duration> {
+        if cost as f64 > limit.get() {
+            return None;
+        }
+        let is_window = self.shape.window.is_some();
+        let wait = match self.held_at(place, now) {
+            Some((mut held, to)) => held.time_to_fit(limit, cost, now, to),
+            None => is_window.then_some(Duration::ZERO),
+        };
+        wait.or(Some(Duration::from_millis(1)))
     }
 
     /// Where the state of `key` is, or would be if it has none: what the keys share that find no room stands for those too,
@@ -471,7 +516,8 @@ impl Table {
         }
     }
 
-    /// Doubles the table, as far as it may. What is free to be taken does not come along.
+    /// Doubles the table, and takes the last steps at once: what is left behind is too small for what comes, and where memory is
+    /// never given back (in WebAssembly) it would make up half of all. What is free to be taken does not come along.
     fn grow(&mut self, now: Timestamp, to: Bucket) {
         for slot in 0..self.tags.len() {
             if self.is_free(slot, now, to) {
@@ -486,7 +532,11 @@ impl Table {
         }
         let tags = std::mem::take(&mut self.tags);
         let words = std::mem::take(&mut self.words);
-        self.resize((self.keys * 2).min(self.max_keys));
+        self.resize(if self.keys >= self.max_keys / LAST_STEP {
+            self.max_keys
+        } else {
+            self.keys * 2
+        });
         let stride = self.shape.stride;
         for (_, old) in tags
             .iter()

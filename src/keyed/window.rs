@@ -3,13 +3,12 @@
 use crate::rule::{Count, Counting, Grade};
 use crate::time::Timestamp;
 use crate::window::Window;
-use std::time::Duration;
 
 /// Words of a window before its counters: the hash, the newest bucket and the flags, what counts.
 const HEADER: usize = 3;
 
 /// The largest count that fits a narrow counter.
-const NARROW: u64 = u8::MAX as u64;
+pub(super) const NARROW: u64 = u8::MAX as u64;
 
 /// A flag beside the number of the newest bucket: the counters are in the slab.
 pub(super) const WIDE: u64 = 1;
@@ -69,6 +68,16 @@ impl Shape {
             after - self.buckets
         } else {
             after
+        }
+    }
+
+    /// How many steps it is from the counter `from` to the counter `to`.
+    #[inline]
+    pub(super) fn steps(&self, from: usize, to: usize) -> usize {
+        if to >= from {
+            to - from
+        } else {
+            to + self.buckets - from
         }
     }
 
@@ -428,7 +437,7 @@ impl<'a> Held<'a> {
 
 /// How much of the passes of the leaving bucket still counts when `elapsed` nanoseconds of the newest one have gone.
 #[inline]
-fn kept_part(leaving: u64, elapsed: u64, window: Window) -> f64 {
+pub(super) fn kept_part(leaving: u64, elapsed: u64, window: Window) -> f64 {
     let left = window.bucket_nanos().saturating_sub(elapsed);
     leaving as f64 * left as f64 / window.bucket_nanos() as f64
 }
@@ -489,41 +498,5 @@ impl Future<'_, '_> {
                 self.full as f64 + kept_part(leaving, elapsed, self.window)
             }
         }
-    }
-
-    /// How long after `asked` what counts first satisfies `fits`, which it does in the end.
-    pub(super) fn time_until(mut self, asked: Timestamp, fits: impl Fn(f64) -> bool) -> Duration {
-        let now = asked.max(self.start);
-        self.go_to(now);
-        if fits(self.sum(now)) {
-            return Duration::ZERO;
-        }
-        for _ in 0..self.held.shape.buckets {
-            let within = (self.full, self.leaving());
-            let full_at = self.boundary(self.ahead);
-            self.step();
-            let at = self.boundary(self.ahead);
-            if !fits(self.sum(at)) {
-                continue;
-            }
-            if self.counting != Counting::Weighted {
-                return at.since(asked);
-            }
-            let sum = |millis| {
-                let elapsed = Timestamp::from_millis(millis).since(full_at).as_nanos() as u64;
-                within.0 as f64 + kept_part(within.1, elapsed, self.window)
-            };
-            let (mut full, mut first) = (full_at.max(now).as_millis(), at.as_millis());
-            while first.saturating_sub(full) > 1 {
-                let middle = full.midpoint(first);
-                if fits(sum(middle)) {
-                    first = middle
-                } else {
-                    full = middle
-                }
-            }
-            return Timestamp::from_millis(first).since(asked);
-        }
-        self.boundary(self.ahead).since(asked)
     }
 }

@@ -41,6 +41,33 @@ fn remaining(engine: &Engine, resource: &str, now: u64) -> Vec<u64> {
         .collect()
 }
 
+#[test]
+fn states_are_told_with_what_they_belong_to() {
+    let engine = engine([
+        for_origin("others", "api", 1.0, "other"),
+        rule("each", "*", 5.0),
+    ]);
+    admitted(&engine, &Request::new("api").origin("app"), 3, 1000);
+    admitted(&engine, &Request::new("api").origin("shop"), 1, 1000);
+    admitted(&engine, &Request::new("job"), 4, 1000);
+    let mut told = Vec::new();
+    engine.store().for_each_unkeyed(|key, state| {
+        let name = |name: &Option<Rc<str>>| name.as_deref().unwrap_or("-").to_string();
+        let of = [key.rule.to_string(), name(&key.resource), name(&key.origin)];
+        told.push((of, state.passed(), state.blocked()));
+    });
+    told.sort();
+    let of = |names: [&str; 3]| names.map(String::from);
+    assert_eq!(
+        told,
+        [
+            (of(["each", "job", "-"]), 4, 0),
+            (of(["others", "-", "app"]), 1, 2),
+            (of(["others", "-", "shop"]), 1, 0),
+        ]
+    );
+}
+
 // ---- one rule ----
 
 #[test]
@@ -551,7 +578,9 @@ fn an_entry_that_is_dropped_is_no_longer_in_flight_and_has_not_completed() {
         1000,
     ));
     let tree = engine.store().tree().unwrap();
+    assert_eq!(tree.resources(), ["api".into()]);
     let cluster = tree.cluster("api").unwrap();
+    assert_eq!(cluster.origins(), ["app".into()]);
     let origin = cluster.origin("app").unwrap();
     let entrance = tree.default_node(leapgate::DEFAULT_CONTEXT, "api").unwrap();
     let now = at(1000);
@@ -649,6 +678,9 @@ fn differs_from_sentinel_origins_are_bounded() {
     assert_eq!(engine.store().len(), MAX_ORIGINS + 2);
     let cluster = engine.store().tree().unwrap().cluster("api").unwrap();
     assert!(cluster.origin("origin 0").is_some() && cluster.origin("stranger 0").is_none());
+    let origins = cluster.origins();
+    assert_eq!(origins.len(), MAX_ORIGINS + 1);
+    assert!(origins.contains(&"".into()));
 }
 
 // ---- contexts ----

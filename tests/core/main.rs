@@ -56,6 +56,8 @@ mod rule_files;
 
 mod key_config;
 
+mod uncounted;
+
 mod model;
 
 mod shared;

@@ -1,4 +1,5 @@
 import { Limiter } from 'leapgate';
+import { Engine } from 'leapgate/engine';
 import { leapgate as forFetch } from 'leapgate/fetch';
 import { leapgate as forHono } from 'leapgate/hono';
 import { leapgate as forStore } from 'leapgate/store';
@@ -13,3 +14,6 @@ forFetch({ limiter, ip: 'cloudflare', max: 1 });
 forHono({ limiter, key: () => 'a', max: 1 });
 // @ts-expect-error an option that is not there
 forStore({ max: 1 });
+// @ts-expect-error no count
+new Engine({ flowRules: [{ resource: 'a' }] });
+new Engine({ flowRules: [{ resource: 'a', count: 1 }] }).limit('a').policies.map(({ id }) => id);

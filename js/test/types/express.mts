@@ -1,12 +1,13 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import express, { type Request, type RequestHandler } from 'express';
-import { Limiter, type LimitResult } from 'leapgate';
-import { leapgate, type EngineLike, type LeapgateOptions } from 'leapgate/express';
+import { Limiter } from 'leapgate';
+import { Engine } from 'leapgate/engine';
+import { leapgate, type LeapgateOptions, type Result } from 'leapgate/express';
 import { ipKey } from 'leapgate/http';
 
 const app = express();
 const limiter = new Limiter({ limit: 1, windowMs: 1000 });
-declare const engine: EngineLike;
+const engine = new Engine({ flowRules: [{ resource: 'login', count: 1 }] });
 
 app.use(leapgate({ limit: 100, windowMs: 60_000 }));
 app.use(
@@ -38,6 +39,14 @@ app.get(
 app.use(leapgate({ engine, resource: (request) => request.path, countIf: (request, response) => response.statusCode === 200 }));
 app.use(
   leapgate({
+    engine,
+    resource: (request) => request.path,
+    key: (request) => ({ clientIp: request.ip ?? null, 'header:accept': request.accepts() }),
+    origin: async (request) => request.get('x-app'),
+  }),
+);
+app.use(
+  leapgate({
     limiter,
     draft: false,
     reply: (request, response, result) => void response.json({ path: request.path, rule: result.rule }),
@@ -46,7 +55,8 @@ app.use(
 
 export const handler: RequestHandler = leapgate({ limit: 1, windowMs: 1000 });
 export const options: LeapgateOptions = { limit: 1, windowMs: 1000, key: (request: Request) => request.ip ?? '' };
-export const result = (request: Request): LimitResult | undefined => request.rateLimit;
+export const result = (request: Request): Result | undefined => request.rateLimit;
+export const cause = (request: Request): 'flow' | 'degrade' | 'system' | 'authority' | null | undefined => request.rateLimit?.cause;
 
 const limit = leapgate<IncomingMessage, ServerResponse>({
   limit: 1,
@@ -93,6 +103,10 @@ leapgate({ limit: 1, windowMs: 1000, resource: () => 'a' });
 leapgate({ engine });
 // @ts-expect-error an engine has its rules
 leapgate({ engine, resource: () => 'a', limit: 1, windowMs: 1000 });
+// @ts-expect-error an origin is for an engine
+leapgate({ limit: 1, windowMs: 1000, origin: () => 'a' });
+// @ts-expect-error no origin
+leapgate({ engine, resource: () => 'a', origin: () => 7 });
 // @ts-expect-error a resource is a text
 leapgate({ engine, resource: () => 7 });
 // @ts-expect-error a limiter or an engine

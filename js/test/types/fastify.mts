@@ -1,5 +1,6 @@
 import fastify, { type FastifyContextConfig } from 'fastify';
-import { leapgate, type EngineLike, type RouteOptions } from 'leapgate/fastify';
+import { leapgate, type RouteOptions } from 'leapgate/fastify';
+import { Engine } from 'leapgate/engine';
 
 const app = fastify();
 await app.register(leapgate({ limit: 100, windowMs: 60_000 }));
@@ -18,7 +19,7 @@ app.get('/own', { config: { rateLimit: { limit: 5, windowMs: 1000 } } }, (reques
 app.get('/none', { config: { rateLimit: false } }, () => '');
 app.get('/reply', { config: { rateLimit: { reply: { status: 503 } } } }, () => '');
 
-declare const engine: EngineLike;
+const engine = new Engine({ flowRules: [] });
 app.register(leapgate({ engine, resource: (request) => request.url }));
 // @ts-expect-error an engine is asked about a resource
 leapgate({ engine });

@@ -1,4 +1,5 @@
-import { leapgate, type EngineLike } from 'leapgate/fetch';
+import { leapgate } from 'leapgate/fetch';
+import { Engine } from 'leapgate/engine';
 
 const limited = leapgate({ limit: 100, windowMs: 60_000, ip: 'cloudflare' });
 interface Bindings {
@@ -27,10 +28,15 @@ leapgate({
   reply: (request, result) => Response.json({ url: request.url, rule: result.rule }, { status: 429 }),
 });
 
-declare const engine: EngineLike;
+const engine = new Engine({ flowRules: [] });
 leapgate({ engine, resource: (request) => request.url });
 leapgate({ engine, resource: () => 'a', ip: 'cloudflare' });
 leapgate({ engine, resource: () => 'a', key: () => 'b' });
+leapgate({ engine, resource: () => 'a', key: async (request) => ({ path: request.url, 'query:a': ['b', 7n], host: null }) });
+// @ts-expect-error no value of a key
+leapgate({ engine, resource: () => 'a', key: () => ({ path: true }) });
+// @ts-expect-error an object is a key of an engine
+leapgate({ limit: 1, windowMs: 1000, key: () => ({ path: '/' }) });
 // @ts-expect-error an engine is asked about a resource
 leapgate({ engine, ip: 'cloudflare' });
 

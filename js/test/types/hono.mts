@@ -1,7 +1,8 @@
 import { getConnInfo } from '@hono/node-server/conninfo';
 import { Hono } from 'hono';
 import { getConnInfo as cloudflare } from 'hono/cloudflare-workers';
-import { leapgate, type EngineLike } from 'leapgate/hono';
+import { leapgate } from 'leapgate/hono';
+import { Engine } from 'leapgate/engine';
 
 type Env = { Bindings: { NAME: string }; Variables: { user: string } };
 const app = new Hono<Env>();
@@ -20,9 +21,10 @@ app.get(
   (c) => c.text(`${c.get('rateLimit').remaining}`),
 );
 
-declare const engine: EngineLike;
+const engine = new Engine({ flowRules: [] });
 app.use(leapgate({ engine, resource: (c) => c.req.path }));
 app.use(leapgate({ engine, resource: () => 'a', getConnInfo }));
+app.use(leapgate({ engine, resource: () => 'a', key: (c) => ({ path: c.req.path }), origin: (c) => c.req.header('x-app') }));
 // @ts-expect-error an engine is asked about a resource
 leapgate({ engine, getConnInfo });
 

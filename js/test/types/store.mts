@@ -1,6 +1,7 @@
 import { rateLimit } from 'express-rate-limit';
 import { rateLimiter } from 'hono-rate-limiter';
 import { Limiter } from 'leapgate';
+import { Engine } from 'leapgate/engine';
 import { ipKey, rateLimitHeaders } from 'leapgate/http';
 import { leapgate } from 'leapgate/store';
 
@@ -13,6 +14,7 @@ leapgate({ window: undefined });
 
 const result = new Limiter({ limit: 1, windowMs: 1000 }).limit('a');
 new Headers(rateLimitHeaders(result, { draft: 6 })).append('X-Key', ipKey('::1', { v4: 24, v6: 56 }));
+rateLimitHeaders(new Engine({}).enter('a'));
 // @ts-expect-error a text
 rateLimitHeaders(result, { draft: '11' });
 // @ts-expect-error no options of that name

@@ -1,0 +1,96 @@
+// What is compared: each is made of a limit, a window and how many keys there may be, and answers whether a request of a key
+// passes: at once, or with a promise if that is its way.
+import { Ratelimit } from '@upstash/ratelimit';
+import { MemoryStore as ExpressStore } from 'express-rate-limit';
+import { MemoryStore as HonoStore } from 'hono-rate-limiter';
+import { RateLimiter, TokenBucket } from 'limiter';
+import { RateLimiterMemory } from 'rate-limiter-flexible';
+import { Limiter } from 'leapgate';
+
+const leapgate = (window) => (limit, windowMs, maxKeys) => {
+  const limiter = new Limiter({ limit, windowMs, maxKeys, window });
+  return (key) => limiter.limit(key).success;
+};
+
+const perKey = (make) => {
+  const limiters = new Map();
+  return (key) => {
+    let limiter = limiters.get(key);
+    if (limiter === undefined) limiters.set(key, (limiter = make()));
+    return limiter.tryRemoveTokens(1);
+  };
+};
+
+// Enough of Redis for the scripts of @upstash/ratelimit, in this process.
+class Redis {
+  #counts = new Map();
+
+  async evalsha(_hash, [key, previousKey], args) {
+    const count = this.#counts.get(key) ?? 0;
+    if (previousKey === undefined) {
+      this.#counts.set(key, count + args[1]);
+      return count + args[1];
+    }
+    const [limit, now, windowMs, cost] = args;
+    const before = Math.floor((1 - (now % windowMs) / windowMs) * (this.#counts.get(previousKey) ?? 0));
+    if (before + count >= limit) return [-1, limit];
+    this.#counts.set(key, count + cost);
+    return [limit - count - cost - before, limit];
+  }
+}
+
+const upstash = (redis, limiter, options) => {
+  const ratelimit = new Ratelimit({ redis, limiter, timeout: 0, ...options });
+  return async (key) => (await ratelimit.limit(key)).success;
+};
+
+const store = (Store, limit, windowMs) => {
+  const made = new Store();
+  made.init({ windowMs });
+  return made;
+};
+
+export const SUBJECTS = {
+  leapgate: leapgate('strict'),
+  'rate-limiter-flexible': (points, windowMs) => {
+    const limiter = new RateLimiterMemory({ points, duration: windowMs / 1000 });
+    return (key) => limiter.consume(key).then(() => true, () => false);
+  },
+  'express-rate-limit': (limit, windowMs) => {
+    const made = store(ExpressStore, limit, windowMs);
+    return async (key) => (await made.increment(key)).totalHits <= limit;
+  },
+  'hono-rate-limiter': (limit, windowMs) => {
+    const made = store(HonoStore, limit, windowMs);
+    return (key) => made.increment(key).totalHits <= limit;
+  },
+  'limiter, RateLimiter': (tokensPerInterval, interval) => perKey(() => new RateLimiter({ tokensPerInterval, interval })),
+  'limiter, TokenBucket': (limit, interval) =>
+    perKey(() => {
+      const bucket = new TokenBucket({ bucketSize: limit, tokensPerInterval: limit, interval });
+      bucket.content = limit;
+      return bucket;
+    }),
+  // Its local path: the store is told later, and nobody waits for it. Here it forgets all that it is told.
+  '@upstash/ratelimit, cached': (limit, windowMs) =>
+    upstash({ evalsha: async (_hash, _keys, [, cost]) => cost }, Ratelimit.cachedFixedWindow(limit, `${windowMs} ms`)),
+};
+
+// What decides otherwise than those, for the accuracy.
+export const MORE = {
+  "leapgate, window: 'weighted'": leapgate('weighted'),
+  "leapgate, window: 'sentinel'": leapgate('sentinel'),
+  '@upstash/ratelimit, sliding': (limit, windowMs) => upstash(new Redis(), Ratelimit.slidingWindow(limit, `${windowMs} ms`)),
+  '@upstash/ratelimit, sliding, no cache': (limit, windowMs) =>
+    upstash(new Redis(), Ratelimit.slidingWindow(limit, `${windowMs} ms`), { ephemeralCache: false }),
+};
+
+// Whether it does refuse: one that does not is quick, and no limiter.
+export async function check(name, make) {
+  const ask = make(5, 60_000, 100);
+  const answers = [];
+  for (let i = 0; i < 7; i++) answers.push(await ask('a'));
+  answers.push(await ask('b'));
+  const wanted = [true, true, true, true, true, false, false, true];
+  if (`${answers}` !== `${wanted}`) throw new Error(`${name} with a limit of 5 answers ${answers}, not ${wanted}.`);
+}

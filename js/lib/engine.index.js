@@ -1,0 +1,2 @@
+export { Engine } from './engine.js';
+export { ArrayMetric, LeapArray, StatisticNode } from './statistics.js';

@@ -1,0 +1,465 @@
+import * as core from './leapgate_bg.js';
+import * as wasm from './core.js';
+import { checkNumber, checkOptions, fault, wrong } from './errors.js';
+import { NodeTree, counters, top } from './statistics.js';
+import { flatten, flattenLists } from './tree.js';
+import { Waiting } from './waiting.js';
+
+// Where policies begin in what a decision told, and how much is told of each: see js/src/engine.rs.
+const [TOLD, PER_POLICY] = [6, 4];
+
+const [PRIORITIZED, INBOUND, CAN_WAIT, ENDS, KEYED, LOOKS] = [1, 2, 4, 8, 16, 32];
+const [EXIT, EXIT_WITH_ERROR, CANCEL, DROP, UNANSWERED] = [0, 1, 2, 3, 4];
+
+// No entry has this number.
+const NOBODY = 2 ** 32 - 1;
+
+const CAUSES = ['flow', 'degrade', 'system', 'authority'];
+
+const MAX_COST = 2 ** 32 - 1;
+
+// What may come from clients must not make memory grow without end.
+const MAX_NAME = 1024;
+
+// So many keys may be asked for.
+const MAX_TOP = 10_000;
+
+// So many resources are known by number at a time.
+const MAX_RESOURCES = 4096;
+
+// Engines and entries that nobody holds any more are dropped.
+const registryOf = (drop) =>
+  typeof FinalizationRegistry === 'function'
+    ? new FinalizationRegistry((at) => {
+        if (at.generation === wasm.generation) drop(at.number);
+        if (at.resource !== undefined) tellWaiting(at.engine, at.resource);
+      })
+    : undefined;
+const engines = registryOf((number) => core.engine_free(number));
+const entries = registryOf((number) => core.engine_exit(number, DROP, 0));
+
+// How many may wait for an engine unless it says otherwise.
+const MAX_WAITING = 1000;
+
+// Tells who waits for an engine that a call has ended.
+let tellWaiting;
+
+export class Engine {
+  #at = { number: -1, generation: 0 };
+  #tree;
+  #now;
+  #resources = new Map();
+  #maxWaiting;
+  #gauges;
+  // Once somebody has waited.
+  #waiting;
+
+  constructor(rules, settings = {}) {
+    this.#tree = treeOf(rules);
+    if (typeof settings !== 'object' || settings === null) {
+      throw wrong('settings', settings, 'is no object; use one, as in `{ now: () => Date.now() }`, or leave it out');
+    }
+    const { now, maxWaiting = MAX_WAITING } = settings;
+    if (now !== undefined && typeof now !== 'function') {
+      throw wrong('settings.now', now, 'is no function; use one that returns milliseconds, or leave it out');
+    }
+    this.#now = now;
+    this.#maxWaiting = checkNumber('settings.maxWaiting', maxWaiting, Number.MAX_SAFE_INTEGER, true);
+    wasm.ready();
+    this.#open();
+    engines?.register(this, this.#at, this.#at);
+  }
+
+  // Makes it in the module.
+  #open() {
+    const number = this.#tell(() => core.engine_new(wasm.put(this.#tree)));
+    // A sentence is never empty.
+    if (number < 0) throw fault('ERR_LEAPGATE_RULES', wasm.said(-number), RangeError);
+    this.#at.number = number;
+    this.#at.generation = wasm.generation;
+    this.#resources.clear();
+  }
+
+  // Its number in the module.
+  #ready() {
+    const at = this.#at;
+    if (at.generation === wasm.generation) return at.number;
+    if (at.generation < 0) {
+      throw freed();
+    }
+    // There was another instance, and what it counted is lost: nothing passes until it would have left.
+    const now = this.now();
+    this.#open();
+    core.engine_close(at.number, now);
+    if (this.#gauges !== undefined) core.engine_gauges(at.number, ...this.#gauges);
+    return at.number;
+  }
+
+  now() {
+    if (this.#now === undefined) return wasm.defaultClock();
+    const now = this.#now();
+    if (typeof now === 'number' && now >= 0) return now;
+    throw wrong('settings.now()', now, 'is no time; return milliseconds, a number of at least 0', TypeError, 'ERR_LEAPGATE_CLOCK');
+  }
+
+  replace(rules) {
+    const number = this.#ready();
+    const tree = treeOf(rules);
+    const wrongs = this.#tell(() => core.engine_replace(number, wasm.put(tree)));
+    if (wrongs < 0) throw fault('ERR_LEAPGATE_RULES', wasm.said(-wrongs), RangeError);
+    this.#tree = tree;
+    this.#resources.clear();
+    this.#waiting?.replaced();
+  }
+
+  setGauges(gauges) {
+    const number = this.#ready();
+    if (typeof gauges !== 'object' || gauges === null) {
+      throw wrong('gauges', gauges, 'is no object; use one, as in `{ load: os.loadavg()[0] }`');
+    }
+    const { load, cpu } = gauges;
+    const known = (name, value) => (value === undefined ? -1 : checkNumber(`gauges.${name}`, value, Number.MAX_VALUE, false));
+    this.#gauges = [known('load', load), known('cpu', cpu)];
+    wasm.seed();
+    this.#tell(() => core.engine_gauges(number, ...this.#gauges));
+    this.#waiting?.replaced();
+  }
+
+  limit(resource, request) {
+    const number = this.#ready();
+    const met = this.#resource(number, resource);
+    if (met.isOpen) {
+      throw wrong('resource', resource, 'has rules that look at how calls end; use `enter` or `run`', Error, 'ERR_LEAPGATE_OPEN');
+    }
+    const now = this.now();
+    const decided = this.#decide(number, met, request, ENDS, NOBODY, now);
+    return this.#answer({}, decided !== -1, met, now);
+  }
+
+  enter(resource, request) {
+    const number = this.#ready();
+    const met = this.#resource(number, resource);
+    let flags = 0;
+    let within = NOBODY;
+    if (request !== undefined) {
+      checkOptions('request', request);
+      if (request.canWait !== undefined && checkBoolean('request.canWait', request.canWait)) flags = CAN_WAIT;
+      if (request.within !== undefined) within = numberOf(request.within, this);
+    }
+    const now = this.now();
+    const decided = this.#decide(number, met, request, flags, within, now);
+    const entry = new Entry(this, decided, met, resource, request);
+    this.#answer(entry, decided >= 0, met, now);
+    if (decided >= 0) entry.waitMs = wasm.told()[5];
+    return entry;
+  }
+
+  run(resource, request, call) {
+    return this.#waiters().run(resource, request, call);
+  }
+
+  acquire(resource, request) {
+    return this.#waiters().acquire(resource, request);
+  }
+
+  #waiters() {
+    return (this.#waiting ??= new Waiting(this, this.#maxWaiting));
+  }
+
+  policies(resource, request) {
+    const number = this.#ready();
+    const met = this.#resource(number, resource);
+    this.#decide(number, met, request, LOOKS, NOBODY, this.now());
+    return this.#policies(met);
+  }
+
+  // What there is to know of a resource.
+  #resource(number, name) {
+    const met = this.#resources.get(name);
+    if (met !== undefined) return met;
+    return this.#meet(number, name);
+  }
+
+  #meet(number, name) {
+    checkName('resource', name);
+    if (name === '') throw wrong('resource', name, 'is no resource; use a name, as rules do', RangeError);
+    wasm.seed();
+    if (this.#resources.size === MAX_RESOURCES) this.#resources.clear();
+    const place = this.#resources.size;
+    const met = { number: place, isOpen: false, parts: [], rules: [] };
+    this.#tell(() => {
+      met.isOpen = (core.engine_resource(number, place, wasm.putTextAt(name, 0)) & 2) !== 0;
+      for (let i = 0, bytes; (bytes = core.engine_part(number, place, i)) >= 0; i++) met.parts.push(wasm.said(bytes));
+    });
+    this.#resources.set(name, met);
+    return met;
+  }
+
+  // The number of the entry, or one below 0.
+  #decide(number, met, request, flags, within, now) {
+    if (request === undefined) request = {};
+    else checkOptions('request', request);
+    const { key, origin, cost, prioritized, context, inbound } = request;
+    if (cost !== undefined) checkNumber('request.cost', cost, MAX_COST, true);
+    if (prioritized !== undefined && checkBoolean('request.prioritized', prioritized)) flags |= PRIORITIZED;
+    if (inbound !== undefined && checkBoolean('request.inbound', inbound)) flags |= INBOUND;
+    if (origin !== undefined) checkName('request.origin', origin);
+    if (context !== undefined) checkName('request.context', context);
+    const { parts } = met;
+    const values = parts.length > 0 ? valuesOf(parts, key) : undefined;
+    let [slot, originBytes, contextBytes] = [0, 0, 0];
+    // What is thrown from here on is not of who asks.
+    try {
+      if (values !== undefined) {
+        slot = numberOfKey(parts, values);
+        flags |= KEYED;
+      }
+      // The key is told by now: it lay in the same place.
+      if (origin !== undefined) originBytes = wasm.putTextAt(origin, 0);
+      if (context !== undefined) contextBytes = wasm.putTextAt(context, originBytes);
+      return core.engine_enter(number, met.number, slot, cost ?? 1, flags, within, originBytes, contextBytes, now);
+    } catch (error) {
+      throw wasm.crashed(error);
+    }
+  }
+
+  // How the rules stand, as the latest decision has told.
+  #policies(met) {
+    const many = wasm.told()[1];
+    if (met.rules.length < many) this.#tell(() => this.#learn(met, many));
+    const told = wasm.told();
+    const policies = new Array(told[0]);
+    for (let i = 0; i < policies.length; i++) {
+      const at = TOLD + PER_POLICY * i;
+      const { id, windowMs } = met.rules[told[at]];
+      policies[i] = { id, limit: told[at + 1], remaining: told[at + 2], windowMs, resetMs: told[at + 3] };
+    }
+    return policies;
+  }
+
+  // Puts what the latest decision told into `result`.
+  #answer(result, success, met, now) {
+    const policies = this.#policies(met);
+    const told = wasm.told();
+    let scarcest = policies[0];
+    for (const policy of policies) if (policy.remaining < scarcest.remaining) scarcest = policy;
+    const epoch = this.#now === undefined ? Date.now() : now;
+    result.success = success;
+    if (success) {
+      result.limit = scarcest?.limit ?? Infinity;
+      result.remaining = scarcest?.remaining ?? Infinity;
+      result.reset = Math.ceil(epoch + (scarcest?.resetMs ?? 0));
+      result.retryAfterMs = 0;
+      result.rule = scarcest?.id ?? null;
+      result.cause = null;
+    } else {
+      const [refuses, limit, retry] = [told[2], told[3], told[4]];
+      const rule = met.rules[refuses];
+      const refusing = policies.find((_, i) => told[TOLD + PER_POLICY * i] === refuses);
+      result.limit = refusing?.limit ?? (limit < 0 ? (scarcest?.limit ?? Infinity) : limit);
+      result.remaining = refusing === undefined ? 0 : scarcest.remaining;
+      result.retryAfterMs = retry < 0 ? Infinity : retry;
+      result.reset = Math.ceil(epoch + result.retryAfterMs);
+      result.rule = rule?.id ?? null;
+      result.cause = rule?.cause ?? null;
+    }
+    result.policies = policies;
+    return result;
+  }
+
+  // Learns of the rules of a resource that decisions have named, so many.
+  #learn(met, many) {
+    while (met.rules.length < many) {
+      const bytes = core.engine_rule(this.#at.number, met.number, met.rules.length);
+      const id = wasm.said(bytes);
+      const [windowMs, kind] = wasm.told().subarray(-2);
+      met.rules.push({ id, windowMs: windowMs < 0 ? null : windowMs, cause: CAUSES[kind] });
+    }
+  }
+
+  #tell(what) {
+    try {
+      return what();
+    } catch (error) {
+      throw wasm.crashed(error);
+    }
+  }
+
+  #nodes;
+
+  get nodes() {
+    return (this.#nodes ??= new NodeTree(() => this.#seeded(), () => this.now()));
+  }
+
+  counters() {
+    return counters(this.#seeded());
+  }
+
+  top(n = 10) {
+    const number = this.#seeded();
+    checkNumber('n', n, MAX_TOP, true);
+    return top(number, n, this.now());
+  }
+
+  // Its number, once it may open.
+  #seeded() {
+    const number = this.#ready();
+    wasm.seed();
+    return number;
+  }
+
+  free() {
+    const at = this.#at;
+    if (at.generation === wasm.generation) core.engine_free(at.number);
+    at.generation = -1;
+    engines?.unregister(at);
+    this.#waiting?.end(freed());
+  }
+
+  static {
+    tellWaiting = (engine, ...ended) => engine.#waiting?.ended(...ended);
+    if (Symbol.dispose) this.prototype[Symbol.dispose] = this.prototype.free;
+  }
+}
+
+// The number of an open entry of an engine.
+let numberOf;
+
+// A call in flight, or a refusal.
+class Entry {
+  #engine;
+  #at;
+  #met;
+  #key;
+  #resource;
+  #request;
+  static name = 'Entry'; // minified or not
+  waitMs = 0;
+
+  constructor(engine, number, met, resource, request) {
+    this.#engine = engine;
+    if (number < 0) return;
+    this.#met = met;
+    this.#resource = resource;
+    this.#request = request;
+    // What it is now: who handed it in may change it.
+    if (met.parts.length > 0) this.#key = [...valuesOf(met.parts, request?.key)];
+    this.#at = { number, generation: wasm.generation, engine, resource };
+    entries?.register(this, this.#at, this.#at);
+  }
+
+  exit(outcome = {}) {
+    if (typeof outcome !== 'object' || outcome === null) {
+      throw wrong('outcome', outcome, 'is no object; use one, as in `{ error }`, or leave it out');
+    }
+    const { error, refund, unanswered } = outcome;
+    const failed = error !== undefined && error !== null && error !== false;
+    if (refund) this.#end((number, now) => this.#refund(number, failed, now), true);
+    else if (unanswered) this.#end((number, now) => core.engine_exit(number, UNANSWERED, now));
+    else this.#end((number, now) => core.engine_exit(number, failed ? EXIT_WITH_ERROR : EXIT, now));
+  }
+
+  cancel() {
+    this.#end((number, now) => core.engine_exit(number, CANCEL, now), true);
+  }
+
+  #refund(number, failed, now) {
+    const { parts } = this.#met;
+    if (parts.length === 0) core.engine_refund(number, 0, 0, failed, now);
+    else core.engine_refund(number, numberOfKey(parts, this.#key), KEYED, failed, now);
+  }
+
+  #end(how, hasGivenBack = false) {
+    const at = this.#at;
+    if (at === undefined) return;
+    const now = this.#engine.now();
+    this.#at = undefined;
+    entries?.unregister(at);
+    try {
+      if (at.generation === wasm.generation) how(at.number, now);
+    } catch (error) {
+      throw wasm.crashed(error);
+    } finally {
+      tellWaiting(this.#engine, this.#resource, this.#request, hasGivenBack);
+    }
+  }
+
+  static {
+    numberOf = (entry, engine) => {
+      if (typeof entry !== 'object' || entry === null || !(#at in entry) || entry.#engine !== engine) {
+        throw wrong('request.within', entry, 'is no entry of this engine; use what its `enter` returned');
+      }
+      const at = entry.#at;
+      if (at === undefined) throw wrong('request.within', entry, 'is not open; use one that was let in and has not ended');
+      return at.generation === wasm.generation ? at.number : NOBODY;
+    };
+    if (Symbol.dispose) {
+      this.prototype[Symbol.dispose] = function () {
+        this.exit();
+      };
+    }
+  }
+}
+
+const freed = () => fault('ERR_LEAPGATE_FREED', 'engine: it has been freed; make another one, or free it later');
+
+function treeOf(rules) {
+  if (typeof rules !== 'object' || rules === null) {
+    throw wrong('rules', rules, 'is no object; use a rules document, as in `{ flowRules: [{ resource: \'login\', count: 5 }] }`');
+  }
+  try {
+    return flatten('document', rules);
+  } catch (error) {
+    throw Object.assign(error, { code: 'ERR_LEAPGATE_RULES' });
+  }
+}
+
+function checkBoolean(place, value) {
+  if (typeof value === 'boolean') return value;
+  throw wrong(place, value, 'is neither true nor false; use one of them, or leave it out');
+}
+
+function checkName(place, name) {
+  if (typeof name !== 'string') throw wrong(place, name, 'is no string; use one');
+  if (name.length <= MAX_NAME) return name;
+  throw wrong(place, name, `has ${name.length} characters; use at most ${MAX_NAME}`, RangeError);
+}
+
+const keyFault = (place, value, why, Kind = TypeError) => wrong(place, value, why, Kind, 'ERR_LEAPGATE_KEY');
+
+// What a key says of each of the parts.
+function valuesOf(parts, key) {
+  let values = [key];
+  if (Array.isArray(key)) values = key;
+  else if (typeof key === 'object' && key !== null) values = parts.map((part) => key[part]);
+  if (values.length > parts.length) {
+    throw keyFault('request.key', key, `has ${values.length} values; use one for each of ${listed(parts)}`);
+  }
+  const missing = parts.findIndex((_, i) => values[i] === undefined);
+  if (missing < 0) return values;
+  throw keyFault('request.key', key, `does not say \`${parts[missing]}\`; add it, or null if there is none`);
+}
+
+const listed = (parts) => parts.map((part) => `\`${part}\``).join(', ');
+
+// The number of the key of these values, once it is told.
+function numberOfKey(parts, values) {
+  if (values.every(wasm.isValue)) return wasm.numberOf(values.length === 1 ? values[0] : values);
+  const lists = values.map((value, i) => {
+    if (wasm.isValue(value)) return [String(value)];
+    if (value === null) return [];
+    if (Array.isArray(value) && value.every(wasm.isValue)) return value.map(String);
+    throw keyFault(
+      `request.key['${parts[i]}']`,
+      value,
+      'is no value; use a string, a number, a bigint, several of these in an array, or null',
+    );
+  });
+  const bytes = flattenLists(lists);
+  const most = 3 * wasm.MAX_KEY;
+  if (bytes.length > most) {
+    throw keyFault('request.key', values, `has ${bytes.length} bytes; use at most ${most}, or a hash of it`, RangeError);
+  }
+  core.key_lists(wasm.put(bytes));
+  return 0;
+}

@@ -1,0 +1,695 @@
+// The statistics by themselves: rings of buckets, sums and rates over them, nodes. All of it is counted in the module; here
+// are names for it.
+
+import * as core from './leapgate_bg.js';
+import * as wasm from './core.js';
+import { checkNumber, fault, wrong } from './errors.js';
+import { flatten, flattenTexts } from './tree.js';
+
+// As js/src/stats.rs has them.
+const EVENTS = ['pass', 'block', 'exception', 'success', 'rt', 'occupiedPass'];
+const [PASS, BLOCK, EXCEPTION, SUCCESS, RT, OCCUPIED_PASS] = EVENTS.keys();
+const BUCKET = ['start', ...EVENTS, 'minRt', 'shortestRt', 'maxRt', 'maxConcurrency'];
+const DETAIL = ['timestamp', 'pass', 'block', 'success', 'exception', 'rt', 'occupiedPass', 'concurrency'];
+const VALUES = [
+  'passQps',
+  'blockQps',
+  'totalQps',
+  'successQps',
+  'exceptionQps',
+  'occupiedPassQps',
+  'maxSuccessQps',
+  'avgRt',
+  'minRt',
+  'previousPassQps',
+  'previousBlockQps',
+  'totalRequest',
+  'totalPass',
+  'totalSuccess',
+  'totalException',
+  'blockRequest',
+  'curThreadNum',
+  'waiting',
+];
+const [ADD_PASS_REQUEST, INCREASE_BLOCK_QPS, INCREASE_EXCEPTION_QPS, ADD_OCCUPIED_PASS, BEGIN] = [0, 1, 2, 3, 4];
+const [ADD_RT_AND_SUCCESS, COMPLETE, COMPLETE_FAILED] = [5, 6, 7];
+const [ADD_WAITING_REQUEST, INCREASE_THREAD_NUM, DECREASE_THREAD_NUM] = [8, 9, 10];
+const [MAX_SUCCESS, MIN_RT, SHORTEST_RT, MAX_RT, MAX_CONCURRENCY] = [0, 1, 2, 3, 4];
+const [CURRENT, PREVIOUS, VALID_HEAD, OF] = [0, 1, 2, 3];
+
+// Sums of so many do not go beyond what a number can say.
+const MAX_N = 2 ** 32 - 1;
+const MAX_COUNT = 2 ** 53;
+const MAX_RT_MS = 2 ** 53 - 1;
+
+function ask(what) {
+  try {
+    return what();
+  } catch (error) {
+    throw wasm.crashed(error);
+  }
+}
+
+const checkN = (place, n) => checkNumber(place, n, MAX_N, true);
+// The module cuts fractions off.
+const checkRt = (rt) => checkNumber('rt', rt, MAX_RT_MS, false);
+
+function checkTime(place, time, code) {
+  if (typeof time === 'number' && time >= 0) return time;
+  const Kind = typeof time === 'number' ? RangeError : TypeError;
+  throw wrong(place, time, 'is no time; use milliseconds, a number of at least 0', Kind, code);
+}
+
+function checkEvent(event) {
+  const index = EVENTS.indexOf(event);
+  if (index >= 0) return index;
+  throw wrong('event', event, `is no event; use one of ${EVENTS.join(', ')}`);
+}
+
+function checkPredicate(predicate) {
+  if (typeof predicate === 'function') return predicate;
+  throw wrong('predicate', predicate, 'is no function; use one that is told when a bucket starts');
+}
+
+const MAYBE_NONE = ['shortestRt', 'maxRt'];
+const orNull = (rt) => (rt < 0 ? null : rt);
+
+// The rows that have been told, `doubles` in all, each under these names.
+function rows(doubles, names) {
+  const told = wasm.doubles(core.stats_told(), doubles);
+  const rows = [];
+  for (let at = 0; at < doubles; at += names.length) {
+    const row = {};
+    names.forEach((name, i) => (row[name] = told[at + i]));
+    rows.push(row);
+  }
+  return rows;
+}
+
+// What nobody holds any more is dropped.
+const registry =
+  typeof FinalizationRegistry === 'function'
+    ? new FinalizationRegistry((at) => {
+        if (at.generation === wasm.generation) core.stats_free(at.number);
+      })
+    : undefined;
+
+// Calls the module with the number of something.
+let call;
+// The same, with a time at the end: `now`, or else that of its clock.
+let callAt;
+
+// Something that has a number in the module: `open` gives it one, and another one in the next instance, after a trap.
+class Held {
+  #at = { number: -1, generation: 0 };
+  #what;
+  #open;
+  #clock;
+
+  constructor(what, open, clock, number = open()) {
+    this.#at.number = number;
+    this.#at.generation = wasm.generation;
+    this.#what = what;
+    this.#open = open;
+    this.#clock = clock;
+    registry?.register(this, this.#at, this.#at);
+  }
+
+  #number() {
+    const at = this.#at;
+    if (at.generation === wasm.generation) return at.number;
+    if (at.generation < 0) {
+      throw fault('ERR_LEAPGATE_FREED', `${this.#what}: it has been freed; make another one, or free it later`);
+    }
+    at.number = this.#open();
+    at.generation = wasm.generation;
+    return at.number;
+  }
+
+  static #free() {
+    const at = this.#at;
+    if (at.generation === wasm.generation) core.stats_free(at.number);
+    at.generation = -1;
+    registry?.unregister(at);
+  }
+
+  // What belongs to nobody else can be freed.
+  static isOwned(Class) {
+    const free = { value: Held.#free, writable: true, configurable: true };
+    Object.defineProperty(Class.prototype, 'free', free);
+    if (Symbol.dispose) Object.defineProperty(Class.prototype, Symbol.dispose, free);
+  }
+
+  static {
+    call = (held, what, ...args) => {
+      const number = held.#number();
+      return ask(() => what(number, ...args));
+    };
+    callAt = (held, now, what, ...args) => {
+      const number = held.#number();
+      const time = now === undefined ? held.#clock() : checkTime('now', now);
+      return ask(() => what(number, ...args, time));
+    };
+  }
+}
+
+const WINDOW = '{ intervalMs: 1000, sampleCount: 2 }';
+
+function checkObject(place, value, example) {
+  if (typeof value === 'object' && value !== null) return value;
+  throw wrong(place, value, `is no object; use one, as in \`${example}\``);
+}
+
+// What the constructors of those that have options hand on: `make` is told how many bytes the options have.
+function made(what, options, make, example = WINDOW) {
+  checkObject('options', options, example);
+  const { now, ...rest } = options;
+  if (now !== undefined && typeof now !== 'function') {
+    throw wrong('options.now', now, 'is no function; use one that returns milliseconds, or leave it out');
+  }
+  const tree = flatten('options', rest);
+  const open = () => opened(() => make(wasm.put(tree)));
+  const clock = now === undefined ? wasm.defaultClock : () => checkTime('options.now()', now(), 'ERR_LEAPGATE_CLOCK');
+  return [what, open, clock];
+}
+
+// The number of what `make` makes.
+function opened(make) {
+  wasm.ready();
+  const number = ask(make);
+  // A sentence is never empty.
+  if (number < 0) throw fault('ERR_LEAPGATE_OPTIONS', wasm.said(-number), RangeError);
+  return number;
+}
+
+function add(held, event, n, now) {
+  callAt(held, now, core.stats_add, event, checkN('n', n));
+}
+
+// With what is recorded in the current bucket.
+const recording = (Base) =>
+  class extends Base {
+    addPass(n = 1, now) {
+      add(this, PASS, n, now);
+    }
+
+    addBlock(n = 1, now) {
+      add(this, BLOCK, n, now);
+    }
+
+    addException(n = 1, now) {
+      add(this, EXCEPTION, n, now);
+    }
+
+    addSuccess(n = 1, now) {
+      add(this, SUCCESS, n, now);
+    }
+
+    addOccupiedPass(n = 1, now) {
+      add(this, OCCUPIED_PASS, n, now);
+    }
+
+    addRt(rt, now) {
+      callAt(this, now, core.stats_add_rt, checkRt(rt));
+    }
+
+    updateConcurrency(inFlight, now) {
+      callAt(this, now, core.stats_update_concurrency, checkN('inFlight', inFlight));
+    }
+  };
+
+// With the geometry of its window.
+const windowed = (Base) =>
+  class extends Base {
+    get intervalMs() {
+      return this.#window().intervalMs;
+    }
+
+    get sampleCount() {
+      return this.#window().sampleCount;
+    }
+
+    get windowLengthMs() {
+      const { intervalMs, sampleCount } = this.#window();
+      return intervalMs / sampleCount;
+    }
+
+    #window() {
+      return rows(call(this, core.stats_window), ['intervalMs', 'sampleCount'])[0];
+    }
+  };
+
+export class LeapArray extends recording(windowed(Held)) {
+  constructor(options) {
+    super(...made('array', options, core.array_new));
+  }
+
+  #wraps(doubles) {
+    const wraps = rows(doubles, BUCKET);
+    const windowLength = this.windowLengthMs;
+    return wraps.map(({ start, ...value }) => {
+      for (const name of MAYBE_NONE) value[name] = orNull(value[name]);
+      return { windowStart: start, windowLength, value };
+    });
+  }
+
+  #wrap(which, now) {
+    return this.#wraps(callAt(this, now, core.array_bucket, which))[0] ?? null;
+  }
+
+  currentWindow(now) {
+    return this.#wrap(CURRENT, now);
+  }
+
+  previousWindow(now) {
+    return this.#wrap(PREVIOUS, now);
+  }
+
+  validHead(now) {
+    return this.#wrap(VALID_HEAD, now);
+  }
+
+  windowValue(at) {
+    const wrap = this.#wraps(call(this, core.array_bucket, OF, checkTime('at', at)));
+    return wrap[0]?.value ?? null;
+  }
+
+  list(now) {
+    return this.#wraps(callAt(this, now, core.array_list, false));
+  }
+
+  listAll() {
+    return this.#wraps(call(this, core.array_list, true, 0));
+  }
+
+  values(now) {
+    return this.list(now).map(({ value }) => value);
+  }
+
+  valuesConditional(predicate, now) {
+    checkPredicate(predicate);
+    const chosen = this.list(now).filter(({ windowStart }) => predicate(windowStart));
+    return chosen.map(({ value }) => value);
+  }
+
+  isWindowDeprecated(wrap, now) {
+    if (typeof wrap?.windowStart !== 'number') {
+      throw wrong('wrap', wrap, 'is no bucket of an array; use what `list` or `currentWindow` tells');
+    }
+    return !this.list(now).some(({ windowStart }) => windowStart === wrap.windowStart);
+  }
+
+  calculateTimeIdx(at) {
+    return call(this, core.array_index, checkTime('at', at));
+  }
+
+  calculateWindowStart(at) {
+    return call(this, core.array_start, checkTime('at', at));
+  }
+}
+
+// What is read of a window.
+class Metric extends windowed(Held) {
+  sum(event, now) {
+    return callAt(this, now, core.metric_sum, checkEvent(event));
+  }
+
+  average(event, now) {
+    return callAt(this, now, core.metric_average, checkEvent(event));
+  }
+
+  windowSum(event, at) {
+    return call(this, core.metric_window_sum, checkEvent(event), checkTime('at', at));
+  }
+
+  pass(now) {
+    return callAt(this, now, core.metric_sum, PASS);
+  }
+
+  block(now) {
+    return callAt(this, now, core.metric_sum, BLOCK);
+  }
+
+  exception(now) {
+    return callAt(this, now, core.metric_sum, EXCEPTION);
+  }
+
+  success(now) {
+    return callAt(this, now, core.metric_sum, SUCCESS);
+  }
+
+  rt(now) {
+    return callAt(this, now, core.metric_sum, RT);
+  }
+
+  occupiedPass(now) {
+    return callAt(this, now, core.metric_sum, OCCUPIED_PASS);
+  }
+
+  previousWindowPass(now) {
+    return callAt(this, now, core.metric_previous, PASS);
+  }
+
+  previousWindowBlock(now) {
+    return callAt(this, now, core.metric_previous, BLOCK);
+  }
+
+  maxSuccess(now) {
+    return callAt(this, now, core.metric_extreme, MAX_SUCCESS);
+  }
+
+  minRt(now) {
+    return callAt(this, now, core.metric_extreme, MIN_RT);
+  }
+
+  shortestRt(now) {
+    return orNull(callAt(this, now, core.metric_extreme, SHORTEST_RT));
+  }
+
+  maxRt(now) {
+    return orNull(callAt(this, now, core.metric_extreme, MAX_RT));
+  }
+
+  maxConcurrency(now) {
+    return callAt(this, now, core.metric_extreme, MAX_CONCURRENCY);
+  }
+
+  details(now) {
+    return rows(callAt(this, now, core.metric_details), DETAIL);
+  }
+
+  detailsOnCondition(predicate, now) {
+    checkPredicate(predicate);
+    return this.details(now).filter(({ timestamp }) => predicate(timestamp));
+  }
+}
+
+export class ArrayMetric extends recording(Metric) {
+  #clock;
+
+  constructor(options) {
+    const [what, open, clock] = made('metric', options, core.metric_new);
+    super(what, open, clock);
+    this.#clock = clock;
+  }
+
+  touch(now) {
+    callAt(this, now, core.stats_touch);
+  }
+
+  addWaiting(at, n) {
+    call(this, core.metric_add_waiting, checkTime('at', at), checkN('n', n));
+  }
+
+  waiting(now) {
+    return callAt(this, now, core.metric_waiting);
+  }
+
+  view(options) {
+    const tree = flatten('options', checkObject('options', options, WINDOW));
+    const open = () => opened(() => call(this, core.metric_view, wasm.put(tree)));
+    return new Metric('view', open, this.#clock);
+  }
+}
+
+// What is read of a resource.
+class Node extends Held {
+  static {
+    for (const [i, name] of VALUES.entries()) {
+      const value = function (now) {
+        return callAt(this, now, core.node_value, i);
+      };
+      Object.defineProperty(this.prototype, name, { value, writable: true, configurable: true });
+    }
+  }
+}
+
+// Of one at which something is recorded.
+class RecordedNode extends Node {
+  #clock;
+  #second;
+  #minute;
+
+  constructor(what, open, clock, number) {
+    super(what, open, clock, number);
+    this.#clock = clock;
+  }
+
+  #window(isMinute) {
+    const open = () => call(this, core.node_window, isMinute);
+    return new Metric(isMinute ? 'minute' : 'second', open, this.#clock);
+  }
+
+  second() {
+    return (this.#second ??= this.#window(false));
+  }
+
+  minute() {
+    return (this.#minute ??= this.#window(true));
+  }
+
+  metrics(now) {
+    return rows(callAt(this, now, core.node_metrics, false), DETAIL);
+  }
+
+  rawMetricsInMin(predicate, now) {
+    checkPredicate(predicate);
+    const seconds = rows(callAt(this, now, core.node_metrics, true), DETAIL);
+    return seconds.filter(({ timestamp }) => predicate(timestamp));
+  }
+}
+
+export class StatisticNode extends RecordedNode {
+  constructor(options = {}) {
+    super(...made('node', options, core.node_new, "{ untouched: 'lost' }"));
+  }
+
+  addPassRequest(n = 1, now) {
+    callAt(this, now, core.node_record, ADD_PASS_REQUEST, checkN('n', n), 0);
+  }
+
+  increaseBlockQps(n = 1, now) {
+    callAt(this, now, core.node_record, INCREASE_BLOCK_QPS, checkN('n', n), 0);
+  }
+
+  increaseExceptionQps(n = 1, now) {
+    callAt(this, now, core.node_record, INCREASE_EXCEPTION_QPS, checkN('n', n), 0);
+  }
+
+  addRtAndSuccess(rt, n = 1, now) {
+    callAt(this, now, core.node_record, ADD_RT_AND_SUCCESS, checkRt(rt), checkN('n', n));
+  }
+
+  increaseThreadNum() {
+    call(this, core.node_record, INCREASE_THREAD_NUM, 0, 0, 0);
+  }
+
+  decreaseThreadNum() {
+    call(this, core.node_record, DECREASE_THREAD_NUM, 0, 0, 0);
+  }
+
+  addOccupiedPass(n = 1, now) {
+    callAt(this, now, core.node_record, ADD_OCCUPIED_PASS, checkN('n', n), 0);
+  }
+
+  addWaitingRequest(at, n = 1) {
+    call(this, core.node_record, ADD_WAITING_REQUEST, checkTime('at', at), checkN('n', n), 0);
+  }
+
+  tryOccupyNext(acquire, threshold, now) {
+    checkN('acquire', acquire);
+    checkNumber('threshold', threshold, MAX_COUNT, false);
+    return callAt(this, now, core.node_try_occupy_next, acquire, threshold);
+  }
+
+  begin(n = 1, now) {
+    callAt(this, now, core.node_record, BEGIN, checkN('n', n), 0);
+  }
+
+  complete(rt, outcome = {}, now) {
+    const { n = 1, failed = false } = checkObject('outcome', outcome, '{ failed: true }');
+    if (typeof failed !== 'boolean') throw wrong('outcome.failed', failed, 'is no boolean; use `true` or `false`');
+    callAt(this, now, core.node_record, failed ? COMPLETE_FAILED : COMPLETE, checkRt(rt), checkN('outcome.n', n));
+  }
+
+  touch(now) {
+    callAt(this, now, core.stats_touch);
+  }
+}
+
+[LeapArray, ArrayMetric, StatisticNode].forEach(Held.isOwned);
+
+// As js/src/stats.rs has them: where a node stands, and what is below it.
+const [ROOT, INBOUND, ENTRANCE, DEFAULT, CLUSTER, ORIGIN] = [0, 1, 2, 3, 4, 5];
+const [RESOURCES, ENTRANCES, ORIGINS] = [0, 1, 2];
+
+const namesBelow = (node, kind) => wasm.saidTexts(call(node, core.node_names, kind));
+
+function checkName(place, name) {
+  if (typeof name === 'string') return name;
+  throw wrong(place, name, 'is no string; use one');
+}
+
+// The nodes of an engine. Each is found once, and is the same object from then on.
+export class NodeTree {
+  #engine;
+  #clock;
+  #known = new Map();
+  #generation = 0;
+
+  // `engine` gives its number, and `clock` its time.
+  constructor(engine, clock) {
+    this.#engine = engine;
+    this.#clock = clock;
+  }
+
+  #find(Class, kind, ...names) {
+    const engine = this.#engine();
+    if (this.#generation !== wasm.generation) {
+      this.#known.clear();
+      this.#generation = wasm.generation;
+    }
+    const place = JSON.stringify([kind, ...names]);
+    const known = this.#known.get(place);
+    if (known !== undefined) return known;
+    const texts = flattenTexts(names);
+    const look = (engine) => ask(() => core.tree_node(engine, kind, wasm.put(texts)));
+    const number = look(engine);
+    if (number < 0) return null;
+    const open = () => {
+      const number = look(this.#engine());
+      if (number >= 0) return number;
+      throw fault(
+        'ERR_LEAPGATE_CRASHED',
+        'node: nothing has been counted here since the wasm module was started again; ask `engine.nodes` for it',
+      );
+    };
+    const node = new Class(this, names, open, this.#clock, number);
+    this.#known.set(place, node);
+    return node;
+  }
+
+  get root() {
+    return this.#find(EntranceNode, ROOT);
+  }
+
+  get inbound() {
+    return this.#find(ClusterNode, INBOUND);
+  }
+
+  entrance(context) {
+    return this.#find(EntranceNode, ENTRANCE, checkName('context', context));
+  }
+
+  defaultNode(context, resource) {
+    return this.#find(DefaultNode, DEFAULT, checkName('context', context), checkName('resource', resource));
+  }
+
+  cluster(resource) {
+    return this.#find(ClusterNode, CLUSTER, checkName('resource', resource));
+  }
+
+  clusters() {
+    const engine = this.#engine();
+    const names = wasm.saidTexts(ask(() => core.tree_resources(engine)));
+    return names.sort(byName).map((name) => this.cluster(name));
+  }
+
+  static origin(tree, resource, origin) {
+    return tree.#find(OriginNode, ORIGIN, resource, origin);
+  }
+}
+
+class EntranceNode extends Node {
+  #tree;
+  #isRoot;
+
+  constructor(tree, [name], open, clock, number) {
+    super('node', open, clock, number);
+    this.#tree = tree;
+    this.#isRoot = name === undefined;
+    this.name = name ?? 'machine-root';
+  }
+
+  entrances() {
+    return namesBelow(this, ENTRANCES).map((name) => this.#tree.entrance(name));
+  }
+
+  children() {
+    if (this.#isRoot) return [];
+    return namesBelow(this, RESOURCES).map((resource) => this.#tree.defaultNode(this.name, resource));
+  }
+}
+
+class DefaultNode extends RecordedNode {
+  #tree;
+
+  constructor(tree, [context, resource], open, clock, number) {
+    super('node', open, clock, number);
+    this.#tree = tree;
+    this.context = context;
+    this.resource = resource;
+  }
+
+  cluster() {
+    return this.#tree.cluster(this.resource);
+  }
+
+  children() {
+    return namesBelow(this, RESOURCES).map((resource) => this.#tree.defaultNode(this.context, resource));
+  }
+}
+
+class ClusterNode extends RecordedNode {
+  #tree;
+
+  constructor(tree, [resource], open, clock, number) {
+    super('node', open, clock, number);
+    this.#tree = tree;
+    this.resource = resource ?? '__total_inbound_traffic__';
+  }
+
+  origin(origin) {
+    return NodeTree.origin(this.#tree, this.resource, checkName('origin', origin));
+  }
+
+  origins() {
+    return namesBelow(this, ORIGINS).sort(byName).map((origin) => this.origin(origin));
+  }
+}
+
+class OriginNode extends RecordedNode {
+  constructor(tree, [, origin], open, clock, number) {
+    super('node', open, clock, number);
+    this.origin = origin;
+  }
+}
+
+const byName = (one, other) => (one < other ? -1 : one > other ? 1 : 0);
+
+const COUNTERS = ['passed', 'waited', 'blocked', 'shadowBlocked'];
+
+// How the rules of the engine of that number have decided.
+export function counters(engine) {
+  const names = wasm.saidTexts(ask(() => core.engine_counters(engine)));
+  const told = rows((names.length / 3) * COUNTERS.length, COUNTERS);
+  const all = new Map();
+  told.forEach(({ passed, waited, ...refused }, i) => {
+    const [rule, resource, origin] = names.slice(3 * i, 3 * i + 3);
+    const place = JSON.stringify([rule, passed < 0, resource, origin]);
+    const row = { rule, resource: resource || null, origin: origin || null, passed: orNull(passed), waited: orNull(waited), ...refused };
+    const same = all.get(place);
+    if (same === undefined) all.set(place, row);
+    else COUNTERS.forEach((count) => row[count] !== null && (same[count] += row[count]));
+  });
+  return [...all].sort(([one], [other]) => byName(one, other)).map(([, row]) => row);
+}
+
+// The `n` hottest keys of each of its rules.
+export function top(engine, n, now) {
+  const names = wasm.saidTexts(ask(() => core.engine_top(engine, n, now)));
+  const hot = rows(names.length, ['amount', 'isNamed']).map(({ amount, isNamed }, i) => {
+    return { rule: names[2 * i], key: isNamed ? names[2 * i + 1] : null, amount };
+  });
+  return hot.sort((one, other) => byName(one.rule, other.rule));
+}

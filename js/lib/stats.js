@@ -1,0 +1,1 @@
+export { ArrayMetric, LeapArray, StatisticNode } from 'leapgate/engine';

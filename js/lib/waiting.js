@@ -1,0 +1,404 @@
+// Who waits for an engine: `acquire` until it is let in, `run` where a rule says so. Those who ask for one resource with one key
+// stand in a queue, and only the first of them asks again: when its refusal has said, or when a call has ended.
+
+import { checkNumber, checkOptions, fault, wrong } from './errors.js';
+
+// The longest that setTimeout waits.
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
+
+// Refusals that may end at any moment say so.
+const ANY_MOMENT_MS = 1;
+
+// Where nobody tells when that is, it is asked less and less often, at least every so many milliseconds.
+const MAX_PAUSE_MS = 50;
+
+// Whoever asks for itself is heard of that often. It is gone when it has been silent for so long, for several times: a process
+// that was busy lets it be late once.
+const [MAX_SILENCE_MS, MAX_SILENCES] = [500, 3];
+
+// Timers are early by less than this.
+const EARLY_MS = 2;
+
+export function refused(resource, result) {
+  const { rule, retryAfterMs } = result;
+  const why = rule === null ? 'nothing is let in' : `\`${rule}\` refuses`;
+  const cure = retryAfterMs === Infinity ? 'it never lets this request pass' : `try again in ${retryAfterMs} ms`;
+  return Object.assign(fault('ERR_LEAPGATE_BLOCKED', `${resource}: ${why}; ${cure}`), { result });
+}
+
+function checkSignal(signal) {
+  if (signal === undefined) return;
+  if (typeof signal?.aborted !== 'boolean' || typeof signal.addEventListener !== 'function')
+    throw wrong('request.signal', signal, 'is no AbortSignal; use that of an AbortController, or leave it out');
+  if (signal.aborted) throw signal.reason;
+}
+
+// Whether requests share an instance and must not do for each other what takes time, as in Workers: a timer ends with the request
+// that has set it, and a promise of another may be settled in vain. There each asks for itself.
+const isShared = () => typeof WebSocketPair === 'function' || typeof EdgeRuntime === 'string';
+
+const nothing = () => {};
+
+// Calls `then` in so many milliseconds, however many they are. What it returns calls that off.
+function after(ms, then) {
+  let timer;
+  const wait = (left) => {
+    const part = Math.min(left, MAX_TIMEOUT_MS);
+    timer = setTimeout(() => (part < left ? wait(left - part) : then()), part);
+  };
+  wait(Math.ceil(ms));
+  return () => clearTimeout(timer);
+}
+
+// The same text for those who stand in one queue: those with one key, and the same rules.
+function nameOf({ key, origin, context, prioritized, inbound } = {}) {
+  const text = (value) => (Array.isArray(value) ? value.map(String) : String(value));
+  const isRecord = typeof key === 'object' && key !== null && !Array.isArray(key);
+  const parts = isRecord ? Object.entries(key).map(([part, value]) => [part, text(value)]) : text(key);
+  if (isRecord) parts.sort(([a], [b]) => (a < b ? -1 : 1));
+  return JSON.stringify([isRecord, parts, text(origin), text(context), prioritized === true, inbound === true]);
+}
+
+export class Waiting {
+  #engine;
+  #most;
+  // How many wait, for whatever.
+  #count = 0;
+  // Those who were refused, by resource and then by name. A queue has `waiters`; the latest `refusal` of its first one; `at`,
+  // when that asks again, Infinity where the end of a call is waited for; and `cancel`, which calls that off.
+  #queues = new Map();
+  // Those who have been let in, and wait for their turn.
+  #turns = new Set();
+  #isShared;
+  #isAsking = false;
+  #cancelRound;
+
+  constructor(engine, most) {
+    this.#engine = engine;
+    this.#most = most;
+    this.#isShared = isShared();
+  }
+
+  async run(resource, request, call) {
+    if (typeof request === 'function' && call === undefined) [request, call] = [{}, request];
+    if (typeof call !== 'function') throw wrong('fn', call, 'is no function; use the one that is to be called');
+    const { signal, ...rest } = checkOptions('request', request);
+    checkSignal(signal);
+    const entry = this.#engine.enter(resource, { ...rest, canWait: true });
+    if (!entry.success) throw refused(resource, entry);
+    if (entry.waitMs > 0) {
+      await new Promise((resolve, reject) => this.#takeTurn({ resource, request: rest, signal, resolve, reject }, entry));
+    }
+    let result;
+    try {
+      result = await call(entry);
+    } catch (error) {
+      try {
+        // Whatever was thrown, it is an error.
+        entry.exit({ error: error || true });
+      } catch {
+        // What went wrong first is told.
+      }
+      throw error;
+    }
+    entry.exit();
+    return result;
+  }
+
+  acquire(resource, request = {}) {
+    return new Promise((resolve, reject) => {
+      const { signal, maxWaitMs = Infinity, ...rest } = checkOptions('request', request);
+      if (maxWaitMs !== Infinity) checkNumber('request.maxWaitMs', maxWaitMs, Number.MAX_VALUE, false);
+      checkSignal(signal);
+      const until = maxWaitMs === Infinity ? Infinity : this.#engine.now() + maxWaitMs;
+      this.#arrive({ resource, request: rest, signal, until, resolve, reject });
+    });
+  }
+
+  // One who asks for the first time.
+  #arrive(waiter) {
+    const { resource, request } = waiter;
+    let queue = this.#queues.get(resource)?.get(nameOf(request));
+    // One that is late is caught up with.
+    if (queue?.at <= this.#engine.now() && !this.#isShared) this.#advance(queue);
+    if (queue?.waiters.size > 0) {
+      if (!this.#isHopeless(waiter)) this.#join(waiter, queue);
+      return;
+    }
+    const refusal = this.#ask(waiter);
+    if (refusal === undefined) return;
+    const name = nameOf(request);
+    queue = { resource, name, waiters: new Set(), pauses: 0, cancel: nothing };
+    this.#hold(queue, refusal);
+    if (!this.#join(waiter, queue)) return queue.cancel();
+    if (!this.#queues.has(resource)) this.#queues.set(resource, new Map());
+    this.#queues.get(resource).set(name, queue);
+  }
+
+  // Whether one who comes behind others would be refused for longer than it waits; it is told so then. If it fits, it goes behind
+  // them all the same.
+  #isHopeless(waiter) {
+    this.#isAsking = true;
+    try {
+      const entry = this.#engine.enter(waiter.resource, waiter.request);
+      entry.exit({ refund: true });
+      const isHopeless = !entry.success && this.#waitsInVain(waiter, entry);
+      if (isHopeless) waiter.reject(refused(waiter.resource, entry));
+      return isHopeless;
+    } finally {
+      this.#isAsking = false;
+    }
+  }
+
+  #waitsInVain(waiter, { retryAfterMs }) {
+    return retryAfterMs === Infinity || retryAfterMs > this.#left(waiter);
+  }
+
+  // For how long it waits yet, in whole milliseconds, as refusals tell them.
+  #left({ until }) {
+    return until === Infinity ? Infinity : Math.ceil(until - this.#engine.now());
+  }
+
+  // The engine's time; none where its clock fails, which whoever asks next is told.
+  #now() {
+    try {
+      return this.#engine.now();
+    } catch {
+      return NaN;
+    }
+  }
+
+  // Asks for one. Its refusal, where it goes on waiting; else it has its answer.
+  #ask(waiter) {
+    const { resource, request } = waiter;
+    this.#isAsking = true;
+    try {
+      let entry = this.#engine.enter(resource, { ...request, canWait: true });
+      if (entry.success && entry.waitMs > 0) {
+        if (entry.waitMs <= this.#left(waiter)) {
+          this.#leave(waiter);
+          this.#takeTurn(waiter, entry);
+          return undefined;
+        }
+        entry.cancel();
+        entry = this.#engine.enter(resource, request);
+      }
+      if (!entry.success && !this.#waitsInVain(waiter, entry)) return entry;
+      this.#leave(waiter);
+      if (entry.success) waiter.resolve(entry);
+      else waiter.reject(refused(resource, entry));
+    } catch (error) {
+      this.#leave(waiter);
+      waiter.reject(error);
+    } finally {
+      this.#isAsking = false;
+    }
+    return undefined;
+  }
+
+  // Asks for those in front, until one is refused.
+  #advance(queue) {
+    queue.cancel();
+    for (const waiter of queue.waiters) {
+      const refusal = this.#ask(waiter);
+      if (refusal !== undefined) return this.#hold(queue, refusal);
+      queue.pauses = 0;
+    }
+  }
+
+  #drop({ resource, name, cancel }) {
+    cancel();
+    const queues = this.#queues.get(resource);
+    queues?.delete(name);
+    if (queues?.size === 0) this.#queues.delete(resource);
+  }
+
+  // Until its first one asks again.
+  #hold(queue, refusal) {
+    const { rule, policies, retryAfterMs } = refusal;
+    const isShort = retryAfterMs <= ANY_MOMENT_MS;
+    queue.refusal = refusal;
+    queue.pauses = isShort ? queue.pauses + 1 : 0;
+    const isInFlight = ({ id, windowMs }) => id === rule && windowMs === null;
+    if (!this.#isShared && isShort && policies.some(isInFlight)) {
+      [queue.at, queue.cancel] = [Infinity, nothing];
+      return;
+    }
+    const pause = isShort ? Math.min(2 ** (queue.pauses - 1), MAX_PAUSE_MS) : retryAfterMs;
+    queue.at = this.#now() + pause;
+    if (!this.#isShared) queue.cancel = after(pause, () => this.#advance(queue));
+  }
+
+  #join(waiter, queue) {
+    const isFirst = () => queue.waiters.values().next().value === waiter;
+    const leave = () => {
+      const wasFirst = isFirst();
+      this.#leave(waiter);
+      if (wasFirst && !this.#isShared) this.#advance(queue);
+    };
+    if (!this.#begin(waiter, queue.waiters, leave, () => this.#drop(queue))) return false;
+    if (this.#isShared) this.#beat(waiter, queue);
+    if (this.#isShared || waiter.until === Infinity) return true;
+    waiter.cancel = after(waiter.until - this.#now(), () => {
+      // It may be its moment.
+      if (isFirst() || queue.at <= waiter.until) this.#advance(queue);
+      if (!queue.waiters.has(waiter)) return;
+      waiter.reject(refused(waiter.resource, queue.refusal));
+      leave();
+    });
+    return true;
+  }
+
+  // Each asks for itself, now and then, when it is the first. One that is not heard of any more is gone: its request has ended.
+  #beat(waiter, queue, silences = 0) {
+    if (!queue.waiters.has(waiter)) return this.#arriveLate(waiter);
+    const now = this.#now();
+    waiter.heardOf = now;
+    const [first] = queue.waiters;
+    if (first === waiter && queue.at <= now) {
+      const refusal = this.#ask(waiter);
+      if (refusal === undefined) return;
+      this.#hold(queue, refusal);
+    } else if (waiter.until <= now) {
+      waiter.reject(refused(waiter.resource, queue.refusal));
+      return this.#leave(waiter);
+    }
+    const isSilent = first.heardOf + MAX_SILENCE_MS < now;
+    if (isSilent && silences === MAX_SILENCES) this.#takeOut(first);
+    const pause = Math.min(Math.max(1, Math.min(queue.at, waiter.until) - now), MAX_PAUSE_MS);
+    waiter.cancel = after(pause, () => this.#beat(waiter, queue, isSilent ? silences + 1 : 0));
+  }
+
+  // One that was thought gone, and was not.
+  #arriveLate(waiter) {
+    try {
+      this.#arrive(waiter);
+    } catch (error) {
+      waiter.reject(error);
+    }
+  }
+
+  // One who is let in waits for its turn.
+  #takeTurn(waiter, entry) {
+    const giveUp = () => {
+      this.#leave(waiter);
+      entry.cancel();
+    };
+    if (!this.#begin(waiter, this.#turns, giveUp)) return entry.cancel();
+    const begun = this.#now();
+    const done = () => {
+      this.#leave(waiter);
+      waiter.resolve(entry);
+    };
+    waiter.cancel = after(entry.waitMs, () => {
+      const early = begun + entry.waitMs - this.#now();
+      if (early > 0 && early < EARLY_MS) waiter.cancel = after(early, done);
+      else done();
+    });
+  }
+
+  // Has it wait among others, unless there are too many of them; `leave` is called when it gives up.
+  #begin(waiter, among, leave, whenEmpty = nothing) {
+    if (this.#count >= this.#most) {
+      const many = `engine: ${this.#count} wait already, as many as \`maxWaiting\` allows; raise it, or ask again later`;
+      waiter.reject(fault('ERR_LEAPGATE_FULL', many));
+      return false;
+    }
+    const { signal } = waiter;
+    const abort = () => {
+      waiter.reject(signal.reason);
+      leave();
+    };
+    signal?.addEventListener('abort', abort);
+    this.#count++;
+    among.add(waiter);
+    waiter.cancel = nothing;
+    waiter.leave = () => {
+      signal?.removeEventListener('abort', abort);
+      among.delete(waiter);
+      if (among.size === 0) whenEmpty();
+    };
+    return true;
+  }
+
+  #leave(waiter) {
+    if (waiter.leave === undefined) return;
+    waiter.cancel();
+    this.#takeOut(waiter);
+  }
+
+  #takeOut(waiter) {
+    waiter.leave();
+    waiter.leave = undefined;
+    if (--this.#count === 0) this.#callOffRound();
+  }
+
+  // To be called when a call of `resource` has ended that had asked with `request`; and whether it gave back what it was
+  // charged. Those are asked for who are first in their queues, if that may help them. Whom the same rule would refuse that has
+  // just refused another is left for the next round: they need not be waiting for the same.
+  ended(resource, request, hasGivenBack) {
+    if (this.#queues.size === 0 || this.#isShared) return;
+    if (this.#isAsking) return this.#planRound();
+    const queues = this.#queues.get(resource) ?? new Map();
+    const own = queues.get(nameOf(request));
+    const refusing = new Set();
+    let isWhole = this.#queues.size === (this.#queues.has(resource) ? 1 : 0);
+    for (const queue of [...queues.values()]) {
+      const { rule, cause, retryAfterMs } = queue.refusal;
+      if (!hasGivenBack && retryAfterMs > ANY_MOMENT_MS && cause !== 'degrade') continue;
+      if (queue !== own && refusing.has(rule)) {
+        isWhole = false;
+        continue;
+      }
+      const { size } = queue.waiters;
+      this.#advance(queue);
+      if (queue.waiters.size === 0) continue;
+      refusing.add(queue.refusal.rule);
+      // Keys take turns.
+      if (queue.waiters.size < size) {
+        queues.delete(queue.name);
+        queues.set(queue.name, queue);
+      }
+    }
+    if (!isWhole) this.#planRound();
+  }
+
+  // Asks soon for all who wait for the end of a call, of whatever resource: rules may measure others than their own.
+  #planRound() {
+    this.#cancelRound ??= after(MAX_PAUSE_MS, () => {
+      this.#cancelRound = undefined;
+      this.#round((queue) => queue.at === Infinity);
+    });
+  }
+
+  #callOffRound() {
+    this.#cancelRound?.();
+    this.#cancelRound = undefined;
+  }
+
+  #round(isMeant) {
+    this.#each((queue) => queue.waiters.size > 0 && isMeant(queue) && this.#advance(queue));
+  }
+
+  #each(act) {
+    for (const queues of [...this.#queues.values()]) for (const queue of [...queues.values()]) act(queue);
+  }
+
+  // To be called when other rules are in force.
+  replaced() {
+    if (this.#isShared) this.#each((queue) => (queue.at = 0));
+    else this.#round(() => true);
+  }
+
+  // To be called when the engine is no more: whoever waits is told so.
+  end(error) {
+    // Those who ask for themselves hear it from the engine.
+    if (this.#isShared) return this.replaced();
+    const waiters = [];
+    this.#each((queue) => waiters.push(...queue.waiters));
+    for (const waiter of [...waiters, ...this.#turns]) {
+      this.#leave(waiter);
+      waiter.reject(error);
+    }
+  }
+}

@@ -1,0 +1,206 @@
+// What is true of the package wherever it runs: of each subpath, claims by name. They run in all kinds of places: nothing is
+// imported here, and nothing used but what the language has and what a claim is about.
+
+function equal(actual, expected, what) {
+  const [is, was] = [actual, expected].map((value) => JSON.stringify(value));
+  if (is !== was) throw new Error(`${what}: expected ${was}, got ${is}`);
+}
+
+const MINUTE = 60_000;
+const request = (who) => new Request('http://localhost/', { headers: { who } });
+
+const adapter = {
+  'is there, and checks its options': ({ leapgate }) => {
+    let code;
+    try {
+      leapgate({ limit: 'many', windowMs: MINUTE, key: () => 'a' });
+    } catch (error) {
+      code = error.code;
+    }
+    equal(code, 'ERR_LEAPGATE_OPTIONS', 'a limit that is a text');
+  },
+};
+
+const CLAIMS = {
+  leapgate: {
+    'lets exactly the limit pass, each key for itself, and says when to come back': ({ Limiter }) => {
+      let millis = 5000;
+      const limiter = new Limiter({ limit: 3, windowMs: 1000, now: () => millis });
+      const ask = (key) => {
+        const { success, remaining, retryAfterMs } = limiter.limit(key);
+        return [success, remaining, retryAfterMs];
+      };
+      const full = [false, 0, 1050];
+      equal(
+        [1, 2, 3, 4, 5].map(() => ask('a')),
+        [[true, 2, 0], [true, 1, 0], [true, 0, 0], full, full],
+        'five requests of a',
+      );
+      equal(ask('b'), [true, 2, 0], 'the first request of b');
+      millis += 1049;
+      equal(ask('a'), [false, 0, 1], 'a, a millisecond too early');
+      millis += 1;
+      equal(ask('a'), [true, 2, 0], 'a, when it was told to come back');
+      limiter.free();
+    },
+    'made where the module is loaded, it counts by the clock of the place': ({ Limiter }, { limiter }) => {
+      equal(limiter instanceof Limiter, true, 'it is a Limiter');
+      const results = Array.from({ length: 10 }, (_, i) => limiter.limit(i % 2 === 0 ? 'Zoë' : ['Zoë', 7]));
+      equal(
+        results.map(({ success }) => success),
+        results.map((_, i) => i < 4),
+        'two keys of a limit of two',
+      );
+      const { retryAfterMs, reset } = results[9];
+      const isNear = (value, expected) => Math.abs(value - expected) < 10_000;
+      equal(
+        isNear(retryAfterMs, 1.05 * MINUTE) && isNear(reset - Date.now(), retryAfterMs),
+        true,
+        `${retryAfterMs}, ${reset}`,
+      );
+    },
+    'says what is wrong': ({ Limiter }) => {
+      let thrown;
+      try {
+        new Limiter({ limit: -1, windowMs: 1000 });
+      } catch (error) {
+        thrown = error;
+      }
+      equal([thrown?.code, thrown?.name], ['ERR_LEAPGATE_OPTIONS', 'RangeError'], 'a limit of -1');
+    },
+  },
+  'leapgate/engine': {
+    'each rule decides, and calls in flight end': ({ Engine }) => {
+      let millis = 5000;
+      const rules = {
+        flowRules: [
+          { resource: 'api', key: ['clientIp'], count: 2 },
+          { resource: 'report', count: 1, grade: 'concurrency' },
+        ],
+      };
+      const engine = new Engine(rules, { now: () => millis });
+      const ask = (ip) => {
+        const { success, remaining, retryAfterMs } = engine.limit('api', { key: ip });
+        return [success, remaining, retryAfterMs];
+      };
+      const wait = [false, 0, 1050];
+      equal(['a', 'a', 'a', 'b'].map(ask), [[true, 1, 0], [true, 0, 0], wait, [true, 1, 0]], 'three of a, one of b');
+      millis += 1050;
+      equal(ask('a'), [true, 1, 0], 'a, when it was told to come back');
+      const first = engine.enter('report');
+      equal([first.success, engine.enter('report').success], [true, false], 'one at a time');
+      first.exit();
+      equal(engine.enter('report').success, true, 'when the first has ended');
+      engine.free();
+    },
+    'waits for its turn': async ({ Engine }) => {
+      const engine = new Engine({ flowRules: [{ resource: 'report', count: 1, grade: 'concurrency' }] });
+      const order = [];
+      const first = await engine.acquire('report');
+      const second = engine.acquire('report').then((entry) => (order.push('second'), entry));
+      await engine.run('other', () => order.push('run'));
+      first.exit();
+      (await second).exit();
+      equal(order, ['run', 'second'], 'what came when');
+      equal(await engine.run('report', (entry) => entry.success), true, 'when all have left');
+    },
+    'made where the module is loaded, it counts by the clock of the place': ({ Engine }, { engine }) => {
+      equal(engine instanceof Engine, true, 'it is an Engine');
+      const results = Array.from({ length: 10 }, (_, i) => engine.limit('api', { key: i % 2 === 0 ? 'Zoë' : 'Zoé' }));
+      equal(
+        results.map(({ success }) => success),
+        results.map((_, i) => i < 4),
+        'two keys of a limit of two',
+      );
+    },
+    'says what is wrong': ({ Engine }) => {
+      let thrown;
+      try {
+        new Engine({ flowRules: [{ resource: 'api', count: -1 }] });
+      } catch (error) {
+        thrown = error;
+      }
+      equal(thrown?.code, 'ERR_LEAPGATE_RULES', 'a count of -1');
+    },
+  },
+  'leapgate/stats': {
+    'counts as the engine does': ({ StatisticNode }) => {
+      let millis = 5000;
+      const node = new StatisticNode({ now: () => millis });
+      node.addPassRequest(3);
+      node.addRtAndSuccess(12);
+      equal([node.passQps(), node.successQps(), node.avgRt()], [3, 1, 12], 'in the second of it');
+      millis += 1000;
+      equal(node.passQps(), 0, 'a second later');
+    },
+  },
+  'leapgate/http': {
+    'tells the limit in headers': ({ rateLimitHeaders, ipKey }, _, { leapgate: { Limiter } }) => {
+      const limiter = new Limiter({ limit: 3, windowMs: 1000, now: () => 5000 });
+      const headers = rateLimitHeaders(limiter.limit(ipKey('2001:db8::1')));
+      equal(headers, { 'RateLimit-Policy': '"1s";q=3;w=1', RateLimit: '"1s";r=2;t=2' }, 'headers');
+      equal(limiter.limit(ipKey('2001:db8::2')).remaining, 1, 'a neighbour');
+    },
+  },
+  'leapgate/fetch': {
+    'lets exactly the limit through to the handler': async ({ leapgate }) => {
+      const limited = leapgate({ limit: 3, windowMs: MINUTE, now: () => 0, key: (request) => request.headers.get('who') });
+      let reached = 0;
+      const fetch = limited(() => new Response(`hello ${++reached}`));
+      const answers = [];
+      for (const who of ['a', 'a', 'a', 'a', 'b']) {
+        const response = await fetch(request(who));
+        answers.push([response.status, response.headers.get('retry-after'), await response.text()]);
+      }
+      const passed = [1, 2, 3].map((n) => [200, null, `hello ${n}`]);
+      equal(answers, [...passed, [429, '63', 'too many requests'], [200, null, 'hello 4']], 'answers');
+    },
+    'with an engine, a body is in until it has been read': async ({ leapgate }, _, { 'leapgate/engine': { Engine } }) => {
+      const engine = new Engine({ flowRules: [{ resource: 'all', count: 1, grade: 'concurrency' }] });
+      const limited = leapgate({ engine, resource: () => 'all' })(() => new Response('hello'));
+      const first = await limited(request('a'));
+      equal((await limited(request('a'))).status, 429, 'while it is in');
+      equal(await first.text(), 'hello', 'its body');
+      equal((await limited(request('a'))).status, 200, 'when it has been read');
+    },
+  },
+  'leapgate/hono': adapter,
+  'leapgate/express': adapter,
+  'leapgate/fastify': adapter,
+  'leapgate/store': {
+    'counts, and charges nothing for what is refused': async ({ leapgate }) => {
+      const store = leapgate();
+      store.init({ windowMs: MINUTE, limit: 2 });
+      const hits = [];
+      for (let i = 0; i < 3; i++) hits.push((await store.increment('a')).totalHits);
+      equal(hits, [1, 2, 3], 'hits');
+    },
+  },
+};
+
+/** What is made where modules are loaded, before there is a request. */
+export function make({ leapgate: { Limiter }, 'leapgate/engine': { Engine } = {} }) {
+  const rules = { flowRules: [{ resource: 'api', key: ['clientIp'], count: 2, intervalMs: MINUTE }] };
+  return { limiter: new Limiter({ limit: 2, windowMs: MINUTE }), engine: Engine && new Engine(rules) };
+}
+
+/** Which claims there are of those subpaths. A subpath without one is not proved. */
+export function claimsOf(subpaths) {
+  return subpaths.flatMap((subpath) => {
+    const names = Object.keys(CLAIMS[subpath] ?? {});
+    if (names.length === 0) throw new Error(`${subpath}: there is no claim about it; add one to claims.mjs`);
+    return names.map((name) => `${subpath}: ${name}`);
+  });
+}
+
+/** Checks them, and gives those that hold: all, or the first that does not is thrown. */
+export async function check(modules, made) {
+  const held = [];
+  for (const [subpath, module] of Object.entries(modules)) {
+    for (const [name, claim] of Object.entries(CLAIMS[subpath])) {
+      await claim(module, made, modules);
+      held.push(`${subpath}: ${name}`);
+    }
+  }
+  return held;
+}

@@ -1,0 +1,21 @@
+// esbuild, for browsers and for Node.
+import { join } from 'node:path';
+import test from 'node:test';
+import { NODE20, assertHeld, project, run, tool } from '../place.mjs';
+
+for (const [platform, format] of [
+  ['browser', 'esm'],
+  ['browser', 'iife'],
+  ['node', 'esm'],
+  ['node', 'cjs'],
+  ['neutral', 'esm'],
+]) {
+  test(`esbuild: for ${platform}, ${format}`, async () => {
+    const { build } = tool('esbuild', 'esbuild');
+    const main = "import { claims } from './app.mjs';\nclaims().then((held) => console.log(JSON.stringify(held)));\n";
+    const dir = project({ 'main.mjs': main });
+    const outfile = join(dir, `out/main.${format === 'esm' ? 'mjs' : 'cjs'}`);
+    await build({ absWorkingDir: dir, entryPoints: ['main.mjs'], bundle: true, minify: true, platform, format, outfile });
+    assertHeld(await run(NODE20, [outfile]));
+  });
+}

@@ -1,0 +1,62 @@
+// A Worker in workerd, the program that Workers run in, and clients of it that leave.
+import { readdirSync, writeFileSync } from 'node:fs';
+import http from 'node:http';
+import { join } from 'node:path';
+import { project, start, tool, toolsOf, until } from '../place.mjs';
+
+const { default: workerd } = tool('light', 'workerd');
+
+const module = (file) => `(name = "${file}", ${file.endsWith('.wasm') ? 'wasm' : 'esModule'} = embed "${file}")`;
+
+/** Runs a Worker that is in a folder, its `main` and all modules of wasm: its address. */
+export async function serveWorker(dir, main, flags = []) {
+  const files = [main, ...readdirSync(dir).filter((file) => file.endsWith('.wasm'))];
+  const config = `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  v8Flags = ["--expose-gc"],
+  services = [(name = "main", worker = .worker)],
+  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
+);
+const worker :Workerd.Worker = (
+  modules = [${files.map(module).join(', ')}],
+  compatibilityDate = "2026-04-01",
+  compatibilityFlags = ${JSON.stringify(flags)},
+);
+`;
+  writeFileSync(join(dir, 'config.capnp'), config);
+  const program = start(workerd, ['serve', 'config.capnp', '--control-fd=1'], { cwd: dir });
+  const [, port] = await until(program, /"port":(\d+)/);
+  return `http://127.0.0.1:${port}`;
+}
+
+/** Runs a Worker of that text, with other modules and flags: `{ url, get }`, of which `get` reads JSON. */
+export async function worker(text, { files = {}, flags } = {}) {
+  const { build } = tool('esbuild', 'esbuild');
+  const dir = project({ 'worker.mjs': text, ...files });
+  await build({
+    absWorkingDir: dir,
+    entryPoints: ['worker.mjs'],
+    outdir: 'out',
+    bundle: true,
+    format: 'esm',
+    conditions: ['workerd', 'worker', 'browser'],
+    loader: { '.wasm': 'copy' },
+    nodePaths: [join(toolsOf('frameworks'), 'node_modules')],
+  });
+  const url = await serveWorker(join(dir, 'out'), 'worker.js', flags);
+  return { url, get: async (path) => (await fetch(url + path)).json() };
+}
+
+/** A client that resets its connection: when it has been answered, or, with `early`, a moment after it has asked. */
+export function leave(url, early = false) {
+  return new Promise((resolve, reject) => {
+    const request = http.get(url, { agent: false });
+    const go = () => {
+      request.socket.resetAndDestroy();
+      resolve();
+    };
+    request.on('error', reject);
+    request.on('response', (response) => response.on('error', () => {}).once('data', go));
+    if (early) setTimeout(go, 100);
+  });
+}

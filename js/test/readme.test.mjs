@@ -1,0 +1,149 @@
+// What the README shows, as it is shown.
+import assert from 'node:assert/strict';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { serve } from '@hono/node-server';
+import express from 'express';
+
+const readme = readFileSync(new URL('node_modules/leapgate/README.md', import.meta.url), 'utf8');
+const examples = [...readme.matchAll(/```js\n(.*?)```/gs)].map(([, code]) => code).filter((code) => code.startsWith('import'));
+let made = 0;
+
+// What the one example has declared that imports `from`.
+async function example(from, ...names) {
+  const declares = (code) => names.every((name) => new RegExp(`\\b(const|import) [^=;]*\\b${name}\\b`).test(code));
+  const found = examples.filter((code) => code.includes(`from '${from}'`) && declares(code));
+  assert.equal(found.length, 1, `the README has ${found.length} examples that import ${from} and declare ${names}`);
+  const file = new URL(`readme-${++made}.mjs`, import.meta.url);
+  writeFileSync(file, `${found[0]}\nexport { ${names.join(', ')} };\n`);
+  return { code: found[0], ...(await import(file)) };
+}
+
+// How many of so many requests pass, one after another.
+async function passing(requests, ask) {
+  let passed = 0;
+  for (let i = 0; i < requests; i++) {
+    const status = await ask();
+    if (status === 429) continue;
+    assert.ok(status < 500, `status ${status}`);
+    passed++;
+  }
+  return passed;
+}
+
+async function overHttp(server, requests, path = '/', method = 'GET') {
+  const { port } = server.address();
+  return passing(requests, async () => {
+    const response = await fetch(`http://127.0.0.1:${port}${path}`, { method });
+    await response.text();
+    return response.status;
+  });
+}
+
+async function listening(server) {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return server;
+}
+
+function closed(server) {
+  server.close();
+  server.closeAllConnections();
+}
+
+test('the first example limits a key', async () => {
+  const first = examples.find((code) => code.startsWith("import { Limiter } from 'leapgate';"));
+  const file = new URL('readme-first.mjs', import.meta.url);
+  writeFileSync(file, `${first}\nexport { limiter, success, remaining, retryAfterMs };\n`);
+  const { limiter, success, remaining, retryAfterMs } = await import(file);
+  assert.deepEqual([success, remaining, retryAfterMs], [true, 99, 0]);
+  assert.equal(await passing(200, () => (limiter.limit('203.0.113.7').success ? 200 : 429)), 99);
+});
+
+test('the result that it shows has the fields that results have', async () => {
+  const [, shown] = /```js\n(\{ success.*?)```/s.exec(readme);
+  const { Limiter } = await import('leapgate');
+  const result = new Limiter({ limit: 100, windowMs: 60_000 }).limit('a');
+  const object = new Function(`return ${shown}`)();
+  assert.deepEqual(Object.keys(object), Object.keys(result));
+  assert.deepEqual({ ...object, reset: 0, policies: [] }, { ...result, reset: 0, policies: [] });
+  assert.deepEqual(Object.keys(object.policies[0]), Object.keys(result.policies[0]));
+});
+
+test('the example for Express admits its limit', async () => {
+  const { app } = await example('leapgate/express', 'app');
+  const server = await listening(createServer(app));
+  try {
+    assert.equal(await overHttp(server, 110), 100);
+  } finally {
+    closed(server);
+  }
+});
+
+test('the example for Fastify admits its limits', async () => {
+  const { app } = await example('leapgate/fastify', 'app');
+  await app.listen({ port: 0, host: '127.0.0.1' });
+  try {
+    assert.equal(await overHttp(app.server, 7, '/login', 'POST'), 5);
+    assert.equal(await overHttp(app.server, 110, '/nothing'), 100);
+  } finally {
+    await app.close();
+  }
+});
+
+test('the example for Hono admits its limit', async () => {
+  const { app } = await example('leapgate/hono', 'app');
+  const server = serve({ fetch: app.fetch, port: 0, hostname: '127.0.0.1' });
+  await once(server, 'listening');
+  try {
+    assert.equal(await overHttp(server, 110), 100);
+  } finally {
+    closed(server);
+  }
+});
+
+test('the example for fetch handlers admits its limit', async () => {
+  const { default: worker } = await example('leapgate/fetch', 'limited');
+  const request = () => new Request('http://127.0.0.1/', { headers: { 'cf-connecting-ip': '203.0.113.7' } });
+  assert.equal(await passing(110, async () => (await worker.fetch(request())).status), 100);
+});
+
+test('the example of a store admits its limit', async () => {
+  const { middleware } = await example('leapgate/store', 'middleware');
+  const server = await listening(createServer(express().use(middleware)));
+  try {
+    assert.equal(await overHttp(server, 110), 100);
+  } finally {
+    closed(server);
+  }
+});
+
+test('the example of the parts tells the headers that it shows', async () => {
+  const { code, rateLimitHeaders, answer } = await example('leapgate/http', 'rateLimitHeaders', 'answer');
+  const [, shown] = /; \/\/ (\{.*\})\n/.exec(code);
+  // When quota comes back depends on where in its bucket the example has run.
+  const masked = (headers) => JSON.stringify(headers).replace(/t=6[0-3]/, 't=…');
+  assert.equal(masked(rateLimitHeaders(answer, { draft: 11 })), masked(new Function(`return ${shown}`)()));
+});
+
+test('the example of rules runs to its end', async () => {
+  const { success, paid, entry } = await example('leapgate/engine', 'success', 'paid', 'entry');
+  assert.deepEqual([success, paid, entry.success], [true, 'paid', true]);
+});
+
+test('the example of an engine before a server admits its limit', async () => {
+  const { server } = await example('leapgate/express', 'engine', 'server');
+  await listening(server);
+  try {
+    assert.equal(await overHttp(server, 110), 100);
+  } finally {
+    closed(server);
+  }
+});
+
+test('the example of statistics counts what it says', async () => {
+  const { code, seen } = await example('leapgate/stats', 'seen');
+  assert.deepEqual(seen, JSON.parse(/ \/\/ (\[.*\])\n/.exec(code)[1]));
+});

@@ -1,0 +1,107 @@
+import { Engine, type EngineResult, type Entry, type LeapgateErrorCode, type RulesDocument } from 'leapgate/engine';
+
+const rules = {
+  flowRules: [
+    { resource: 'login', count: 5, intervalMs: 60_000, sampleCount: 60, window: 'strict', id: 'login-burst', mode: 'shadow' },
+    { resource: 'report', count: 2, grade: 'concurrency', limitApp: 'other' },
+    { resource: 'mail', count: 10.5, controlBehavior: 'throttle', maxQueueingTimeMs: 0 },
+    { resource: '*', count: 1, controlBehavior: 3, warmUpPeriodSec: 10, coldFactor: 3, strategy: 1, refResource: 'pay' },
+    {
+      resource: 'api',
+      count: 5,
+      key: ['clientIp', { clientIp: { v4: 24 } }, { header: 'x-api-key' }, { query: 'q' }, { cookie: 'sid' }, { arg: -1 }, 'host'],
+      keyItems: [{ value: ['10.0.0.1', null], count: 1000 }],
+      maxKeys: 10,
+      burst: 2,
+      compat: 'sentinel',
+      clusterMode: false,
+    },
+  ],
+  paramFlowRules: [
+    { resource: 'a', paramIdx: 0, count: 1, grade: 0, paramFlowItemList: [{ object: 'gold', count: 2, classType: 'String' }] },
+  ],
+  gatewayFlowRules: [
+    { resource: 'a', count: 1, paramItem: { parseStrategy: 2, fieldName: 'X-Tier', pattern: 'g.*', matchStrategy: 'regex' } },
+  ],
+  degradeRules: [{ resource: 'pay', count: 200, slowRatioThreshold: 0.5, timeWindow: 10, comparison: 'atLeast', probes: 2 }],
+  systemRules: [{ qps: 5000, maxThread: -1, bbr: true }],
+  authorityRules: [{ resource: 'admin', limitApp: 'ops,ci', strategy: 'white', regex: false }],
+  mode: 'enforce',
+  envoy: {},
+} as const satisfies RulesDocument;
+
+const engine = new Engine(rules, { now: () => 5 });
+new Engine({});
+const engineOfNothing: Engine = new Engine(JSON.parse('{}'));
+const result: EngineResult = engine.limit('login', { key: 'a', cost: 2, origin: 'app', prioritized: true, context: 'web', inbound: true });
+const rule: string | null = result.rule;
+const window: number | null | undefined = result.policies[0]?.windowMs;
+engine.limit('login', { key: [1, 2n, null] });
+engine.limit('login', { key: { clientIp: '10.0.0.1', 'header:x-api-key': ['a', 'b'], 'arg:0': null } });
+engine.policies('login', { key: 7 })[0]?.remaining.toFixed();
+{
+  using entry = engine.enter('pay', { canWait: true });
+  const inner: Entry = engine.enter('stock', { within: entry, key: null });
+  inner.exit({ error: new Error('broken'), refund: false });
+  if (inner.waitMs > 0) inner.cancel();
+  entry.exit();
+}
+engine.replace({ flowRules: [] });
+const code: LeapgateErrorCode = 'ERR_LEAPGATE_OPEN';
+if (result.cause === 'degrade') engineOfNothing.free();
+void [rule, window, code];
+
+// @ts-expect-error no rules
+new Engine();
+// @ts-expect-error a list that is not there
+new Engine({ rules: [] });
+// @ts-expect-error no count
+new Engine({ flowRules: [{ resource: 'a' }] });
+// @ts-expect-error a field that is not there
+new Engine({ flowRules: [{ resource: 'a', count: 1, interval: 1000 }] });
+// @ts-expect-error another window
+new Engine({ flowRules: [{ resource: 'a', count: 1, window: 'fixed' }] });
+// @ts-expect-error not undefined
+new Engine({ flowRules: [{ resource: 'a', count: 1, intervalMs: undefined }] });
+// @ts-expect-error no part of a request
+new Engine({ flowRules: [{ resource: 'a', count: 1, key: ['ip'] }] });
+// @ts-expect-error two parts in one
+new Engine({ flowRules: [{ resource: 'a', count: 1, key: [{ header: 'a', query: 'b' }] }] });
+// @ts-expect-error a part that is not there
+new Engine({ flowRules: [{ resource: 'a', count: 1, key: [{ headers: 'a' }] }] });
+// @ts-expect-error a pattern
+new Engine({ flowRules: [{ resource: 'a', count: 1, regex: true }] });
+// @ts-expect-error no warm-up for values
+new Engine({ paramFlowRules: [{ resource: 'a', count: 1, paramIdx: 0, controlBehavior: 'warmUp' }] });
+// @ts-expect-error a field of another list
+new Engine({ gatewayFlowRules: [{ resource: 'a', count: 1, durationInSec: 1 }] });
+// @ts-expect-error no time
+new Engine({ degradeRules: [{ resource: 'a', count: 1 }] });
+// @ts-expect-error another grade
+new Engine({ degradeRules: [{ resource: 'a', count: 1, timeWindow: 1, grade: 'qps' }] });
+// @ts-expect-error a threshold that is not there
+new Engine({ systemRules: [{ maxRt: 1 }] });
+// @ts-expect-error nobody
+new Engine({ authorityRules: [{ resource: 'a' }] });
+// @ts-expect-error another mode
+new Engine({ mode: 'off' });
+// @ts-expect-error a setting that is not there
+new Engine({}, { clock: () => 5 });
+// @ts-expect-error no time
+new Engine({}, { now: () => '5' });
+// @ts-expect-error no resource
+engine.limit();
+// @ts-expect-error an option that is not there
+engine.limit('a', { keys: 'a' });
+// @ts-expect-error who does not stay cannot wait
+engine.limit('a', { canWait: true });
+// @ts-expect-error not undefined
+engine.enter('a', { key: undefined });
+// @ts-expect-error nor in a record
+engine.enter('a', { key: { clientIp: undefined } });
+// @ts-expect-error no value
+engine.enter('a', { key: [true] });
+// @ts-expect-error no entry
+engine.enter('a', { within: result });
+// @ts-expect-error an outcome that is not there
+engine.enter('a').exit({ failed: true });

@@ -1,0 +1,263 @@
+// What the statistics say is what Sentinel's said (vectors/, which tests/oracle/README.md describes): they are replayed as
+// tests/core replays them in Rust, with the same wart named.
+//
+// Most of Sentinel's reads open the current bucket first, which decides whether a borrowed pass counts. Reads here change
+// nothing, so the replay opens the bucket wherever Sentinel does, and only there.
+
+import { Engine } from 'leapgate/engine';
+import { ArrayMetric, LeapArray, StatisticNode } from 'leapgate/stats';
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { test } from 'node:test';
+
+const folder = new URL('vectors/', import.meta.url);
+
+// A test that replays every trace of `component`: `replay` is given the trace and returns what answers a step, `undefined`
+// where it answers nothing.
+function replays(name, component, replay) {
+  test(name, () => {
+    let replayed = 0;
+    for (const file of readdirSync(folder).sort()) {
+      if (!file.startsWith(component) || !file.endsWith('.jsonl')) continue;
+      const traces = readFileSync(new URL(file, folder), 'utf8').trimEnd().split('\n');
+      for (const [number, line] of traces.entries()) {
+        const trace = JSON.parse(line);
+        const answer = replay(trace);
+        for (const [i, step] of trace.steps.entries()) {
+          const [operation, given] = Object.entries(step).find(([key]) => key !== 't' && key !== 'is');
+          const place = `${file}, trace ${number}, step ${i}: ${JSON.stringify(step)}`;
+          let is;
+          try {
+            is = answer(operation, given, step);
+          } catch (error) {
+            throw new Error(place, { cause: error });
+          }
+          assert.deepEqual(is, step.is, place);
+        }
+        assert.ok(trace.steps.length > 0, `${file}, trace ${number} has no step`);
+        replayed++;
+      }
+    }
+    assert.ok(replayed > 0, `no trace of ${component}`);
+  });
+}
+
+const wrap = ({ windowStart, value }) => ({ start: windowStart, pass: value.pass });
+
+replays('a_leap_array_answers_as_sentinels', 'leap_array', ({ intervalMs, sampleCount }) => {
+  const array = new LeapArray({ intervalMs, sampleCount });
+  return (operation, given, { t }) => {
+    switch (operation) {
+      case 'currentWindow':
+        array.addPass(given.addPass, t);
+        return wrap(array.currentWindow(t));
+      case 'list':
+        array.currentWindow(t);
+        return array.list(t).map(wrap);
+      case 'windowValue':
+        return array.windowValue(given.at)?.pass ?? null;
+      case 'previousWindow': {
+        array.currentWindow(t);
+        const previous = array.previousWindow(t);
+        return previous && wrap(previous);
+      }
+    }
+    throw new Error(`unknown operation ${operation}`);
+  };
+});
+
+// Sentinel tells no concurrency (issue 2430).
+const detail = ({ concurrency, ...told }) => told;
+
+replays('an_array_metric_answers_as_sentinels', 'array_metric', ({ intervalMs, sampleCount, enableOccupy }) => {
+  const metric = new ArrayMetric({ intervalMs, sampleCount, untouched: enableOccupy ? 'lost' : 'kept' });
+  return (operation, given, { t }) => {
+    if (!['addWaiting', 'waiting'].includes(operation)) metric.touch(t);
+    switch (operation) {
+      case 'addPass':
+      case 'addBlock':
+      case 'addSuccess':
+      case 'addException':
+      case 'addOccupiedPass':
+      case 'addRt':
+        return metric[operation](given, t);
+      case 'addWaiting':
+        return metric.addWaiting(given.at, given.count);
+      case 'pass':
+      case 'block':
+      case 'success':
+      case 'exception':
+      case 'rt':
+      case 'minRt':
+      case 'maxSuccess':
+      case 'previousWindowPass':
+      case 'occupiedPass':
+      case 'waiting':
+        return metric[operation](t);
+      case 'details':
+        return metric.details(t).map(detail);
+    }
+    throw new Error(`unknown operation ${operation}`);
+  };
+});
+
+const TOUCHING = ['passQps', 'blockQps', 'totalQps', 'successQps', 'exceptionQps', 'maxSuccessQps', 'avgRt', 'minRt'];
+
+replays('a_statistic_node_answers_as_sentinels', 'statistic_node', () => {
+  const node = new StatisticNode({ untouched: 'lost' });
+  return (operation, given, { t }) => {
+    if (TOUCHING.includes(operation)) node.touch(t);
+    switch (operation) {
+      case 'addPassRequest':
+      case 'increaseBlockQps':
+      case 'increaseExceptionQps':
+      case 'addOccupiedPass':
+        return node[operation](given, t);
+      case 'addRtAndSuccess':
+        return node.addRtAndSuccess(given.rt, given.success, t);
+      case 'increaseThreadNum':
+      case 'decreaseThreadNum':
+        return node[operation]();
+      case 'addWaitingRequest':
+        return node.addWaitingRequest(given.at, given.acquire);
+      case 'tryOccupyNext':
+        // Refused outright, where as much is borrowed as may be, before the current second is looked at.
+        if (node.waiting(t) < given.threshold) node.touch(t);
+        return node.tryOccupyNext(given.acquire, given.threshold, t);
+      default:
+        return node[operation](t);
+    }
+  };
+});
+
+// The values of a node, by Sentinel's names.
+const VALUES = [
+  'passQps',
+  'blockQps',
+  'totalQps',
+  'successQps',
+  'exceptionQps',
+  'avgRt',
+  'minRt',
+  'curThreadNum',
+  'totalRequest',
+  'totalPass',
+  'totalSuccess',
+  'blockRequest',
+  'totalException',
+  'previousPassQps',
+  'previousBlockQps',
+  'maxSuccessQps',
+  'occupiedPassQps',
+  'waiting',
+];
+
+function nodeAt(nodes, place) {
+  const [[kind, { context, resource, origin }]] = Object.entries(place);
+  switch (kind) {
+    case 'default':
+      return nodes.defaultNode(context, resource);
+    case 'cluster':
+      return nodes.cluster(resource);
+    case 'origin':
+      return nodes.cluster(resource)?.origin(origin) ?? null;
+    case 'entrance':
+      return nodes.entrance(context);
+    case 'inbound':
+    case 'root':
+      return nodes[kind];
+  }
+  throw new Error(`unknown kind of node ${kind}`);
+}
+
+// The resources below nodes, by name, nested.
+const below = (nodes) => Object.fromEntries(nodes.map((node) => [node.resource, below(node.children())]));
+
+const halfSecond = (t) => t - (t % 500);
+
+// Borrowed passes of which Sentinel knows nothing, because nobody looked at their resource's node in the half second that pays:
+// they are lost there, and count here.
+class Unseen {
+  #loans = [];
+  #looks = new Set();
+
+  look(resource, t) {
+    this.#looks.add(`${halfSecond(t)} ${resource}`);
+  }
+
+  lend(resource, due, n) {
+    this.#loans.push({ resource, due: halfSecond(due), n });
+  }
+
+  // How many of them count at `t`.
+  count(resource, t) {
+    const half = halfSecond(t);
+    const unseen = this.#loans.filter(
+      (loan) => loan.resource === resource && [half - 500, half].includes(loan.due) && !this.#looks.has(`${loan.due} ${resource}`),
+    );
+    return unseen.reduce((sum, { n }) => sum + n, 0);
+  }
+}
+
+let told = 0;
+
+replays('the_node_tree_says_what_sentinels_says_and_what_was_borrowed_unseen', 'node_tree', ({ flowRules }) => {
+  const unseen = new Unseen();
+  const open = new Map();
+  let now = 0;
+  // Called by their places.
+  const rules = flowRules.map((rule, place) => ({ ...rule, id: String(place), compat: 'sentinel' }));
+  const engine = new Engine({ flowRules: rules }, { now: () => now });
+  const { nodes } = engine;
+
+  const enter = ({ id, parent, context, origin, resource, type, acquire, prioritized = false }) => {
+    const request = { context, origin, cost: acquire, prioritized, inbound: type === 'IN', canWait: true };
+    if (parent !== null) request.within = open.get(parent).entry;
+    const entry = engine.enter(resource, request);
+    unseen.look(resource, now);
+    if (!entry.success) return { block: entry.cause, rule: Number(entry.rule) };
+    open.set(id, { entry, resource });
+    if (entry.waitMs === 0) return 'pass';
+    unseen.lend(resource, now + entry.waitMs, acquire);
+    return { wait: entry.waitMs };
+  };
+
+  const exit = ({ id, error }) => {
+    const { entry, resource } = open.get(id);
+    unseen.look(resource, now);
+    entry.exit({ error });
+  };
+
+  const dump = (place, is) => {
+    const node = nodeAt(nodes, place);
+    const values = node && Object.fromEntries(VALUES.map((name) => [name, node[name]()]));
+    if (place.cluster === undefined) return values;
+    const { resource } = place.cluster;
+    unseen.look(resource, now);
+    const passes = unseen.count(resource, now);
+    if (passes === 0) return values;
+    told++;
+    const withPasses = { ...is, passQps: is.passQps + passes, totalQps: is.totalQps + passes };
+    assert.deepEqual(values, withPasses);
+    return is;
+  };
+
+  return (operation, given, { t, is }) => {
+    now = t;
+    switch (operation) {
+      case 'enter':
+        return enter(given);
+      case 'exit':
+        return exit(given);
+      case 'dump':
+        return dump(given, is);
+      case 'tree': {
+        const entrance = nodes.entrance(given.context);
+        return entrance && below(entrance.children());
+      }
+    }
+    throw new Error(`unknown operation ${operation}`);
+  };
+});
+
+test('what_was_borrowed_unseen_is_in_the_traces', () => assert.ok(told > 0));
