@@ -47,8 +47,8 @@ export async function worker(text, { files = {}, flags } = {}) {
   return { url, get: async (path) => (await fetch(url + path)).json() };
 }
 
-/** A client that resets its connection: when it has been answered, or, with `early`, a moment after it has asked. */
-export function leave(url, early = false) {
+/** A client that resets its connection: when it has been answered, or, where `early` comes before that, then. */
+export function leave(url, early) {
   return new Promise((resolve, reject) => {
     const request = http.get(url, { agent: false });
     const go = () => {
@@ -57,6 +57,6 @@ export function leave(url, early = false) {
     };
     request.on('error', reject);
     request.on('response', (response) => response.on('error', () => {}).once('data', go));
-    if (early) setTimeout(go, 100);
+    early?.then(go, reject);
   });
 }

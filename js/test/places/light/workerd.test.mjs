@@ -190,16 +190,23 @@ const adapted = (...args) => (app ??= new Hono().use(leapgate(options)).all('*',
 ${ADAPTED}`,
 };
 
-// Until what was in has ended.
-async function ended(get, collects = false) {
+// What is told at `path` once it is so.
+async function until(get, path, isSo) {
   for (const deadline = Date.now() + 20_000; ;) {
-    if (collects) await get('/collect');
-    const { inside, ends } = await get('/ends');
-    if (inside === 0 && ends.length > 0) return ends;
-    assert.ok(Date.now() < deadline, `${inside} are in`);
+    const told = await get(path);
+    if (isSo(told)) return told;
+    assert.ok(Date.now() < deadline, `${path} says ${JSON.stringify(told)}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
+
+// What was in, once it has ended.
+async function ended(get, collects = false) {
+  const asking = collects ? (path) => get('/collect').then(() => get(path)) : get;
+  return (await until(asking, '/ends', ({ inside, ends }) => inside === 0 && ends.length > 0)).ends;
+}
+
+const entered = (get) => until(get, '/ends', ({ inside }) => inside === 1);
 
 const LEFT = [{ unanswered: true }];
 
@@ -233,14 +240,14 @@ for (const [name, text] of Object.entries(ADAPTERS)) {
 
   test(`workerd: ${name}: so does one that leaves before it is answered, when that is collected`, async () => {
     const { url, get } = await worker(text);
-    await leave(`${url}/hold`, true);
+    await leave(`${url}/hold`, entered(get));
     assert.deepEqual(await ended(get, true), LEFT);
   });
 
   test(`workerd: ${name}: with enable_request_signal, who leaves gives it back at once`, async () => {
     const { url, get } = await worker(text, { flags: ['enable_request_signal'] });
-    for (const [path, early] of [['/stream'], ['/native'], ['/idle'], ['/hold', true]]) {
-      await leave(url + path, early);
+    for (const path of ['/stream', '/native', '/idle', '/hold']) {
+      await leave(url + path, path === '/hold' ? entered(get) : undefined);
       assert.deepEqual(await ended(get), LEFT, path);
     }
   });
@@ -289,9 +296,9 @@ test('workerd: who waits comes in, and never more than the limit', async () => {
 
 test('workerd: a client that leaves while it waits holds nobody up', async () => {
   const { url, get } = await worker(WAITING);
-  const long = [get('/two/500'), get('/two/500')];
-  for (let i = 0; i < 3; i++) await leave(`${url}/two/0`, true);
-  assert.equal((await get('/state')).waiting, 3);
+  const long = [get('/two/3000'), get('/two/3000')];
+  await until(get, '/state', ({ inside }) => inside === 2);
+  for (let i = 1; i <= 3; i++) await leave(`${url}/two/0`, until(get, '/state', ({ waiting }) => waiting === i));
   await answered(get, '/two/0', 40);
   await Promise.all(long);
 });
