@@ -16,6 +16,9 @@ const MAX_PAUSE_MS = 50;
 // that was busy lets it be late once.
 const [MAX_SILENCE_MS, MAX_SILENCES] = [500, 3];
 
+// So many of those who ask for themselves look whether it is their turn as often as the first one.
+const NEXT = 16;
+
 // Timers are early by less than this.
 const EARLY_MS = 2;
 
@@ -38,6 +41,16 @@ function checkSignal(signal) {
 const isShared = () => typeof WebSocketPair === 'function' || typeof EdgeRuntime === 'string';
 
 const nothing = () => {};
+
+// Whether it is among the first `count` of them.
+function isAmong(count, waiter, waiters) {
+  let i = 0;
+  for (const other of waiters) {
+    if (other === waiter) return true;
+    if (++i === count) return false;
+  }
+  return false;
+}
 
 // Calls `then` in so many milliseconds, however many they are. What it returns calls that off.
 function after(ms, then) {
@@ -257,7 +270,7 @@ export class Waiting {
     const [first] = queue.waiters;
     if (first === waiter && queue.at <= now) {
       const refusal = this.#ask(waiter);
-      if (refusal === undefined) return;
+      if (refusal === undefined) return void (queue.pauses = 0);
       this.#hold(queue, refusal);
     } else if (waiter.until <= now) {
       waiter.reject(refused(waiter.resource, queue.refusal));
@@ -265,7 +278,9 @@ export class Waiting {
     }
     const isSilent = first.heardOf + MAX_SILENCE_MS < now;
     if (isSilent && silences === MAX_SILENCES) this.#takeOut(first);
-    const pause = Math.min(Math.max(1, Math.min(queue.at, waiter.until) - now), MAX_PAUSE_MS);
+    // Those in front keep pace with who is first, and take over at once; the others need not.
+    const next = isAmong(NEXT, waiter, queue.waiters) ? Math.min(queue.at, waiter.until) : waiter.until;
+    const pause = Math.min(Math.max(1, next - now), MAX_PAUSE_MS);
     waiter.cancel = after(pause, () => this.#beat(waiter, queue, isSilent ? silences + 1 : 0));
   }
 

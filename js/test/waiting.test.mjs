@@ -774,6 +774,23 @@ test('each for itself: one whose request has ended does not hold up others, and 
   assert.deepEqual(log, ['b', 'gone']);
 });
 
+test('each for itself: a call that ends is followed within milliseconds, however many wait', async (t) => {
+  share(t);
+  const { engine, time } = engineOf(t, [inFlight(1)]);
+  const { log, note } = logOf();
+  const held = engine.enter('pay');
+  const names = Array.from({ length: 40 }, (_, i) => `${i}`);
+  for (const name of names) {
+    note(name, engine.acquire('pay')).then((entry) => setTimeout(() => entry.exit(), 2));
+  }
+  await time.pass(200);
+  held.exit();
+  await time.pass(50);
+  assert.deepEqual(log, names.slice(0, log.length), 'in order');
+  await time.pass(200);
+  assert.deepEqual(log, names);
+});
+
 test('each for itself: aborts, limits of time, other rules and the end of an engine', async (t) => {
   share(t);
   const { engine, time } = engineOf(t, [inFlight(1)]);
