@@ -135,7 +135,9 @@ export class Waiting {
     // One that is late is caught up with.
     if (queue?.at <= this.#engine.now() && !this.#isShared) this.#advance(queue);
     if (queue?.waiters.size > 0) {
-      if (!this.#isHopeless(waiter)) this.#join(waiter, queue);
+      // Whoever asks wrongly is told so at once.
+      this.#engine.policies(resource, request);
+      if (!this.#isHopeless(waiter, queue)) this.#join(waiter, queue);
       return;
     }
     const refusal = this.#ask(waiter);
@@ -148,19 +150,11 @@ export class Waiting {
     this.#queues.get(resource).set(name, queue);
   }
 
-  // Whether one who comes behind others would be refused for longer than it waits; it is told so then. If it fits, it goes behind
-  // them all the same.
-  #isHopeless(waiter) {
-    this.#isAsking = true;
-    try {
-      const entry = this.#engine.enter(waiter.resource, waiter.request);
-      entry.exit({ refund: true });
-      const isHopeless = !entry.success && this.#waitsInVain(waiter, entry);
-      if (isHopeless) waiter.reject(refused(waiter.resource, entry));
-      return isHopeless;
-    } finally {
-      this.#isAsking = false;
-    }
+  // Whether one who comes behind others waits in vain, as the first of them does not come in while it would wait; it is told so then.
+  #isHopeless({ resource, until, reject }, { at, refusal }) {
+    const isHopeless = at < Infinity && at > until;
+    if (isHopeless) reject(refused(resource, refusal));
+    return isHopeless;
   }
 
   #waitsInVain(waiter, { retryAfterMs }) {
@@ -228,7 +222,7 @@ export class Waiting {
 
   // Until its first one asks again.
   #hold(queue, refusal) {
-    const { rule, policies, retryAfterMs } = refusal;
+    const { rule, cause, policies, retryAfterMs } = refusal;
     const isShort = retryAfterMs <= ANY_MOMENT_MS;
     queue.refusal = refusal;
     queue.pauses = isShort ? queue.pauses + 1 : 0;
@@ -237,7 +231,9 @@ export class Waiting {
       [queue.at, queue.cancel] = [Infinity, nothing];
       return;
     }
-    const pause = isShort ? Math.min(2 ** (queue.pauses - 1), MAX_PAUSE_MS) : retryAfterMs;
+    let pause = isShort ? Math.min(2 ** (queue.pauses - 1), MAX_PAUSE_MS) : retryAfterMs;
+    // A probe may close a breaker at any moment, and nobody tells.
+    if (this.#isShared && cause === 'degrade') pause = Math.min(pause, MAX_PAUSE_MS);
     queue.at = this.#now() + pause;
     if (!this.#isShared) queue.cancel = after(pause, () => this.#advance(queue));
   }

@@ -791,6 +791,33 @@ test('each for itself: a call that ends is followed within milliseconds, however
   assert.deepEqual(log, names);
 });
 
+test('each for itself: who comes behind others is no probe of a breaker', async (t) => {
+  share(t);
+  const { engine, time } = engineOfRules(t, { degradeRules: [breaker] });
+  const { log, note } = logOf();
+  await assert.rejects(engine.run('pay', () => Promise.reject(new Error('broken'))), { message: 'broken' });
+  let probe;
+  note('a', engine.acquire('pay')).then((entry) => (probe = entry));
+  await time.pass(990);
+  // A moment before the first one asks again.
+  time.ms = 1000;
+  note('b', engine.acquire('pay'));
+  await time.pass(100);
+  assert.deepEqual(log, ['a']);
+  probe.exit();
+  await time.pass(100);
+  assert.deepEqual(log, ['a', 'b']);
+});
+
+test('who comes behind others and asks wrongly is told so at once', async (t) => {
+  const { engine } = engineOf(t, [inFlight(1)]);
+  engine.enter('pay');
+  const first = new AbortController();
+  engine.acquire('pay', { signal: first.signal }).catch(() => {});
+  await assert.rejects(engine.acquire('pay', { cost: -1 }), { code: 'ERR_LEAPGATE_ARGUMENT' });
+  first.abort();
+});
+
 test('each for itself: aborts, limits of time, other rules and the end of an engine', async (t) => {
   share(t);
   const { engine, time } = engineOf(t, [inFlight(1)]);
