@@ -279,6 +279,15 @@ impl<S: BreakerStorage> Breaker<S> {
         }
     }
 
+    /// Whether it is closed, and has counted nothing in the window at `now`. What others have counted since it was last read
+    /// counts.
+    pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
+        self.storage.reload();
+        self.phase() == Phase::Closed
+            && self.storage.counts() == self.last.get()
+            && self.counts(now) == Counts::default()
+    }
+
     /// Reads what is shared. To be called now and then, before the clock is read for [`Breaker::move_to`]: what others counted
     /// since then is taken for as recent as the next call here.
     #[inline]

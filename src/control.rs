@@ -4,7 +4,7 @@ mod throttle;
 mod warm_up;
 
 use crate::rule::{ControlBehavior, Count, FlowRule, Grade, WarmUp};
-use crate::tally::{Past, RuleWindow, Tally};
+use crate::tally::{Past, RuleWindow, SharedInstant, Tally};
 use crate::time::Timestamp;
 use std::cell::Cell;
 use std::time::Duration;
@@ -88,6 +88,7 @@ struct Warm<T> {
 /// `WarmUpRateLimiterController`.
 pub struct Controller<T> {
     measure: Measure<T>,
+    is_compat: bool,
     /// Whether what it measures has ever been asked for; kept where Sentinel asks.
     met: Cell<bool>,
     passed: Cell<u64>,
@@ -149,6 +150,7 @@ impl<T: Tally> Controller<T> {
         };
         Controller {
             measure,
+            is_compat: compat,
             met: Cell::new(false),
             passed: Cell::new(0),
             waited: Cell::new(0),
@@ -193,6 +195,51 @@ impl<T: Tally> Controller<T> {
             Measure::Warm(warm) => warm.advance(now),
             Measure::InFlight(_) | Measure::Turns(..) => {}
         }
+    }
+
+    /// Whether nothing counts at `now`, so that the state can be given to another name. Counts that have changed since they were
+    /// last read count.
+    pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
+        let is_free = |tally: &T| tally.latest().get().is_none_or(|latest| latest <= now);
+        match &self.measure {
+            Measure::Passes(window) => window.is_idle(now),
+            Measure::InFlight(tally) => tally.tickets() == 0,
+            Measure::Turns(_, tally) => !self.is_compat && is_free(tally),
+            Measure::Warm(warm) => {
+                // Sentinel keeps the latest turn, and what it keeps others from is their own cost.
+                let has_turns = warm.line.is_some();
+                let is_free = !has_turns || !self.is_compat && is_free(warm.window.tally());
+                is_free && warm.window.is_idle(now)
+            }
+        }
+    }
+
+    /// Whether what has been used here can be charged elsewhere too: not a call in flight, which ends here alone, and not what
+    /// is lent, which counts for longer than what is charged now.
+    pub(crate) fn can_be_left(&self) -> bool {
+        match &self.measure {
+            Measure::InFlight(tally) => tally.tickets() == 0,
+            Measure::Turns(..) => true,
+            Measure::Passes(_) | Measure::Warm(_) => {
+                self.tally().admitted() == Some(self.tally().tickets())
+            }
+        }
+    }
+
+    /// Charges all that has been used of `further`, of the same rule, here too. Whether that was done.
+    pub(crate) fn take_along(&self, further: &Self, now: Timestamp) -> bool {
+        if !further.can_be_left() {
+            return false;
+        }
+        let (own, other) = (self.tally(), further.tally());
+        let used = further.window().map_or(0, |window| window.most_used(now));
+        let charged = used == 0 || own.take(used).is_some();
+        if charged && used > 0 {
+            own.commit(used);
+        }
+        let latest = own.latest().get();
+        let is_behind = other.latest().get() > latest;
+        charged && (!is_behind || own.latest().swap(latest, other.latest().get()))
     }
 
     /// Records that what it measures has been asked for.

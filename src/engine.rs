@@ -6,13 +6,14 @@
 //! Where rules make it wait, it waits for the longest of their waits, and all of them count it when it is released.
 
 use crate::authority::AuthorityRule;
-use crate::breaker::{Breaker, DegradeRule, LocalBreaker};
+use crate::breaker::{Breaker, DegradeRule, LocalBreaker, Phase};
 use crate::control::{Ask, Controller, Terms};
 use crate::guard::{Admissions, BreakerKey, Guard, Guarded, Guards, InForce};
 use crate::keyed::{KeyedGeometry, KeyedStates, KeyedWindows};
 use crate::node::{ClusterNode, DefaultNode, MAX_ORIGINS, StatisticNode};
 use crate::occupy::OCCUPY_TIMEOUT_MS;
 use crate::param_flow::{Holds, KeyCaller, KeyCheck, KeyedController, Keys, Rest};
+use crate::places::{Apart, List, NamePlace, Placed, Places};
 use crate::rule::{
     ControlBehavior, Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, Mode, RuleId,
     Strategy, Target,
@@ -64,8 +65,12 @@ pub struct StateKey {
     pub rule: RuleId,
     /// The resource, for a rule that applies to each on a window of its own.
     pub resource: Option<Rc<str>>,
+    /// Where a list says so, the place of the resource: the state is that of whichever resource has it.
+    pub resource_place: Option<NamePlace>,
     /// The origin, for a rule that applies to each on a window of its own.
     pub origin: Option<Rc<str>>,
+    /// The same for the origin, in the list of the resource.
+    pub origin_place: Option<NamePlace>,
     /// What the rule limits, and the geometry of its window.
     pub grade: Grade,
     /// Whose requests it counts.
@@ -93,6 +98,12 @@ pub trait Tallies {
 
     /// Where the breaker of `key` keeps its state.
     fn open_breaker(&self, key: &BreakerKey) -> <Self::Tally as Tally>::Breaker;
+
+    /// Which names have windows of their own, where all that share the counts decide that together; `None` where each engine
+    /// does for itself.
+    fn places(&self) -> Option<&dyn Places> {
+        None
+    }
 }
 
 type BreakerOf<T> = Breaker<<T as Tally>::Breaker>;
@@ -294,7 +305,9 @@ impl<S: Tallies> Store<S> {
         let key = StateKey {
             rule: check.id().clone(),
             resource: None,
+            resource_place: None,
             origin: None,
+            origin_place: None,
             grade: rule.grade(),
             strategy: rule.strategy().clone(),
             behavior: rule.control_behavior(),
@@ -330,6 +343,14 @@ impl<S: Tallies> Store<S> {
         let mut in_order = self.breakers_in_order.borrow_mut();
         in_order.push(Rc::downgrade(&breaker));
         breaker
+    }
+
+    /// Whether a name that had that place in a list has lost it.
+    fn has_lost(&self, list: Option<usize>, place: Option<NamePlace>) -> bool {
+        let (Some(places), Some(place)) = (self.tallies.places(), place) else {
+            return false;
+        };
+        !places.was_own(list.unwrap_or_else(|| places.list(None)), place)
     }
 
     /// How many breakers there are.
@@ -552,6 +573,8 @@ struct Caller<'a, T> {
 /// One origin of a resource.
 struct Origin<T> {
     name: Rc<str>,
+    /// Where its place is in the list of the resource.
+    place: Option<NamePlace>,
     statistics: Option<Rc<StatisticNode>>,
     /// Whether no rule of the resource names it.
     is_other: bool,
@@ -562,10 +585,16 @@ struct Origin<T> {
 /// A resource with its rules.
 pub struct Resource<T: Tally> {
     name: Rc<str>,
+    /// Where its place is in the list of resources.
+    place: Option<NamePlace>,
+    /// The list of its origins, where they have windows of their own.
+    origin_list: Option<usize>,
+    /// Whether its windows and those of its origins are theirs for good, and no list says otherwise.
+    is_certain: bool,
     checks: Box<[Check<T>]>,
     guards: Guards<T::Breaker>,
     keys: Keys,
-    origins: RefCell<HashMap<Rc<str>, Rc<Origin<T>>>>,
+    origins: Apart<Origin<T>>,
     /// The statistics in the context that most requests come in by.
     default_node: OnceCell<Rc<DefaultNode>>,
     /// Whether any rule counts other requests than those that it is for.
@@ -597,7 +626,7 @@ struct Table<T: Tally> {
     authority: ByTarget<AuthorityRule>,
     system: Rc<[Rc<InForce<SystemRule>>]>,
     mode: Mode,
-    resources: RefCell<HashMap<Rc<str>, Rc<Resource<T>>>>,
+    resources: Apart<Resource<T>>,
 }
 
 /// The rules of one kind, by the resource that they are for.
@@ -663,6 +692,79 @@ impl Ids {
                 index,
             }),
         }
+    }
+}
+
+impl<T: Tally> Placed for Origin<T> {
+    fn name(&self) -> &Rc<str> {
+        &self.name
+    }
+
+    fn place(&self) -> Option<NamePlace> {
+        self.place
+    }
+
+    fn is_idle(&self, now: Timestamp) -> bool {
+        self.states.iter().flatten().all(|state| state.is_idle(now))
+    }
+
+    fn can_be_left(&self, _: Timestamp) -> bool {
+        self.states
+            .iter()
+            .flatten()
+            .all(|state| state.can_be_left())
+    }
+
+    fn take_along(&self, further: &Self, now: Timestamp) -> bool {
+        let pairs = self.states.iter().zip(&further.states);
+        pairs
+            .filter_map(|(own, further)| own.as_ref().zip(further.as_ref()))
+            .all(|(own, further)| own.take_along(further, now))
+    }
+}
+
+impl<T: Tally> Resource<T> {
+    /// The states that are its own.
+    fn own_states(&self) -> impl Iterator<Item = &Controller<T>> {
+        let own = self.checks.iter().filter(|check| check.is_of_each());
+        own.filter_map(|check| check.state.as_deref())
+    }
+
+    fn own_breakers(&self) -> impl Iterator<Item = &BreakerOf<T>> {
+        let breakers = self.guards.breakers.iter();
+        let own = breakers.filter(|guard| *guard.rule.rule.target() == Target::Each);
+        own.map(|guard| &*guard.breaker)
+    }
+}
+
+impl<T: Tally> Placed for Resource<T> {
+    fn name(&self) -> &Rc<str> {
+        &self.name
+    }
+
+    fn place(&self) -> Option<NamePlace> {
+        self.place
+    }
+
+    /// The origins that it tells apart are not all known here.
+    fn is_idle(&self, now: Timestamp) -> bool {
+        self.origin_list.is_none()
+            && self.own_states().all(|state| state.is_idle(now))
+            && self.own_breakers().all(|breaker| breaker.is_idle(now))
+    }
+
+    fn can_be_left(&self, _: Timestamp) -> bool {
+        self.origin_list.is_none()
+            && self.own_states().all(Controller::can_be_left)
+            && self.own_breakers().all(|breaker| {
+                breaker.reload();
+                breaker.phase() == Phase::Closed
+            })
+    }
+
+    fn take_along(&self, further: &Self, now: Timestamp) -> bool {
+        let mut pairs = self.own_states().zip(further.own_states());
+        further.can_be_left(now) && pairs.all(|(own, further)| own.take_along(further, now))
     }
 }
 
@@ -754,11 +856,32 @@ impl<S: Tallies> Engine<S> {
     /// The resource called `name`. Beyond the store's bound, one that all further names share.
     #[inline]
     pub fn resource(&self, name: &str) -> Rc<Resource<S::Tally>> {
+        self.resource_at(name, &|| None)
+    }
+
+    /// The same, at the time of a `clock` that is read only where a list of names ([`Tallies::places`]) is to change.
+    #[inline]
+    pub fn resource_at(
+        &self,
+        name: &str,
+        clock: &dyn Fn() -> Option<Timestamp>,
+    ) -> Rc<Resource<S::Tally>> {
         let table = self.table.borrow();
-        if let Some(resource) = table.resources.borrow().get(name) {
-            return Rc::clone(resource);
-        }
-        table.meet(&self.store, name)
+        let known = table.resources.get(name);
+        known.unwrap_or_else(|| table.meet(&self.store, name, clock))
+    }
+
+    /// Whether the request of that `name` and `origin`, on which `resource` has decided, was decided by the windows that are
+    /// theirs. Always, where no list of names ([`Tallies::places`]) says which are. Else the request is to be decided on again:
+    /// what was charged for it stays charged.
+    #[inline]
+    pub fn is_current(&self, resource: &Resource<S::Tally>, name: &str, origin: &str) -> bool {
+        let Some(places) = self.store.tallies.places() else {
+            return true;
+        };
+        let resources = &self.table.borrow().resources;
+        resources.is_current(places, places.list(None), resource, name)
+            && resource.is_current_for(places, origin)
     }
 
     /// Decides on a request.
@@ -795,7 +918,7 @@ impl<T: Tally> Table<T> {
             authority: ByTarget::default(),
             system: Rc::new([]),
             mode: rules.mode,
-            resources: RefCell::default(),
+            resources: Apart::default(),
         };
         table.put_guards(store, rules.degrade, rules.system, rules.authority)?;
         let mut ids = Ids::default();
@@ -853,19 +976,24 @@ impl<T: Tally> Table<T> {
             .chain(table.authority.named.keys());
         let named: HashSet<&Rc<str>> = table.named.keys().chain(measured).chain(guarded).collect();
         for name in named {
-            table.add(store, name);
+            table.resources.keep(table.make(store, name, None));
         }
-        table.known = table.resources.borrow().len();
+        table.known = table.resources.len();
         // What others over the same store have met goes on here, before they go.
         for other in store.tables.borrow().iter().filter_map(Weak::upgrade) {
-            for (name, met) in other.resources.borrow().iter() {
-                let known = table.resources.borrow().get(name).cloned();
-                let resource = known.unwrap_or_else(|| table.meet(store, name));
+            for met in other.resources.all() {
+                if store.has_lost(None, met.place) {
+                    continue;
+                }
+                let known = table.resources.get(&met.name);
+                let resource = known.unwrap_or_else(|| table.meet(store, &met.name, &|| None));
                 let is_for_others =
                     |check: &Check<T>| matches!(check.applies, Applies::OtherOrigins);
                 if resource.checks.iter().any(is_for_others) {
-                    for origin in met.origins.borrow().keys() {
-                        resource.origin(store, origin);
+                    for origin in met.origins.all() {
+                        if !store.has_lost(met.origin_list, origin.place) {
+                            resource.origin(store, &origin.name, None);
+                        }
                     }
                 }
             }
@@ -912,12 +1040,14 @@ impl<T: Tally> Table<T> {
         &self,
         store: &Store<S>,
         name: &Rc<str>,
+        place: Option<NamePlace>,
     ) -> Guards<T::Breaker> {
         let guard = |rule: &Rc<InForce<DegradeRule>>| Guard {
             rule: Rc::clone(rule),
             breaker: store.breaker(BreakerKey {
                 rule: rule.id.clone(),
                 resource: Rc::clone(name),
+                place,
                 each: *rule.rule.target() == Target::Each,
                 geometry: rule.rule.geometry(),
             }),
@@ -931,17 +1061,45 @@ impl<T: Tally> Table<T> {
 
     /// A resource that is not known yet.
     #[cold]
-    fn meet<S: Tallies<Tally = T>>(&self, store: &Store<S>, name: &str) -> Rc<Resource<T>> {
-        let strangers = self.resources.borrow().len().saturating_sub(self.known);
-        if strangers < store.max_resources.get() {
-            return self.add(store, &name.into());
+    fn meet<S: Tallies<Tally = T>>(
+        &self,
+        store: &Store<S>,
+        name: &str,
+        clock: &dyn Fn() -> Option<Timestamp>,
+    ) -> Rc<Resource<T>> {
+        let bound = store.max_resources.get();
+        let make = |name: &Rc<str>, place| self.make(store, name, place);
+        if let Some(places) = store.tallies.places() {
+            if !self.has_states_of_each() {
+                return self.resources.further(|name| make(name, None));
+            }
+            let list = List {
+                places,
+                list: places.list(None),
+                bound,
+            };
+            return self.resources.meet(list, name, clock, &make);
         }
-        // The name under which all further ones are known is not that of a resource: none is empty.
-        let others = self.resources.borrow().get("").cloned();
-        others.unwrap_or_else(|| self.add(store, &"".into()))
+        if self.resources.len().saturating_sub(self.known) < bound {
+            return self.resources.keep(make(&name.into(), None));
+        }
+        self.resources.further(|name| make(name, None))
     }
 
-    fn add<S: Tallies<Tally = T>>(&self, store: &Store<S>, name: &Rc<str>) -> Rc<Resource<T>> {
+    /// Whether resources that no rule names have states of their own. (Those of keys are told apart by names.)
+    fn has_states_of_each(&self) -> bool {
+        let rules = self.each.iter().filter_map(|&i| self.rules.get(i));
+        let mut plain = rules.filter(|(rule, _)| rule.keyed_by().is_none());
+        plain.next().is_some() || !self.degrade.each.is_empty()
+    }
+
+    /// The resource of that name, by the rules that are for it.
+    fn make<S: Tallies<Tally = T>>(
+        &self,
+        store: &Store<S>,
+        name: &Rc<str>,
+        place: Option<NamePlace>,
+    ) -> Resource<T> {
         let own = self.named.get(name).unwrap_or(&self.each);
         let measuring = self.measuring.get(name).map_or(&[][..], Vec::as_slice);
         let rule = |&i: &usize| self.rules.get(i);
@@ -973,7 +1131,7 @@ impl<T: Tally> Table<T> {
                 state: None,
             };
             if !check.is_by_origin() {
-                check.state = Some(store.state(check.key(name, None)));
+                check.state = Some(store.state(check.key((name, place), None)));
             }
             check
         };
@@ -1001,9 +1159,17 @@ impl<T: Tally> Table<T> {
         let told_of_ends = checks.iter().enumerate().filter(|(_, check)| {
             check.terms.compat && matches!(check.rule.grade(), Grade::Qps { .. })
         });
-        let guards = self.guards(store, name);
-        let resource = Rc::new(Resource {
+        let guards = self.guards(store, name, place);
+        let has_origins = checks.iter().any(Check::is_by_origin);
+        let places = store.tallies.places();
+        let is_further = name.is_empty() && self.has_states_of_each();
+        Resource {
             name: Rc::clone(name),
+            place,
+            is_certain: places.is_none() || !(is_further || place.is_some() || has_origins),
+            origin_list: places
+                .filter(|_| has_origins)
+                .map(|places| places.list(Some((name, place)))),
             told_of_ends: told_of_ends.fold(0, |told, (i, _)| told | 1 << i),
             may_wait: checks
                 .iter()
@@ -1020,15 +1186,13 @@ impl<T: Tally> Table<T> {
             is_guarded: !guards.are_none() || !keys.are_none(),
             guards,
             keys,
-            origins: RefCell::default(),
+            origins: Apart::default(),
             default_node: OnceCell::new(),
-        });
-        self.resources
-            .borrow_mut()
-            .insert(Rc::clone(name), Rc::clone(&resource));
-        resource
+        }
     }
 }
+
+type NameAndPlace<'a> = (&'a Rc<str>, Option<NamePlace>);
 
 /// The resource that `rule` measures instead of the one that it is for. A throttle measures nothing.
 fn measured_elsewhere(rule: &FlowRule) -> Option<&Rc<str>> {
@@ -1057,13 +1221,23 @@ impl<T: Tally> Check<T> {
             && !(self.terms.compat && self.rule.control_behavior() == ControlBehavior::Throttle)
     }
 
-    fn key(&self, resource: &Rc<str>, origin: Option<&Rc<str>>) -> StateKey {
-        let is_of_each =
-            *self.rule.target() == Target::Each && measured_elsewhere(&self.rule).is_none();
+    /// Whether each resource has a state of its own.
+    fn is_of_each(&self) -> bool {
+        *self.rule.target() == Target::Each && measured_elsewhere(&self.rule).is_none()
+    }
+
+    fn key(
+        &self,
+        (resource, place): NameAndPlace<'_>,
+        origin: Option<NameAndPlace<'_>>,
+    ) -> StateKey {
+        let is_of_each = self.is_of_each();
         StateKey {
             rule: self.id.clone(),
             resource: is_of_each.then(|| Rc::clone(resource)),
-            origin: origin.cloned(),
+            resource_place: place.filter(|_| is_of_each),
+            origin: origin.map(|(name, _)| Rc::clone(name)),
+            origin_place: origin.and_then(|(_, place)| place),
             grade: self.rule.grade(),
             strategy: self.rule.strategy().clone(),
             behavior: self.rule.control_behavior(),
@@ -1557,6 +1731,17 @@ impl<T: Tally> Resource<T> {
         !self.guards.breakers.is_empty()
     }
 
+    /// Whether [`Engine::is_current`] is always true of it.
+    #[inline]
+    pub fn is_certain(&self) -> bool {
+        self.is_certain
+    }
+
+    /// Whether it stands for names that have no windows of their own.
+    pub fn is_further(&self) -> bool {
+        self.name.is_empty()
+    }
+
     /// Whether any rule asks where a request comes from: if none does, its origin changes nothing.
     pub fn by_origin(&self) -> bool {
         self.by_origin
@@ -1571,9 +1756,9 @@ impl<T: Tally> Resource<T> {
             states.for_each(|state| state.observe());
         };
         if !origin.is_empty() {
-            let origins = self.origins.borrow();
             // One beyond the bound is met under no name.
-            origins.get(origin).or_else(|| origins.get("")).map(states);
+            let known = self.origins.get(origin);
+            known.or_else(|| self.origins.get("")).as_ref().map(states);
         }
     }
 
@@ -1604,12 +1789,13 @@ impl<T: Tally> Resource<T> {
     /// The same, and for requests with those keys the rules with a key: of several keys, the one of which least is left.
     pub fn policies_for<'a>(
         &'a self,
-        keys: &'a [KeyValue<'a>],
+        request: &Request<'a, T>,
         now: Timestamp,
-    ) -> impl Iterator<Item = Policy<'a>> {
+    ) -> impl Iterator<Item = Policy<'a>> + use<'a, T> {
+        let (keys, name) = (request.keys, self.name_of(request));
         let caller = move || KeyCaller {
             values: keys,
-            resource: &self.name,
+            resource: name,
             origin: "",
             is_other: false,
             cost: 1,
@@ -1713,7 +1899,9 @@ impl<T: Tally> Resource<T> {
                 state.refund(call.cost, call.release, waited, now);
             }
         }
-        self.keys.refund(&caller.keys, call.started, now);
+        if !self.name.is_empty() {
+            self.keys.refund(&caller.keys, call.started, now);
+        }
     }
 
     fn enter(
@@ -1725,7 +1913,7 @@ impl<T: Tally> Resource<T> {
         let origin = if request.origin.is_empty() {
             None
         } else {
-            Some(self.origin(store, request.origin))
+            Some(self.origin(store, request.origin, Some(now)))
         };
         let (context, node) = self.node(store, request);
         let inbound = store
@@ -1872,6 +2060,15 @@ impl<T: Tally> Resource<T> {
         self.decide(origin, request, now)
     }
 
+    /// The name of the resource of a request. Keys are told apart by it beyond the bound, too: they have one of their own.
+    fn name_of<'a>(&'a self, request: &Request<'a, T>) -> &'a str {
+        if self.name.is_empty() {
+            request.resource
+        } else {
+            &self.name
+        }
+    }
+
     fn key_caller<'a>(
         &'a self,
         origin: Option<&Origin<T>>,
@@ -1879,7 +2076,7 @@ impl<T: Tally> Resource<T> {
     ) -> KeyCaller<'a> {
         KeyCaller {
             values: request.keys,
-            resource: &self.name,
+            resource: self.name_of(request),
             origin: request.origin,
             is_other: origin.is_some_and(|origin| origin.is_other),
             cost: request.cost,
@@ -2250,43 +2447,74 @@ impl<T: Tally> Resource<T> {
     }
 
     /// The origin called `name`, met if need be; beyond [`MAX_ORIGINS`] one that all further ones share.
-    fn origin<S: Tallies<Tally = T>>(&self, store: &Store<S>, name: &str) -> Rc<Origin<T>> {
-        if let Some(origin) = self.origins.borrow().get(name) {
-            return Rc::clone(origin);
+    fn origin<S: Tallies<Tally = T>>(
+        &self,
+        store: &Store<S>,
+        name: &str,
+        now: Option<Timestamp>,
+    ) -> Rc<Origin<T>> {
+        if let Some(origin) = self.origins.get(name) {
+            return origin;
         }
-        let is_named = |name: &str| {
-            self.checks.iter().any(|check| match &check.applies {
-                Applies::All => name == "default",
-                Applies::OtherOrigins => name == "other",
-                Applies::Origin(named) => **named == *name,
-                Applies::Nobody => false,
-            }) || self.keys.names(name)
-        };
+        let make = |name: &Rc<str>, place| self.make_origin(store, name, place);
         // One that a rule names is always known: no flood of others frees it of its rule.
-        let name = if self.origins.borrow().len() < MAX_ORIGINS || is_named(name) {
-            name
-        } else {
-            ""
-        };
-        if let Some(origin) = self.origins.borrow().get(name) {
-            return Rc::clone(origin);
+        if self.names_origin(name) {
+            return self.origins.keep(make(&name.into(), None));
         }
-        let (name, is_named): (Rc<str>, bool) = (name.into(), is_named(name));
+        if let (Some(places), Some(list)) = (store.tallies.places(), self.origin_list) {
+            let list = List {
+                places,
+                list,
+                bound: MAX_ORIGINS,
+            };
+            return self.origins.meet(list, name, &|| now, &make);
+        }
+        if self.origins.len() < MAX_ORIGINS {
+            return self.origins.keep(make(&name.into(), None));
+        }
+        self.origins.further(|name| make(name, None))
+    }
+
+    /// Whether a rule names that origin.
+    fn names_origin(&self, name: &str) -> bool {
+        self.checks.iter().any(|check| match &check.applies {
+            Applies::All => name == "default",
+            Applies::OtherOrigins => name == "other",
+            Applies::Origin(named) => &**named == name,
+            Applies::Nobody => false,
+        }) || self.keys.names(name)
+    }
+
+    fn make_origin<S: Tallies<Tally = T>>(
+        &self,
+        store: &Store<S>,
+        name: &Rc<str>,
+        place: Option<NamePlace>,
+    ) -> Origin<T> {
+        let is_named = self.names_origin(name);
         let state = |check: &Check<T>| {
             let applies = matches!(check.applies, Applies::OtherOrigins) && !is_named;
             (applies && check.is_by_origin())
-                .then(|| store.state(check.key(&self.name, Some(&name))))
+                .then(|| store.state(check.key((&self.name, self.place), Some((name, place)))))
         };
-        let origin = Rc::new(Origin {
+        Origin {
             statistics: store
                 .tree()
-                .map(|tree| tree.cluster_or_new(&self.name).origin_or_new(&name)),
+                .map(|tree| tree.cluster_or_new(&self.name).origin_or_new(name)),
             states: self.checks.iter().map(state).collect(),
             is_other: !is_named,
-            name: Rc::clone(&name),
-        });
-        self.origins.borrow_mut().insert(name, Rc::clone(&origin));
-        origin
+            name: Rc::clone(name),
+            place,
+        }
+    }
+
+    /// Whether a request of that origin was decided by the windows that are its own.
+    fn is_current_for(&self, places: &dyn Places, origin: &str) -> bool {
+        let Some(list) = self.origin_list.filter(|_| !origin.is_empty()) else {
+            return true;
+        };
+        let known = self.origins.get(origin).or_else(|| self.origins.get(""));
+        known.is_none_or(|known| self.origins.is_current(places, list, &known, origin))
     }
 
     /// The node in the request's context, made if need be, and the context where it is not the default one.

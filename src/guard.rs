@@ -3,6 +3,7 @@
 use crate::authority::AuthorityRule;
 use crate::breaker::{Admission, Breaker, BreakerGeometry, BreakerStorage, DegradeRule};
 use crate::param_flow::Rest;
+use crate::places::NamePlace;
 use crate::rule::{Mode, RuleId};
 use crate::system::{Gauges, Inbound, SystemLimit, SystemRule};
 use crate::time::Timestamp;
@@ -70,6 +71,8 @@ pub struct BreakerKey {
     pub rule: RuleId,
     /// The resource.
     pub resource: Rc<str>,
+    /// Where a list says so, the place of the resource: the state is that of whichever resource has it.
+    pub place: Option<NamePlace>,
     /// Whether the rule is for each resource that none names.
     pub each: bool,
     /// What is counted, in which window.

@@ -391,6 +391,30 @@ impl<T: Tally> RuleWindow<T> {
         self.current.set(self.ring.newest_start().map(current));
     }
 
+    /// Whether nothing counts at `now`. What others have admitted since it was last observed counts. Changes nothing.
+    pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
+        let last = self.last.get();
+        let reads_last = || {
+            self.tally
+                .admitted()
+                .is_none_or(|admitted| admitted == last)
+                && self.tally.tickets() == last
+        };
+        self.loans.total() == 0 && self.sum(now) == 0.0 && reads_last()
+    }
+
+    /// The most that can count at `now`, whatever others are about to admit; at most what a count can be. Changes nothing.
+    pub(crate) fn most_used(&self, now: Timestamp) -> u64 {
+        let tickets = self.tally.tickets();
+        let last = self.last.get();
+        let most = if tickets.wrapping_sub(last) < 1 << 63 {
+            tickets
+        } else {
+            last
+        };
+        self.load(most, now).ceil().min(Count::MAX) as u64
+    }
+
     /// How much counts at `now`, with what is lent. Changes nothing.
     pub fn sum(&self, now: Timestamp) -> f64 {
         self.load(self.last.get(), now)

@@ -7,7 +7,7 @@
 //!
 //! What a virtual machine knows of the state is as old as its latest request to the resource, or its latest tick.
 
-use crate::counts::{Counts, Keeper};
+use crate::counts::{Counts, Keeper, push_place};
 use crate::host::{Host, Kind, Level, MetricId, Put};
 use leapgate::{BreakerKey, BreakerStorage, LocalBreaker, Phase, State};
 use std::cell::Cell;
@@ -61,7 +61,15 @@ impl<H: Host> BreakerPlace<H> {
     /// The place of the breaker of `key`.
     pub(crate) fn open(counts: &Counts<H>, key: &BreakerKey) -> BreakerPlace<H> {
         let parts = [key.rule.as_str(), &key.resource];
-        let (window, mut name) = (key.geometry.window(), counts.exact_name_of(&parts));
+        let window = key.geometry.window();
+        let mut name = match key.place {
+            None => counts.exact_name_of(&parts),
+            Some(place) => {
+                let mut name = counts.exact_name_of(&[key.rule.as_str()]);
+                push_place(&mut name, place);
+                name
+            }
+        };
         // Writing to a string cannot fail.
         let _ = write!(
             name,

@@ -10,11 +10,12 @@ use crate::breakers::BreakerPlace;
 use crate::host::{Host, Kind, Level, MetricId, Put};
 use crate::inbound::Numbers;
 use crate::pages::{KeyStates, Place};
+use crate::places::ProcessPlaces;
 use crate::ring;
 use leapgate::{
     BreakerKey, ControlBehavior, Controller, Grade, Key, KeyedGeometry, KeyedPages, LocalInstant,
-    LocalTally, Past, RuleWindow, SharedInstant, StateKey, Strategy, Tallies, Tally, Timestamp,
-    Window,
+    LocalTally, NamePlace, Past, Places, RuleWindow, SharedInstant, StateKey, Strategy, Tallies,
+    Tally, Timestamp, Window,
 };
 use once_cell::unsync::OnceCell;
 use std::cell::{Cell, RefCell};
@@ -39,6 +40,8 @@ pub struct Counts<H> {
     inbound: OnceCell<Option<Rc<Numbers<H>>>>,
     /// What keys are hashed with in the whole process; `None` where shared data does not work.
     seed: OnceCell<Option<[u64; 2]>>,
+    /// Which names have windows of their own; `None` where that is decided here.
+    places: OnceCell<Option<ProcessPlaces<H>>>,
 }
 
 impl<H: Host> Counts<H> {
@@ -55,6 +58,7 @@ impl<H: Host> Counts<H> {
             shared,
             inbound: OnceCell::new(),
             seed: OnceCell::new(),
+            places: OnceCell::new(),
         }
     }
 
@@ -115,9 +119,19 @@ impl<H: Host> Counts<H> {
         self.name(parts.iter().copied(), readable)
     }
 
-    /// The name of what `key` counts: no two keys have the same.
+    /// The name of what `key` counts: no two keys have the same, but for names that have the same place in turn.
     fn exact_name(&self, key: &StateKey) -> String {
-        let mut name = self.name(parts(key), exact);
+        let mut name = self.prefix.clone();
+        let part = |name: &mut String, text: Option<&str>, place: Option<NamePlace>| match place {
+            Some(place) => push_place(name, place),
+            None => text.into_iter().for_each(|text| {
+                name.push('.');
+                exact(name, text);
+            }),
+        };
+        part(&mut name, Some(key.rule.as_str()), None);
+        part(&mut name, key.resource.as_deref(), key.resource_place);
+        part(&mut name, key.origin.as_deref(), key.origin_place);
         if let Grade::Qps { window, .. } = key.grade {
             let window = window.window();
             // Writing to a string cannot fail.
@@ -149,6 +163,42 @@ impl<H: Host> Counts<H> {
             name.push_str(".compat");
         }
         name
+    }
+
+    /// The name under which the decisions for `key` are shown. There are no more of them than places: who comes into one that
+    /// another name has had is shown with the further names.
+    fn shown_name(&self, key: &StateKey) -> String {
+        let resource = key.resource.as_deref().unwrap_or_default();
+        let shown = |name: &Option<Rc<str>>, place: Option<NamePlace>, list| {
+            let is_reused = place
+                .zip(self.process_places())
+                .is_some_and(|(place, places)| places.is_reused(places.list(list), place));
+            name.clone()
+                .map(|name| if is_reused { "".into() } else { name })
+        };
+        let parts = [
+            Some(key.rule.as_str().into()),
+            shown(&key.resource, key.resource_place, None),
+            shown(
+                &key.origin,
+                key.origin_place,
+                Some((resource, key.resource_place)),
+            ),
+        ];
+        let parts: Vec<Rc<str>> = parts.into_iter().flatten().collect();
+        self.name(parts.iter().map(|part| &**part), readable)
+    }
+
+    fn process_places(&self) -> Option<&ProcessPlaces<H>> {
+        let places = self.places.get_or_init(|| {
+            let seed = self.shared.then(|| self.seed()).flatten()?;
+            Some(ProcessPlaces::new(
+                self.host.clone(),
+                self.key_as("places."),
+                seed,
+            ))
+        });
+        places.as_ref()
     }
 
     fn counters(&self, name: String) -> Counters<H> {
@@ -287,14 +337,10 @@ impl<H: Host> Counts<H> {
     }
 }
 
-/// What tells the state of one rule from others.
-fn parts(key: &StateKey) -> impl Iterator<Item = &str> {
-    let parts = [
-        Some(key.rule.as_str()),
-        key.resource.as_deref(),
-        key.origin.as_deref(),
-    ];
-    parts.into_iter().flatten()
+/// Appends what stands for a name that has that place: no part of a name reads the same.
+pub(crate) fn push_place(name: &mut String, place: NamePlace) {
+    name.push_str(".:");
+    crate::reply::push_number(name, place.index.into());
 }
 
 /// Appends `part` so that no two parts read the same, whatever stands around them.
@@ -366,7 +412,7 @@ impl<H: Host> Tallies for Counts<H> {
             Grade::Concurrency => (["in_flight"; 2], None),
             Grade::Qps { window, .. } => (["tickets", "admitted"], Some(window.window())),
         };
-        let readable_name = self.name(parts(key), readable);
+        let readable_name = self.shown_name(key);
         self.open_called(
             self.exact_name(key),
             readable_name,
@@ -394,12 +440,16 @@ impl<H: Host> Tallies for Counts<H> {
             let (first, second) = unpair(&self.random()).unwrap_or_default();
             ([first, second], Place::Local(RefCell::default()))
         });
-        let counters = self.counters(self.name(parts(key), readable));
+        let counters = self.counters(self.shown_name(key));
         KeyStates::new(KeyedPages::new(geometry, seed), place, counters)
     }
 
     fn open_breaker(&self, key: &BreakerKey) -> BreakerPlace<H> {
         BreakerPlace::open(self, key)
+    }
+
+    fn places(&self) -> Option<&dyn Places> {
+        self.process_places().map(|places| places as _)
     }
 }
 

@@ -24,6 +24,9 @@ const STATES_PER_TICK: usize = 128;
 /// which is not asked for falls behind by more than a small part of its interval.
 const TICK_MS: std::ops::RangeInclusive<u64> = 10..=250;
 
+/// How often a request is decided on again because its resource or its origin has got or lost a place of its own meanwhile.
+const MAX_DECISIONS: u32 = 8;
+
 /// The states of all filters of one root id in this virtual machine.
 pub type FilterStore<H> = Store<Counts<H>>;
 
@@ -263,8 +266,16 @@ impl<H: Host> Filter<H> {
     }
 
     fn resource(&self) -> Rc<Resource<RuleCounts<H>>> {
-        if let Some(fixed) = &self.fixed {
-            return Rc::clone(fixed);
+        match &self.fixed {
+            Some(fixed) if fixed.is_certain() => Rc::clone(fixed),
+            _ => self.with_name(|name| self.engine.resource_at(name, &|| self.host.now())),
+        }
+    }
+
+    /// The name of the resource of the request at hand.
+    fn with_name<R>(&self, with: impl FnOnce(&str) -> R) -> R {
+        if let ResourceFrom::Fixed(name) = &self.settings.resource {
+            return with(name);
         }
         let read = |property| self.host.property(property).filter(|name| !name.is_empty());
         let name = match self.settings.resource {
@@ -274,12 +285,23 @@ impl<H: Host> Filter<H> {
             _ => read(Property::VirtualHostName),
         };
         // Where there is neither, as when no route matches, such requests share the resource without a name.
-        match name.as_deref().map(std::str::from_utf8) {
-            Some(Ok(name)) => self.engine.resource(name),
-            Some(Err(_)) => self.engine.resource(&String::from_utf8_lossy(
-                name.as_deref().unwrap_or_default(),
-            )),
-            None => self.engine.resource(""),
+        with(&String::from_utf8_lossy(
+            name.as_deref().unwrap_or_default(),
+        ))
+    }
+
+    /// Whether that was decided by the windows of the request's own resource and origin.
+    #[inline]
+    fn is_current(&self, resource: &Resource<RuleCounts<H>>, name: &str, origin: &str) -> bool {
+        resource.is_certain() || self.engine.is_current(resource, name, origin)
+    }
+
+    /// The name of the resource of the request at hand, where it stands for further names; else it is not needed.
+    fn further_name(&self, resource: &Resource<RuleCounts<H>>) -> String {
+        if resource.is_further() {
+            self.with_name(str::to_owned)
+        } else {
+            String::new()
         }
     }
 
@@ -296,35 +318,63 @@ impl<H: Host> Filter<H> {
     /// Decides on the request in that context: what is to be kept until it has ended, if it passes, now or when it has
     /// waited; else it has been answered.
     pub fn on_request(&self, context: u32) -> Option<Passed<H>> {
-        let resource = self.resource();
         if !self.is_plain {
-            return self.on_request_of_somebody(resource, context);
+            return self.on_request_of_somebody(context);
         }
-        resource.observe();
-        let now = self.time_for(&resource);
-        match self
-            .engine
-            .enter_resource(&resource, &Request::new(""), now)
-        {
-            Decision::Pass(entry) | Decision::Wait(_, entry) => Some(Passed {
-                resource,
-                entry: Some(entry),
-                rest: None,
-            }),
-            Decision::Block(blocked) => {
-                self.refuse(&blocked, &mut resource.policies(now));
-                None
+        for _ in 0..MAX_DECISIONS {
+            let resource = self.resource();
+            let name = self.further_name(&resource);
+            resource.observe();
+            let now = self.time_for(&resource);
+            let decision = self
+                .engine
+                .enter_resource(&resource, &Request::new(""), now);
+            if !self.is_current(&resource, &name, "") {
+                continue;
             }
+            return match decision {
+                Decision::Pass(entry) | Decision::Wait(_, entry) => Some(Passed {
+                    resource,
+                    entry: Some(entry),
+                    rest: None,
+                }),
+                Decision::Block(blocked) => {
+                    self.refuse(&blocked, &mut resource.policies(now));
+                    None
+                }
+            };
         }
+        self.give_up()
+    }
+
+    /// Answers a request that could not be decided on.
+    #[cold]
+    fn give_up(&self) -> Option<Passed<H>> {
+        self.host.reply(&LocalReply {
+            status: 503,
+            grpc_status: reply::GRPC_UNAVAILABLE,
+            details: "leapgate{overtaken}",
+            headers: &[],
+            body: "",
+        });
+        None
     }
 
     /// The same, where more matters than its resource.
     #[inline(never)]
-    fn on_request_of_somebody(
-        &self,
-        resource: Rc<Resource<RuleCounts<H>>>,
-        context: u32,
-    ) -> Option<Passed<H>> {
+    fn on_request_of_somebody(&self, context: u32) -> Option<Passed<H>> {
+        for _ in 0..MAX_DECISIONS {
+            if let Some(decided) = self.decide(context) {
+                return decided;
+            }
+        }
+        self.give_up()
+    }
+
+    /// Decides on it; `None` where that is to be done again.
+    fn decide(&self, context: u32) -> Option<Option<Passed<H>>> {
+        let resource = self.resource();
+        let name = self.further_name(&resource);
         let keys = keys::read(&self.host, resource.key_parts());
         let caller = Caller::read(&self.host, &self.settings, &resource);
         resource.observe_from(&caller.origin);
@@ -333,7 +383,7 @@ impl<H: Host> Filter<H> {
         }
         let now = self.time_for(&resource);
         let values = self::values(&keys);
-        let mut request = Request::new("").origin(&caller.origin).keys(&values);
+        let mut request = Request::new(&name).origin(&caller.origin).keys(&values);
         if caller.prioritized {
             request = request.prioritized();
         }
@@ -347,15 +397,19 @@ impl<H: Host> Filter<H> {
             request = request.inbound();
             call = Some(asking);
         }
-        let (entry, place) = match self.engine.enter_resource(&resource, &request, now) {
+        let decision = self.engine.enter_resource(&resource, &request, now);
+        if !self.is_current(&resource, &name, &caller.origin) {
+            return None;
+        }
+        let (entry, place) = match decision {
             Decision::Pass(entry) => (entry, None),
             Decision::Wait(_, entry) => {
                 let place = self.waiting.hold(context, entry.release(), now);
                 (entry, Some(place))
             }
             Decision::Block(blocked) => {
-                self.refuse(&blocked, &mut resource.policies_for(&values, now));
-                return None;
+                self.refuse(&blocked, &mut resource.policies_for(&request, now));
+                return Some(None);
             }
         };
         if let Some(call) = &mut call {
@@ -374,11 +428,11 @@ impl<H: Host> Filter<H> {
             place,
             host: self.host.clone(),
         };
-        Some(Passed {
+        Some(Some(Passed {
             resource,
             entry: Some(entry),
             rest: Some(Box::new(rest)),
-        })
+        }))
     }
 
     /// Answers a request that was refused, and tells it how the rules stand.
@@ -424,12 +478,14 @@ impl<H: Host> Filter<H> {
     fn tell_policies(&self, passed: &Passed<H>) {
         let Some(now) = self.host.now() else { return };
         let keys = passed.rest.as_ref().map_or(&[][..], |rest| &rest.keys);
+        let (name, values) = (self.further_name(&passed.resource), values(keys));
+        let request = Request::new(&name).keys(&values);
         let mut add = |name, value: String| {
             self.host.add_response_header(name, &value);
         };
         reply::rate_limit_headers(
             self.settings.rate_limit_headers,
-            &mut passed.resource.policies_for(&values(keys), now),
+            &mut passed.resource.policies_for(&request, now),
             true,
             &mut add,
         );

@@ -9,6 +9,7 @@
 //! | `counts` | where the counts of a rule are kept: gauges, shared data, or the virtual machine alone |
 //! | `breakers` | where a breaker keeps its state: shared data, and gauges |
 //! | `outcome` | what an answer means to a breaker |
+//! | `places` | which names have windows of their own, for the process |
 //! | `inbound` | what all requests together do, for system rules |
 //! | `keys` | the parts of a request that keyed rules name |
 //! | `pages` | where the states of a rule's keys are kept: shared data, or the virtual machine alone |
@@ -29,6 +30,7 @@ pub mod inbound;
 pub mod keys;
 pub mod outcome;
 pub mod pages;
+mod places;
 #[cfg(target_arch = "wasm32")]
 mod plugin;
 pub mod reply;

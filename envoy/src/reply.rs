@@ -17,7 +17,7 @@ fn is_forbidden(blocked: &Blocked) -> bool {
 }
 
 /// `UNAVAILABLE`, for a breaker.
-const GRPC_UNAVAILABLE: i32 = 14;
+pub(crate) const GRPC_UNAVAILABLE: i32 = 14;
 
 /// The problem type of draft-ietf-httpapi-ratelimit-headers.
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";

@@ -336,7 +336,7 @@ impl Engines {
                 Some(engine.enter_resource(&met.resource, &request, call.now))
             };
             let resource = Rc::clone(&met.resource);
-            for policy in resource.policies_for(values, call.now) {
+            for policy in resource.policies_for(&Request::new("").keys(values), call.now) {
                 let place = met.told(Kind::Flow, policy.id, Some(policy.rule));
                 let (remaining, reset) = match left {
                     None => (policy.remaining, policy.reset),

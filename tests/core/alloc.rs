@@ -161,7 +161,12 @@ fn known_keys_allocate_nothing() {
                 Decision::Block(_) => refused += 1,
             }
             let resource = engine.resource("api");
-            assert_eq!(resource.policies_for(&keys, at(now)).count(), 4);
+            assert_eq!(
+                resource
+                    .policies_for(&Request::new("api").keys(&keys), at(now))
+                    .count(),
+                4
+            );
         }
         (passed, refused)
     };

@@ -586,7 +586,7 @@ fn standings_are_those_of_the_requests_keys_in_order() {
             )
         };
         resource
-            .policies_for(keys, at(now))
+            .policies_for(&Request::new("api").keys(keys), at(now))
             .map(row)
             .collect::<Vec<_>>()
     };
@@ -786,7 +786,7 @@ fn a_batch_takes_what_is_left_of_a_keys_window() {
     for (cost, left) in [(60, 50), (20, 30)] {
         pass(&engine, &request(cost), 5).exit(Outcome::Success, at(5));
         let resource = engine.resource("api");
-        let policy = resource.policies_for(&key, at(5)).next().unwrap();
+        let policy = resource.policies_for(&request(1), at(5)).next().unwrap();
         assert_eq!(policy.remaining, left);
     }
 }

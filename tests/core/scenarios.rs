@@ -104,7 +104,8 @@ impl Play<'_> {
             ])
         };
         with_keys(&keys(&self.engine, asked), |keys| {
-            resource.policies_for(keys, now).map(row).collect()
+            let request = Request::new("").keys(keys);
+            resource.policies_for(&request, now).map(row).collect()
         })
     }
 

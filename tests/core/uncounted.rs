@@ -15,7 +15,7 @@ fn request<'a>() -> Request<'a> {
 
 fn remaining(engine: &Engine, now: u64) -> Vec<u64> {
     let resource = engine.resource("api");
-    let policies = resource.policies_for(&KEYS, at(now));
+    let policies = resource.policies_for(&request(), at(now));
     policies.map(|policy| policy.remaining).collect()
 }
 

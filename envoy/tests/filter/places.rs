@@ -1,0 +1,272 @@
+//! Names that no rule knows: which of them have windows of their own is decided once for the process.
+
+use super::*;
+
+fn with_origin(process: &Process, origin: &str) {
+    let mut headers = process.request_headers.borrow_mut();
+    headers.insert("x-app".into(), origin.into());
+}
+
+fn born(process: &Rc<Process>, workers: usize, document: &str) -> Vec<Vm> {
+    (0..workers).map(|_| Vm::born(process, document)).collect()
+}
+
+const FIFTY: &str =
+    r#"{"flowRules": [{"resource": "*", "count": 50}], "envoy": {"maxResources": 10}}"#;
+
+#[test]
+fn a_route_beyond_the_bound_has_no_second_window_in_another_worker() {
+    let process = process();
+    let vms = born(&process, 4, FIFTY);
+    let mut passed = [0; 40];
+    for round in 0..30 {
+        for (worker, vm) in vms.iter().enumerate() {
+            for i in 0..40 {
+                // Each worker meets the routes in an order of its own.
+                let route = (i * 7 + worker * 10 + round) % 40;
+                passed[route] += vm.passes(&format!("route-{route}"), 1);
+            }
+        }
+    }
+    let own = passed.iter().filter(|passed| **passed == 50).count();
+    let further: usize = passed.iter().filter(|passed| **passed != 50).sum();
+    assert_eq!((own, further), (10, 50), "{passed:?}");
+}
+
+const EACH_ORIGIN: &str = r#"{"flowRules": [{"resource": "api", "count": 5, "limitApp": "other"}],
+                              "envoy": {"origin": {"header": "x-app"}}}"#;
+
+#[test]
+fn an_origin_beyond_the_bound_has_no_second_window_in_another_worker() {
+    let process = process();
+    let vms = born(&process, 2, EACH_ORIGIN);
+    let mut passed = vec![0; 1100];
+    for (worker, vm) in vms.iter().enumerate() {
+        for i in 0..1100 {
+            let origin = (i + worker * 550) % 1100;
+            with_origin(&process, &format!("app-{origin}"));
+            passed[origin] += vm.passes("api", 4);
+        }
+    }
+    let own = passed.iter().filter(|passed| **passed == 5).count();
+    let further: usize = passed.iter().filter(|passed| **passed < 5).sum();
+    assert_eq!((own, further), (1000, 5));
+}
+
+#[test]
+fn a_breaker_beyond_the_bound_is_the_same_one_in_all_workers() {
+    let process = process();
+    let document = r#"{"degradeRules": [{"resource": "*", "grade": "errorCount", "count": 3, "timeWindow": 10,
+                       "minRequestAmount": 1}], "envoy": {"maxResources": 2}}"#;
+    let vms = born(&process, 2, document);
+    let call = |vm: &Vm, route: &str| {
+        process.response.set(Some((500, 0)));
+        let passed = vm.request(route);
+        passed
+            .map(|mut passed| vm.filter.on_end(&mut passed))
+            .is_some()
+    };
+    // The first worker has met `a` and `b`, the second one would keep `c` and `d` apart.
+    for (vm, routes) in [(&vms[0], ["a", "b"]), (&vms[1], ["c", "d"])] {
+        routes.iter().for_each(|route| assert!(call(vm, route)));
+    }
+    for _ in 0..4 {
+        assert!(call(&vms[0], "c"));
+    }
+    for (vm, route, passes) in [
+        (0, "c", false),
+        (1, "c", false),
+        (1, "d", false),
+        (0, "d", false),
+        (1, "a", true),
+    ] {
+        assert_eq!(call(&vms[vm], route), passes, "{route} in worker {vm}");
+    }
+}
+
+#[test]
+fn the_keys_of_a_route_beyond_the_bound_have_one_window_each() {
+    let process = process();
+    let document = r#"{"flowRules": [{"resource": "*", "count": 3, "key": [{"header": "x-app"}]}],
+                       "envoy": {"maxResources": 2}}"#;
+    let vms = born(&process, 4, document);
+    with_origin(&process, "me");
+    for route in ["a", "b", "c", "d", "e"] {
+        let passed: usize = vms.iter().map(|vm| vm.passes(route, 2)).sum();
+        assert_eq!(passed, 3, "{route}");
+    }
+}
+
+const TWO: &str = r#"{"flowRules": [{"resource": "*", "count": 2}], "envoy": {"maxResources": 2}}"#;
+
+#[test]
+fn a_name_keeps_its_place_until_nothing_counts_and_a_full_list_wants_it() {
+    let process = process();
+    let vms = born(&process, 2, TWO);
+    // When, in which worker, which route, and how many of three requests pass.
+    let rows = [
+        (0, 0, "a", 2),
+        (0, 1, "b", 2),
+        (0, 0, "c", 2), // shares
+        (0, 1, "d", 0), // shares with it
+        (500, 0, "e", 0),
+        (1009, 0, "e", 0),
+        (1010, 0, "e", 2), // nothing counts any more: it has the place of `a` or `b`
+        (1010, 1, "e", 0),
+        (1010, 1, "d", 2), // and so has this
+        (1010, 0, "a", 2), // has lost it, and shares
+        (1010, 1, "b", 0), // with this one
+        (1010, 1, "a", 0),
+        (1500, 0, "d", 0),
+    ];
+    for (after, worker, route, passes) in rows {
+        process.millis.set(5000 + after);
+        vms.iter().for_each(|vm| vm.filter.on_tick());
+        assert_eq!(
+            vms[worker].passes(route, 3),
+            passes,
+            "{route} in worker {worker} after {after} ms"
+        );
+    }
+}
+
+#[test]
+fn a_name_that_gets_a_place_takes_along_what_it_may_have_used_without_one() {
+    let process = process();
+    let vms = born(&process, 2, TWO);
+    let tick = |after: u64| {
+        process.millis.set(5000 + after);
+        vms.iter().for_each(|vm| vm.filter.on_tick());
+    };
+    assert_eq!(vms[0].passes("a", 1) + vms[0].passes("b", 1), 2);
+    tick(990);
+    assert_eq!(vms[1].passes("c", 1), 1); // of the two that the further names have
+    tick(1020);
+    // `a` and `b` are idle: `c` gets a place in which one is used.
+    assert_eq!(vms[0].passes("c", 2), 1);
+    assert_eq!(vms[1].passes("d", 3), 1); // as the further names have used one
+    tick(2010);
+    assert_eq!(vms[0].passes("c", 3), 0);
+    tick(2040);
+    assert_eq!(vms[0].passes("c", 3), 2);
+}
+
+#[test]
+fn metrics_are_bounded_for_the_process_however_many_names_come_and_go() {
+    let process = process();
+    let vms = born(&process, 4, TWO);
+    let mut series = Vec::new();
+    for round in 0..50 {
+        process.millis.set(5000 + round * 2000);
+        for vm in &vms {
+            vm.passes(&format!("route-{round}"), 3);
+            vm.passes(&format!("other-{round}"), 3);
+            vm.filter.on_tick();
+        }
+        series.push(process.metrics.borrow().len());
+    }
+    assert_eq!(series[10], series[49], "{series:?}");
+    // Two places and the further names, each with two gauges and three counters, and how often lists have changed.
+    assert!(series[49] <= 3 * 5 + 1, "{:?}", process.metrics.borrow());
+}
+
+#[test]
+fn with_the_scope_of_a_worker_each_decides_alone() {
+    let process = process();
+    let document = r#"{"flowRules": [{"resource": "*", "count": 2}], "envoy": {"maxResources": 2, "scope": "worker"}}"#;
+    let vms = born(&process, 2, document);
+    for (worker, routes) in [(0, ["a", "b"]), (1, ["c", "d"])] {
+        for route in routes {
+            assert_eq!(vms[worker].passes(route, 3), 2);
+        }
+    }
+    assert!(process.shared.borrow().is_empty());
+}
+
+/// Whatever other workers do between any two host calls of a request, a name has one limit. (`Process::meanwhile` lets another
+/// worker act after so many more host calls, for all that the request can tell.)
+#[test]
+fn no_name_has_two_limits_while_places_change_hands() {
+    let mut reused = 0;
+    for seed in 0..400 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let process = process();
+        let vms: Rc<Vec<Vm>> = Rc::new(born(
+            &process,
+            3,
+            r#"{"flowRules": [{"resource": "*", "count": 3, "intervalMs": 100, "sampleCount": 10}],
+                "envoy": {"maxResources": 2}}"#,
+        ));
+        let names = ["a", "b", "c", "d"];
+        let admitted: Rc<RefCell<Vec<(u64, usize)>>> = Rc::default();
+        for _ in 0..120 {
+            // Mostly one or two names are asked for, so that others fall idle.
+            let favourite = random.usize(0..names.len());
+            process.millis.set(process.millis.get() + random.u64(0..60));
+            if random.bool() {
+                vms[random.usize(0..3)].filter.on_tick();
+            }
+            for _ in 0..random.usize(1..6) {
+                let name = if random.u8(0..4) == 0 {
+                    random.usize(0..names.len())
+                } else {
+                    favourite
+                };
+                let (worker, other) = (random.usize(0..3), random.usize(0..2));
+                let (vms_too, admitted_too) = (Rc::clone(&vms), Rc::clone(&admitted));
+                let others_name = if random.bool() {
+                    name
+                } else {
+                    random.usize(0..names.len())
+                };
+                let meanwhile = move || {
+                    let vm = &vms_too[(worker + 1 + other) % 3];
+                    let now = vm.host.0.millis.get();
+                    let route = vm.host.0.route.replace(names[others_name].into());
+                    for _ in 0..3 {
+                        if vm.request(names[others_name]).is_some() {
+                            admitted_too.borrow_mut().push((now, others_name));
+                        }
+                    }
+                    vm.host.0.route.replace(route);
+                };
+                let calls = random.u32(0..30);
+                process
+                    .meanwhile
+                    .replace(Some((calls, Box::new(meanwhile))));
+                if vms[worker].request(names[name]).is_some() {
+                    let now = process.millis.get();
+                    admitted.borrow_mut().push((now, name));
+                }
+                process.meanwhile.take();
+            }
+        }
+        let admitted = admitted.borrow();
+        for name in 0..names.len() {
+            let mut times: Vec<u64> = admitted
+                .iter()
+                .filter(|(_, of)| *of == name)
+                .map(|(at, _)| *at)
+                .collect();
+            times.sort_unstable();
+            for window in times.windows(4) {
+                assert!(
+                    window[3] - window[0] >= 100,
+                    "seed {seed}, {}: {window:?}",
+                    names[name]
+                );
+            }
+        }
+        let shared = process.shared.borrow();
+        let (list, _) = &shared["leapgate:places."];
+        reused += list
+            .chunks(8)
+            .skip(1)
+            .filter(|word| word[0] & 0b100 != 0)
+            .count();
+    }
+    assert!(
+        reused > 200,
+        "places have changed hands {reused} times: the test looks at nothing"
+    );
+}
