@@ -205,6 +205,8 @@ pub struct Breaker<S = LocalBreaker> {
     seen: Cell<Option<Counts>>,
     /// What was counted before the ring begins.
     initial: Counts,
+    /// When it was first asked whether it is idle.
+    watched_since: Cell<Option<Timestamp>>,
     storage: S,
 }
 
@@ -227,6 +229,7 @@ impl<S: BreakerStorage> Breaker<S> {
             last: Cell::new(initial),
             seen: Cell::new(None),
             initial,
+            watched_since: Cell::new(None),
             storage,
         }
     }
@@ -280,10 +283,17 @@ impl<S: BreakerStorage> Breaker<S> {
     }
 
     /// Whether it is closed, and has counted nothing in the window at `now`. What others have counted since it was last read
-    /// counts.
+    /// counts, and what they had counted before this was made may: so not before a window has gone by since it was first asked.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         self.storage.reload();
-        self.phase() == Phase::Closed
+        let since = self.watched_since.get().unwrap_or(now);
+        self.watched_since.set(Some(since));
+        let window = self.geometry.window();
+        let seen = now.as_nanos().saturating_sub(since.as_nanos());
+        seen > window
+            .interval_nanos()
+            .saturating_add(window.bucket_nanos())
+            && self.phase() == Phase::Closed
             && self.storage.counts() == self.last.get()
             && self.counts(now) == Counts::default()
     }

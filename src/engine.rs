@@ -13,7 +13,7 @@ use crate::keyed::{KeyedGeometry, KeyedStates, KeyedWindows};
 use crate::node::{ClusterNode, DefaultNode, MAX_ORIGINS, StatisticNode};
 use crate::occupy::OCCUPY_TIMEOUT_MS;
 use crate::param_flow::{Holds, KeyCaller, KeyCheck, KeyedController, Keys, Rest};
-use crate::places::{Apart, List, NamePlace, Placed, Places};
+use crate::places::{Apart, NamePlace, Placed, Places};
 use crate::rule::{
     ControlBehavior, Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, Mode, RuleId,
     Strategy, Target,
@@ -99,9 +99,9 @@ pub trait Tallies {
     /// Where the breaker of `key` keeps its state.
     fn open_breaker(&self, key: &BreakerKey) -> <Self::Tally as Tally>::Breaker;
 
-    /// Which names have windows of their own, where all that share the counts decide that together; `None` where each engine
-    /// does for itself.
-    fn places(&self) -> Option<&dyn Places> {
+    /// The list of the resources that have windows of their own, or of the origins of the resource that is known by this name
+    /// and place; `None` where each engine decides for itself which have.
+    fn places(&self, _of: Option<(&str, Option<NamePlace>)>) -> Option<Rc<dyn Places>> {
         None
     }
 }
@@ -230,6 +230,8 @@ pub struct Store<S: Tallies> {
     tallies: S,
     tree: Option<NodeTree>,
     max_resources: Cell<usize>,
+    /// The list of resources, opened when it is needed.
+    places: OnceCell<Option<Rc<dyn Places>>>,
     states: RefCell<HashMap<StateKey, Weak<Controller<S::Tally>>>>,
     /// The same, in the order in which they were made.
     in_order: RefCell<Vec<Weak<Controller<S::Tally>>>>,
@@ -259,6 +261,7 @@ impl<S: Tallies> Store<S> {
             tallies,
             tree: None,
             max_resources: Cell::new(MAX_RESOURCES),
+            places: OnceCell::new(),
             states: RefCell::default(),
             in_order: RefCell::default(),
             keyed: RefCell::default(),
@@ -345,12 +348,10 @@ impl<S: Tallies> Store<S> {
         breaker
     }
 
-    /// Whether a name that had that place in a list has lost it.
-    fn has_lost(&self, list: Option<usize>, place: Option<NamePlace>) -> bool {
-        let (Some(places), Some(place)) = (self.tallies.places(), place) else {
-            return false;
-        };
-        !places.was_own(list.unwrap_or_else(|| places.list(None)), place)
+    /// The list of resources.
+    fn places(&self) -> Option<&dyn Places> {
+        let places = self.places.get_or_init(|| self.tallies.places(None));
+        places.as_deref()
     }
 
     /// How many breakers there are.
@@ -588,7 +589,7 @@ pub struct Resource<T: Tally> {
     /// Where its place is in the list of resources.
     place: Option<NamePlace>,
     /// The list of its origins, where they have windows of their own.
-    origin_list: Option<usize>,
+    origin_places: Option<Rc<dyn Places>>,
     /// Whether its windows and those of its origins are theirs for good, and no list says otherwise.
     is_certain: bool,
     checks: Box<[Check<T>]>,
@@ -748,13 +749,13 @@ impl<T: Tally> Placed for Resource<T> {
 
     /// The origins that it tells apart are not all known here.
     fn is_idle(&self, now: Timestamp) -> bool {
-        self.origin_list.is_none()
+        self.origin_places.is_none()
             && self.own_states().all(|state| state.is_idle(now))
             && self.own_breakers().all(|breaker| breaker.is_idle(now))
     }
 
     fn can_be_left(&self, _: Timestamp) -> bool {
-        self.origin_list.is_none()
+        self.origin_places.is_none()
             && self.own_states().all(Controller::can_be_left)
             && self.own_breakers().all(|breaker| {
                 breaker.reload();
@@ -876,12 +877,10 @@ impl<S: Tallies> Engine<S> {
     /// what was charged for it stays charged.
     #[inline]
     pub fn is_current(&self, resource: &Resource<S::Tally>, name: &str, origin: &str) -> bool {
-        let Some(places) = self.store.tallies.places() else {
-            return true;
-        };
-        let resources = &self.table.borrow().resources;
-        resources.is_current(places, places.list(None), resource, name)
-            && resource.is_current_for(places, origin)
+        let table = self.table.borrow();
+        let places = self.store.places();
+        places.is_none_or(|places| table.resources.is_current(places, resource, name))
+            && resource.is_current_for(origin)
     }
 
     /// Decides on a request.
@@ -982,7 +981,7 @@ impl<T: Tally> Table<T> {
         // What others over the same store have met goes on here, before they go.
         for other in store.tables.borrow().iter().filter_map(Weak::upgrade) {
             for met in other.resources.all() {
-                if store.has_lost(None, met.place) {
+                if has_lost(store.places(), met.place) {
                     continue;
                 }
                 let known = table.resources.get(&met.name);
@@ -991,7 +990,7 @@ impl<T: Tally> Table<T> {
                     |check: &Check<T>| matches!(check.applies, Applies::OtherOrigins);
                 if resource.checks.iter().any(is_for_others) {
                     for origin in met.origins.all() {
-                        if !store.has_lost(met.origin_list, origin.place) {
+                        if !has_lost(met.origin_places.as_deref(), origin.place) {
                             resource.origin(store, &origin.name, None);
                         }
                     }
@@ -1069,21 +1068,16 @@ impl<T: Tally> Table<T> {
     ) -> Rc<Resource<T>> {
         let bound = store.max_resources.get();
         let make = |name: &Rc<str>, place| self.make(store, name, place);
-        if let Some(places) = store.tallies.places() {
+        if let Some(places) = store.places() {
             if !self.has_states_of_each() {
-                return self.resources.further(|name| make(name, None));
+                return self.resources.further(&make);
             }
-            let list = List {
-                places,
-                list: places.list(None),
-                bound,
-            };
-            return self.resources.meet(list, name, clock, &make);
+            return self.resources.meet(places, bound, name, clock, &make);
         }
         if self.resources.len().saturating_sub(self.known) < bound {
             return self.resources.keep(make(&name.into(), None));
         }
-        self.resources.further(|name| make(name, None))
+        self.resources.further(&make)
     }
 
     /// Whether resources that no rule names have states of their own. (Those of keys are told apart by names.)
@@ -1094,6 +1088,7 @@ impl<T: Tally> Table<T> {
     }
 
     /// The resource of that name, by the rules that are for it.
+    #[inline(never)]
     fn make<S: Tallies<Tally = T>>(
         &self,
         store: &Store<S>,
@@ -1161,15 +1156,15 @@ impl<T: Tally> Table<T> {
         });
         let guards = self.guards(store, name, place);
         let has_origins = checks.iter().any(Check::is_by_origin);
-        let places = store.tallies.places();
         let is_further = name.is_empty() && self.has_states_of_each();
+        let has_places = is_further && store.places().is_some();
+        let of = Some((&**name, place)).filter(|_| has_origins);
+        let origin_places = of.and_then(|of| store.tallies.places(Some(of)));
         Resource {
             name: Rc::clone(name),
             place,
-            is_certain: places.is_none() || !(is_further || place.is_some() || has_origins),
-            origin_list: places
-                .filter(|_| has_origins)
-                .map(|places| places.list(Some((name, place)))),
+            is_certain: !has_places && place.is_none() && origin_places.is_none(),
+            origin_places,
             told_of_ends: told_of_ends.fold(0, |told, (i, _)| told | 1 << i),
             may_wait: checks
                 .iter()
@@ -1193,6 +1188,12 @@ impl<T: Tally> Table<T> {
 }
 
 type NameAndPlace<'a> = (&'a Rc<str>, Option<NamePlace>);
+
+/// Whether a name that had that place in a list has lost it.
+fn has_lost(places: Option<&dyn Places>, place: Option<NamePlace>) -> bool {
+    let had = places.zip(place);
+    had.is_some_and(|(places, place)| places.at(place.index as usize) != Some(place))
+}
 
 /// The resource that `rule` measures instead of the one that it is for. A throttle measures nothing.
 fn measured_elsewhere(rule: &FlowRule) -> Option<&Rc<str>> {
@@ -2461,18 +2462,16 @@ impl<T: Tally> Resource<T> {
         if self.names_origin(name) {
             return self.origins.keep(make(&name.into(), None));
         }
-        if let (Some(places), Some(list)) = (store.tallies.places(), self.origin_list) {
-            let list = List {
-                places,
-                list,
-                bound: MAX_ORIGINS,
-            };
-            return self.origins.meet(list, name, &|| now, &make);
+        if let Some(places) = &self.origin_places {
+            let clock = || now;
+            return self
+                .origins
+                .meet(&**places, MAX_ORIGINS, name, &clock, &make);
         }
         if self.origins.len() < MAX_ORIGINS {
             return self.origins.keep(make(&name.into(), None));
         }
-        self.origins.further(|name| make(name, None))
+        self.origins.further(&make)
     }
 
     /// Whether a rule names that origin.
@@ -2485,6 +2484,7 @@ impl<T: Tally> Resource<T> {
         }) || self.keys.names(name)
     }
 
+    #[inline(never)]
     fn make_origin<S: Tallies<Tally = T>>(
         &self,
         store: &Store<S>,
@@ -2509,12 +2509,13 @@ impl<T: Tally> Resource<T> {
     }
 
     /// Whether a request of that origin was decided by the windows that are its own.
-    fn is_current_for(&self, places: &dyn Places, origin: &str) -> bool {
-        let Some(list) = self.origin_list.filter(|_| !origin.is_empty()) else {
+    fn is_current_for(&self, origin: &str) -> bool {
+        let places = self.origin_places.as_deref();
+        let Some(places) = places.filter(|_| !origin.is_empty()) else {
             return true;
         };
         let known = self.origins.get(origin).or_else(|| self.origins.get(""));
-        known.is_none_or(|known| self.origins.is_current(places, list, &known, origin))
+        known.is_none_or(|known| self.origins.is_current(places, &known, origin))
     }
 
     /// The node in the request's context, made if need be, and the context where it is not the default one.

@@ -18,8 +18,7 @@
 
 use crate::time::Timestamp;
 use hashbrown::HashMap;
-use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// A place in a list.
@@ -29,6 +28,8 @@ pub struct NamePlace {
     pub index: u32,
     /// What tells the name in it from others.
     pub tag: u64,
+    /// Whether another name has had it before.
+    pub is_reused: bool,
 }
 
 /// What is known of a name.
@@ -43,35 +44,34 @@ pub enum Claim {
     Full,
 }
 
-/// Lists of names, each with a bounded number of places.
+/// A list of names with a bounded number of places.
 ///
-/// Where a list cannot be read or changed, every answer is the one that shares windows.
+/// Where it cannot be read or changed, every answer is the one that shares windows.
 pub trait Places {
-    /// The number of the list of the origins of a resource, which is known by its name and its place, if it has one; of `None`,
-    /// of the list of resources.
-    fn list(&self, of: Option<(&str, Option<NamePlace>)>) -> usize;
-
-    /// The place of `name` in a list of `bound` places, given to it if one is free; where requests for it may have been counted
-    /// with those of the further names, if it `may_come`.
-    fn claim(&self, list: usize, name: &str, bound: usize, may_come: &dyn Fn() -> bool) -> Claim;
+    /// The place of `name` among `bound` places, given to it if one is free; where requests for it may have been counted with
+    /// those of the further names, if it `may_come`.
+    fn claim(&self, name: &str, bound: usize, may_come: &dyn Fn() -> bool) -> Claim;
 
     /// Ends the coming of a name: it has its place from now on if `own`, else it stays without. Whether it has it.
-    fn settle(&self, list: usize, place: NamePlace, own: bool) -> bool;
+    fn settle(&self, place: NamePlace, own: bool) -> bool;
 
     /// Announces that the name may lose its place.
-    fn leave(&self, list: usize, place: NamePlace) -> bool;
+    fn leave(&self, place: NamePlace) -> bool;
 
     /// Frees the place of a name that is leaving, if `idle`; else the name keeps it. Whether the place is free.
-    fn end_leaving(&self, list: usize, place: NamePlace, idle: bool) -> bool;
+    fn end_leaving(&self, place: NamePlace, idle: bool) -> bool;
 
     /// Whether the name has had its place all along. To be asked after what it decides has been counted.
-    fn is_own(&self, list: usize, place: NamePlace) -> bool;
+    fn is_own(&self, place: NamePlace) -> bool;
 
     /// Whether `name` has had no place all along. To be asked after what it decides has been counted.
-    fn is_further(&self, list: usize, name: &str) -> bool;
+    fn is_further(&self, name: &str) -> bool;
 
-    /// Whether the name had its place when the list was last read.
-    fn was_own(&self, list: usize, place: NamePlace) -> bool;
+    /// The place of that number, if a name had it when the list was last read.
+    fn at(&self, index: usize) -> Option<NamePlace>;
+
+    /// How many places there were when the list was last read.
+    fn len(&self) -> usize;
 }
 
 /// What may have a place in a list: a resource, or an origin of one.
@@ -99,8 +99,10 @@ const LOOK: usize = 4;
 /// Names that are kept apart, in bounds; what the bound leaves no room for is found under no name.
 pub(crate) struct Apart<R> {
     known: RefCell<HashMap<Rc<str>, Rc<R>>>,
-    /// Those that have a place in a list, in the order in which they are looked at.
-    placed: RefCell<VecDeque<Rc<R>>>,
+    /// Those that have a place in a list.
+    placed: RefCell<Vec<Rc<R>>>,
+    /// Which of them is the next to be looked at, and which place whose name has not been met here.
+    next: Cell<(usize, usize)>,
 }
 
 impl<R> Default for Apart<R> {
@@ -108,15 +110,9 @@ impl<R> Default for Apart<R> {
         Apart {
             known: RefCell::default(),
             placed: RefCell::default(),
+            next: Cell::default(),
         }
     }
-}
-
-/// The list in which names of one kind have their places.
-pub(crate) struct List<'a> {
-    pub(crate) places: &'a dyn Places,
-    pub(crate) list: usize,
-    pub(crate) bound: usize,
 }
 
 impl<R: Placed> Apart<R> {
@@ -137,102 +133,119 @@ impl<R: Placed> Apart<R> {
     }
 
     /// Keeps `one` under its name.
+    #[inline(never)]
     pub(crate) fn keep(&self, one: R) -> Rc<R> {
         let one = Rc::new(one);
         let mut known = self.known.borrow_mut();
         known.insert(Rc::clone(one.name()), Rc::clone(&one));
         if one.place().is_some() {
-            self.placed.borrow_mut().push_back(Rc::clone(&one));
+            self.placed.borrow_mut().push(Rc::clone(&one));
         }
         one
     }
 
     /// What stands for the further names.
-    pub(crate) fn further(&self, make: impl FnOnce(&Rc<str>) -> R) -> Rc<R> {
+    #[inline(never)]
+    pub(crate) fn further(&self, make: &dyn Fn(&Rc<str>, Option<NamePlace>) -> R) -> Rc<R> {
         // No resource and no origin has an empty name.
         let further = self.get("");
-        further.unwrap_or_else(|| self.keep(make(&"".into())))
+        further.unwrap_or_else(|| self.keep(make(&"".into(), None)))
     }
 
-    /// What stands for `name`, which is not known yet, by its place in the list, at the time of the `clock`.
+    /// What stands for `name`, which is not known yet, by its place among `bound` ones, at the time of the `clock`.
+    #[inline(never)]
     pub(crate) fn meet(
         &self,
-        List {
-            places,
-            list,
-            bound,
-        }: List<'_>,
+        places: &dyn Places,
+        bound: usize,
         name: &str,
         clock: &dyn Fn() -> Option<Timestamp>,
         make: &dyn Fn(&Rc<str>, Option<NamePlace>) -> R,
     ) -> Rc<R> {
-        let further = || self.further(|name| make(name, None));
+        let further = self.further(make);
         if name.is_empty() {
-            return further();
+            return further;
         }
-        let may_come = || clock().is_some_and(|now| further().can_be_left(now));
-        let claim = || places.claim(list, name, bound, &may_come);
-        let mut claimed = claim();
+        let may_come = || clock().is_some_and(|now| further.can_be_left(now));
+        let mut claimed = places.claim(name, bound, &may_come);
         if claimed == Claim::Full
             && let Some(now) = clock()
-            && self.make_room(places, list, now)
+            && self.make_room(places, now, make)
         {
-            claimed = claim();
+            claimed = places.claim(name, bound, &may_come);
         }
-        let (place, comes) = match claimed {
-            Claim::Own(place) => (place, false),
-            Claim::Coming(place) => (place, true),
-            Claim::Full => return further(),
+        let (Claim::Own(place) | Claim::Coming(place)) = claimed else {
+            return further;
         };
         let one = make(&name.into(), Some(place));
-        if comes {
-            let taken_along = clock().is_some_and(|now| one.take_along(&further(), now));
-            if !places.settle(list, place, taken_along) {
-                return further();
+        if claimed == Claim::Coming(place) {
+            let taken_along = clock().is_some_and(|now| one.take_along(&further, now));
+            if !places.settle(place, taken_along) {
+                return further;
             }
         }
         if self.placed.borrow().len() >= bound {
-            self.forget(|one| one.place().is_none_or(|place| places.was_own(list, place)));
+            let has_place = |place: NamePlace| places.at(place.index as usize) == Some(place);
+            self.retain(&|place| place.is_none_or(has_place));
         }
         self.keep(one)
     }
 
     /// Frees the place of a name whose windows count nothing. Whether one of those looked at was such.
-    fn make_room(&self, places: &dyn Places, list: usize, now: Timestamp) -> bool {
-        let looks = self.placed.borrow().len().min(LOOK);
-        for _ in 0..looks {
-            let Some(one) = self.placed.borrow_mut().pop_front() else {
-                return false;
+    fn make_room(
+        &self,
+        places: &dyn Places,
+        now: Timestamp,
+        make: &dyn Fn(&Rc<str>, Option<NamePlace>) -> R,
+    ) -> bool {
+        let (mut next, unmet) = self.next.get();
+        if self.placed.borrow().len() < places.len() {
+            // After a restart of this virtual machine, say. Whatever it is called, its windows can be looked at.
+            self.next.set((next, (unmet + 1) % places.len()));
+            let place = places.at(unmet);
+            let is_met = self.placed.borrow().iter().any(|one| one.place() == place);
+            if place.is_some() && !is_met {
+                let nameless = Rc::new(make(&"".into(), place));
+                self.placed.borrow_mut().push(nameless);
+            }
+        }
+        for _ in 0..LOOK {
+            next += 1;
+            let one = {
+                let placed = self.placed.borrow();
+                next = if next < placed.len() { next } else { 0 };
+                placed.get(next).map(Rc::clone)
             };
-            let is_free = one.place().is_some_and(|place| {
-                one.is_idle(now)
-                    && places.leave(list, place)
-                    && places.end_leaving(list, place, one.is_idle(now))
-            });
-            if is_free {
-                self.known.borrow_mut().remove(one.name());
+            self.next.set((next, self.next.get().1));
+            if let Some(one) = one
+                && let Some(place) = one.place()
+                && one.is_idle(now)
+                && places.leave(place)
+                && places.end_leaving(place, one.is_idle(now))
+            {
+                self.retain(&|other| other != Some(place));
                 return true;
             }
-            self.placed.borrow_mut().push_back(one);
         }
         false
     }
 
-    /// Forgets those that are not to be kept.
-    fn forget(&self, keep: impl Fn(&R) -> bool) {
-        self.known.borrow_mut().retain(|_, one| keep(one));
-        self.placed.borrow_mut().retain(|one| keep(one));
+    /// Forgets those whose places are not to be kept.
+    #[inline(never)]
+    fn retain(&self, keep: &dyn Fn(Option<NamePlace>) -> bool) {
+        self.known.borrow_mut().retain(|_, one| keep(one.place()));
+        self.placed.borrow_mut().retain(|one| keep(one.place()));
     }
 
     /// Whether `one`, by which the request of that name was decided, has stood for it all along. To be asked after what was
     /// decided has been counted. If not, it is forgotten.
-    pub(crate) fn is_current(&self, places: &dyn Places, list: usize, one: &R, name: &str) -> bool {
+    pub(crate) fn is_current(&self, places: &dyn Places, one: &R, name: &str) -> bool {
         let Some(place) = one.place() else {
-            return !one.name().is_empty() || name.is_empty() || places.is_further(list, name);
+            return !one.name().is_empty() || name.is_empty() || places.is_further(name);
         };
-        let is_own = places.is_own(list, place);
+        let is_own = places.is_own(place);
         if !is_own {
-            self.forget(|one| one.place() != Some(place));
+            self.retain(&|other| other != Some(place));
         }
         is_own
     }

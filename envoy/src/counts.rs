@@ -10,7 +10,7 @@ use crate::breakers::BreakerPlace;
 use crate::host::{Host, Kind, Level, MetricId, Put};
 use crate::inbound::Numbers;
 use crate::pages::{KeyStates, Place};
-use crate::places::ProcessPlaces;
+use crate::places::{self, ProcessPlaces};
 use crate::ring;
 use leapgate::{
     BreakerKey, ControlBehavior, Controller, Grade, Key, KeyedGeometry, KeyedPages, LocalInstant,
@@ -40,8 +40,8 @@ pub struct Counts<H> {
     inbound: OnceCell<Option<Rc<Numbers<H>>>>,
     /// What keys are hashed with in the whole process; `None` where shared data does not work.
     seed: OnceCell<Option<[u64; 2]>>,
-    /// Which names have windows of their own; `None` where that is decided here.
-    places: OnceCell<Option<ProcessPlaces<H>>>,
+    /// How often lists of names have changed; `None` where gauges do not work.
+    changes: OnceCell<Option<MetricId>>,
 }
 
 impl<H: Host> Counts<H> {
@@ -58,7 +58,7 @@ impl<H: Host> Counts<H> {
             shared,
             inbound: OnceCell::new(),
             seed: OnceCell::new(),
-            places: OnceCell::new(),
+            changes: OnceCell::new(),
         }
     }
 
@@ -168,37 +168,17 @@ impl<H: Host> Counts<H> {
     /// The name under which the decisions for `key` are shown. There are no more of them than places: who comes into one that
     /// another name has had is shown with the further names.
     fn shown_name(&self, key: &StateKey) -> String {
-        let resource = key.resource.as_deref().unwrap_or_default();
-        let shown = |name: &Option<Rc<str>>, place: Option<NamePlace>, list| {
-            let is_reused = place
-                .zip(self.process_places())
-                .is_some_and(|(place, places)| places.is_reused(places.list(list), place));
-            name.clone()
-                .map(|name| if is_reused { "".into() } else { name })
+        let shown = |name: &'_ Option<Rc<str>>, place: Option<NamePlace>| match place {
+            Some(place) if place.is_reused => Some("".into()),
+            _ => name.clone(),
         };
         let parts = [
             Some(key.rule.as_str().into()),
-            shown(&key.resource, key.resource_place, None),
-            shown(
-                &key.origin,
-                key.origin_place,
-                Some((resource, key.resource_place)),
-            ),
+            shown(&key.resource, key.resource_place),
+            shown(&key.origin, key.origin_place),
         ];
         let parts: Vec<Rc<str>> = parts.into_iter().flatten().collect();
         self.name(parts.iter().map(|part| &**part), readable)
-    }
-
-    fn process_places(&self) -> Option<&ProcessPlaces<H>> {
-        let places = self.places.get_or_init(|| {
-            let seed = self.shared.then(|| self.seed()).flatten()?;
-            Some(ProcessPlaces::new(
-                self.host.clone(),
-                self.key_as("places."),
-                seed,
-            ))
-        });
-        places.as_ref()
     }
 
     fn counters(&self, name: String) -> Counters<H> {
@@ -448,8 +428,23 @@ impl<H: Host> Tallies for Counts<H> {
         BreakerPlace::open(self, key)
     }
 
-    fn places(&self) -> Option<&dyn Places> {
-        self.process_places().map(|places| places as _)
+    fn places(&self, of: Option<(&str, Option<NamePlace>)>) -> Option<Rc<dyn Places>> {
+        let seed = self.shared.then(|| self.seed()).flatten()?;
+        let mut key = self.key_as("places");
+        match of {
+            None => {}
+            Some((_, Some(place))) => push_place(&mut key, place),
+            Some((resource, None)) => {
+                key.push('.');
+                exact(&mut key, resource);
+            }
+        }
+        let changes = self.changes.get_or_init(|| {
+            let gauge = self.key_as("changes");
+            places::changes(&self.host, &gauge)
+        });
+        let places = ProcessPlaces::new(self.host.clone(), key, seed, *changes);
+        Some(Rc::new(places))
     }
 }
 

@@ -9,8 +9,7 @@
 
 use crate::host::{Host, Kind, MetricId, Put};
 use leapgate::{Claim, Key, NamePlace, Places};
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
 
 /// How often a compare-and-swap is tried. One that has failed so often is one that shares windows.
 const MAX_SWAPS: u32 = 32;
@@ -30,52 +29,45 @@ const TAG: u64 = !(STATE | REUSED);
 /// In the first word: whether a request has ever been counted with those of the further names.
 const IS_SHARED: u64 = 1;
 
-/// The lists of one plugin.
+/// A list.
 pub(crate) struct ProcessPlaces<H> {
     host: H,
-    /// What the names of lists in shared data begin with.
-    prefix: String,
+    /// Where it stands in shared data.
+    key: String,
     /// What names are hashed with.
     seed: [u64; 2],
     /// How often lists have changed; `None` where gauges do not work.
     changes: Option<MetricId>,
-    lists: RefCell<Vec<List>>,
-    /// By name, which of them it is.
-    numbers: RefCell<BTreeMap<String, usize>>,
+    /// The list as it was read last: the head, then a word for each place.
+    words: RefCell<Vec<u64>>,
+    /// How often lists had changed by then; `None` where that is not known.
+    read_at: Cell<Option<u64>>,
 }
 
-/// A list, as it was read last.
-struct List {
-    name: String,
-    /// How often lists had changed by then; `None` where that is not known.
-    changes: Option<u64>,
-    /// The head, then a word for each place.
-    words: Vec<u64>,
+/// The gauge of that name, which says how often lists have changed; `None` where gauges do not work.
+pub(crate) fn changes<H: Host>(host: &H, name: &str) -> Option<MetricId> {
+    let gauge = host.define_metric(Kind::Gauge, name)?;
+    // A silent one takes this, too, and reads 0.
+    let works = host.add(gauge, 1) && host.read(gauge).is_some_and(|changes| changes > 0);
+    works.then_some(gauge)
 }
 
 impl<H: Host> ProcessPlaces<H> {
-    /// The lists whose names begin with `prefix`, of names that are hashed with `seed`.
-    pub(crate) fn new(host: H, prefix: String, seed: [u64; 2]) -> ProcessPlaces<H> {
-        let gauge = host.define_metric(Kind::Gauge, &[&prefix, "changes"].concat());
-        // It is raised by one that was silent, too: then it does not read so.
-        let works = |gauge: &MetricId| {
-            host.add(*gauge, 1) && host.read(*gauge).is_some_and(|changes| changes > 0)
-        };
+    /// The list that stands at `key`, of names that are hashed with `seed`.
+    pub(crate) fn new(
+        host: H,
+        key: String,
+        seed: [u64; 2],
+        changes: Option<MetricId>,
+    ) -> ProcessPlaces<H> {
         ProcessPlaces {
-            changes: gauge.filter(works),
             host,
+            key,
             seed,
-            lists: RefCell::new(vec![List::new(prefix.clone())]),
-            numbers: RefCell::default(),
-            prefix,
+            changes,
+            words: RefCell::new(vec![0]),
+            read_at: Cell::new(None),
         }
-    }
-
-    /// Whether the place has been another name's before, in the list of resources or in one of origins.
-    pub(crate) fn is_reused(&self, list: usize, place: NamePlace) -> bool {
-        let lists = self.lists.borrow();
-        let word = lists.get(list).and_then(|list| list.word(place));
-        word.is_none_or(|word| word & REUSED != 0)
     }
 
     fn changes(&self) -> Option<u64> {
@@ -88,240 +80,205 @@ impl<H: Host> ProcessPlaces<H> {
     }
 
     /// Whether the copy of the list is still good.
-    fn is_good(&self, list: usize) -> bool {
-        let known = self.lists.borrow().get(list).and_then(|list| list.changes);
-        known.is_some() && known == self.changes()
+    fn is_good(&self) -> bool {
+        let read_at = self.read_at.get();
+        read_at.is_some() && read_at == self.changes()
     }
 
-    /// Looks at the list as it stands, and changes it as `change` does, which says what it has found and whether it has
-    /// changed anything. `None` where it could not be read or changed.
-    fn look<R>(&self, list: usize, change: &dyn Fn(&mut Vec<u64>) -> (R, bool)) -> Option<R> {
-        let name = self.lists.borrow().get(list)?.name.clone();
+    /// Looks at the list as it stands, and changes it as `change` does, which says whether it has. `false` where it could not
+    /// be read or changed.
+    #[inline(never)]
+    fn look(&self, change: &mut dyn FnMut(&mut Vec<u64>) -> bool) -> bool {
         for _ in 0..MAX_SWAPS {
             // Read before the list: what changes meanwhile makes the copy look older than it is.
             let changes = self.changes();
-            let (mut words, put) = match self.host.shared(&name) {
+            let (mut words, put) = match self.host.shared(&self.key) {
                 Some(value) => (decoded(&value.bytes), Put::IfVersion(value.cas)),
                 None => (vec![0], Put::IfAbsent),
             };
-            let (found, is_changed) = change(&mut words);
-            if is_changed && !self.host.share(&name, &encoded(&words), put) {
+            let is_changed = change(&mut words);
+            if is_changed && !self.host.share(&self.key, &encoded(&words), put) {
                 continue;
             }
             if let (true, Some(gauge)) = (is_changed, self.changes) {
                 self.host.add(gauge, 1);
             }
-            if let Some(known) = self.lists.borrow_mut().get_mut(list) {
-                known.changes = changes;
-                known.words = words;
-            }
-            return Some(found);
+            self.read_at.set(changes);
+            self.words.replace(words);
+            return true;
         }
-        None
+        false
     }
 
     /// Puts another state in the place of `from`; whether it was that.
-    fn swap(&self, list: usize, place: NamePlace, from: u64, to: u64) -> bool {
-        let swapped = self.look(list, &|words| {
-            let word = words.get_mut(place.index as usize + 1);
-            let word = word.filter(|word| **word & !REUSED == place.tag | from);
-            let is_from = word.is_some();
-            if let Some(word) = word {
-                *word = if to == FREE {
-                    REUSED
-                } else {
-                    *word & !STATE | to
-                };
+    fn swap(&self, place: NamePlace, from: u64, to: u64) -> bool {
+        let mut is_from = false;
+        let is_done = self.look(&mut |words| {
+            is_from = state(words, place) == Some(from);
+            if is_from {
+                set_state(words, place, to);
             }
-            (is_from, is_from)
+            is_from
         });
-        swapped == Some(true)
+        is_done && is_from
     }
 }
 
-impl List {
-    fn word(&self, place: NamePlace) -> Option<u64> {
-        let word = *self.words.get(place.index as usize + 1)?;
-        (word & TAG == place.tag).then_some(word)
+/// The state of the place, if it is still that name's.
+fn state(words: &[u64], place: NamePlace) -> Option<u64> {
+    let word = words.get(place.index as usize + 1)?;
+    (word & TAG == place.tag).then_some(word & STATE)
+}
+
+fn set_state(words: &mut [u64], place: NamePlace, to: u64) {
+    if let Some(word) = words.get_mut(place.index as usize + 1) {
+        *word = if to == FREE {
+            REUSED
+        } else {
+            *word & !STATE | to
+        };
     }
 }
 
-/// The place of the name with that tag, and its state.
-fn find(words: &[u64], tag: u64) -> Option<(NamePlace, u64)> {
-    let mut places = words.iter().skip(1);
-    let index = places.position(|word| word & TAG == tag)?;
-    let place = NamePlace {
+fn place(word: u64, index: usize) -> NamePlace {
+    NamePlace {
         index: index as u32,
-        tag,
-    };
-    Some((place, words.get(index + 1)? & STATE))
+        tag: word & TAG,
+        is_reused: word & REUSED != 0,
+    }
 }
 
-/// What a name that has no place yet finds in a list of `bound` places, and whether that changes the list.
-fn join(
-    words: &mut Vec<u64>,
-    tag: u64,
-    bound: usize,
-    may_come: &dyn Fn() -> bool,
-) -> (Claim, bool) {
-    let is_shared = words.first().is_some_and(|head| head & IS_SHARED != 0);
-    let free = words
-        .iter()
-        .skip(1)
-        .take(bound)
-        .position(|word| word & STATE == FREE);
-    let end = words.len() - 1;
-    let Some(index) = free.or_else(|| (end < bound).then_some(end)) else {
-        if let Some(head) = words.first_mut() {
-            *head |= IS_SHARED;
-        }
-        return (Claim::Full, !is_shared);
-    };
-    if is_shared && !may_come() {
-        return (Claim::Full, false);
-    }
-    if index == end {
-        words.push(0);
-    }
-    let place = NamePlace {
-        index: index as u32,
-        tag,
-    };
-    let (state, claim) = match is_shared {
-        true => (COMING, Claim::Coming(place)),
-        false => (OWN, Claim::Own(place)),
-    };
-    if let Some(word) = words.get_mut(index + 1) {
-        *word = *word & REUSED | tag | state;
-    }
-    (claim, true)
+fn is_shared(words: &[u64]) -> bool {
+    words.first().is_some_and(|head| head & IS_SHARED != 0)
+}
+
+/// From now on a name that gets a place may have been counted with the further ones. Whether that is news.
+fn share(words: &mut [u64]) -> bool {
+    let was_shared = is_shared(words);
+    words.iter_mut().take(1).for_each(|head| *head |= IS_SHARED);
+    !was_shared
+}
+
+/// The place of the name with that tag.
+fn find(words: &[u64], tag: u64) -> Option<NamePlace> {
+    let mut places = words.iter().skip(1).enumerate();
+    let (index, word) = places.find(|(_, word)| **word & TAG == tag)?;
+    Some(place(*word, index))
+}
+
+/// The first free place of `bound`.
+fn free(words: &[u64], bound: usize) -> Option<usize> {
+    let is_free = |index: &usize| words.get(index + 1).is_none_or(|word| word & STATE == FREE);
+    (0..bound.min(words.len())).find(is_free)
 }
 
 impl<H: Host> Places for ProcessPlaces<H> {
-    fn list(&self, of: Option<(&str, Option<NamePlace>)>) -> usize {
-        let Some((resource, place)) = of else {
-            return 0;
+    fn claim(&self, name: &str, bound: usize, may_come: &dyn Fn() -> bool) -> Claim {
+        let tag = self.tag(name);
+        // What is known of it is good until `is_own` or `is_further` says otherwise.
+        let known = {
+            let words = self.words.borrow();
+            let own = find(&words, tag).filter(|own| state(&words, *own) == Some(OWN));
+            let is_full = is_shared(&words) && free(&words, bound).is_none();
+            own.map(Claim::Own).or(is_full.then_some(Claim::Full))
         };
-        let mut name = self.prefix.clone();
-        match place {
-            Some(place) => crate::reply::push_number(&mut name, place.index.into()),
-            None => {
-                name.push(':');
-                name.push_str(resource);
-            }
+        if let Some(known) = known {
+            return known;
         }
-        let mut lists = self.lists.borrow_mut();
-        let mut numbers = self.numbers.borrow_mut();
-        *numbers.entry(name).or_insert_with_key(|name| {
-            lists.push(List::new(name.clone()));
-            lists.len() - 1
-        })
-    }
-
-    fn claim(&self, list: usize, name: &str, bound: usize, may_come: &dyn Fn() -> bool) -> Claim {
-        let tag = self.tag(name);
-        let known = self.lists.borrow().get(list).map(|list| {
-            let is_full = list.words.len() > bound
-                && list.words.first().is_some_and(|head| head & IS_SHARED != 0)
-                && list.words.iter().skip(1).all(|word| word & STATE != FREE);
-            (find(&list.words, tag), is_full)
-        });
-        match known {
-            Some((Some((place, OWN)), _)) => return Claim::Own(place),
-            Some((None, true)) => return Claim::Full,
-            _ => {}
-        }
-        let claimed = self.look(list, &|words| match find(words, tag) {
-            Some((place, OWN | LEAVING)) => (Claim::Own(place), false),
-            // Another worker is about to give it its place: it is taken back, and the name stays with the further ones.
-            Some((place, _)) => {
-                if let Some(word) = words.get_mut(place.index as usize + 1) {
-                    *word = REUSED;
+        let mut claim = Claim::Full;
+        let is_done = self.look(&mut |words| {
+            claim = Claim::Full;
+            if let Some(own) = find(words, tag) {
+                if state(words, own) != Some(COMING) {
+                    claim = Claim::Own(own);
+                    return false;
                 }
-                (Claim::Full, true)
+                // Another worker is about to give it its place: it is taken back, and the name stays with the further ones.
+                set_state(words, own, FREE);
+                return true;
             }
-            None => join(words, tag, bound, may_come),
+            let Some(index) = free(words, bound) else {
+                return share(words);
+            };
+            let comes = is_shared(words);
+            if comes && !may_come() {
+                return false;
+            }
+            if index + 1 == words.len() {
+                words.push(0);
+            }
+            if let Some(word) = words.get_mut(index + 1) {
+                *word = *word & REUSED | tag | if comes { COMING } else { OWN };
+                let place = place(*word, index);
+                claim = match comes {
+                    true => Claim::Coming(place),
+                    false => Claim::Own(place),
+                };
+            }
+            true
         });
-        claimed.unwrap_or(Claim::Full)
+        if is_done { claim } else { Claim::Full }
     }
 
-    fn settle(&self, list: usize, place: NamePlace, own: bool) -> bool {
-        let to = if own { OWN } else { FREE };
-        self.swap(list, place, COMING, to) && own
+    fn settle(&self, place: NamePlace, own: bool) -> bool {
+        self.swap(place, COMING, if own { OWN } else { FREE }) && own
     }
 
-    fn leave(&self, list: usize, place: NamePlace) -> bool {
+    fn leave(&self, place: NamePlace) -> bool {
         // One that began to leave under the eyes of a worker that is gone still does.
-        self.swap(list, place, OWN, LEAVING) || self.swap(list, place, LEAVING, LEAVING)
+        self.swap(place, OWN, LEAVING) || self.swap(place, LEAVING, LEAVING)
     }
 
-    fn end_leaving(&self, list: usize, place: NamePlace, idle: bool) -> bool {
-        let to = if idle { FREE } else { OWN };
-        self.swap(list, place, LEAVING, to) && idle
+    fn end_leaving(&self, place: NamePlace, idle: bool) -> bool {
+        self.swap(place, LEAVING, if idle { FREE } else { OWN }) && idle
     }
 
-    fn is_own(&self, list: usize, place: NamePlace) -> bool {
-        let is_known_own = |list: &List| list.word(place).is_some_and(|word| word & STATE == OWN);
-        if self.is_good(list) && self.lists.borrow().get(list).is_some_and(is_known_own) {
+    fn is_own(&self, place: NamePlace) -> bool {
+        let is_known_own = state(&self.words.borrow(), place) == Some(OWN);
+        if is_known_own && self.is_good() {
             return true;
         }
-        let is_own = self.look(list, &|words| {
-            let word = words.get_mut(place.index as usize + 1);
-            match word.filter(|word| **word & TAG == place.tag) {
-                Some(word) if *word & STATE == OWN => (true, false),
-                Some(word) if *word & STATE == LEAVING => {
-                    *word = *word & !STATE | OWN;
-                    (true, true)
-                }
-                _ => (false, false),
+        let mut found = None;
+        let is_done = self.look(&mut |words| {
+            found = state(words, place);
+            let is_leaving = found == Some(LEAVING);
+            if is_leaving {
+                set_state(words, place, OWN);
             }
+            is_leaving
         });
-        is_own == Some(true)
+        is_done && matches!(found, Some(OWN | LEAVING))
     }
 
-    fn is_further(&self, list: usize, name: &str) -> bool {
+    fn is_further(&self, name: &str) -> bool {
         let tag = self.tag(name);
-        let lists = self.lists.borrow();
-        let is_absent = lists
-            .get(list)
-            .is_some_and(|list| find(&list.words, tag).is_none());
-        drop(lists);
-        if is_absent && self.is_good(list) {
+        let is_absent = find(&self.words.borrow(), tag).is_none();
+        if is_absent && self.is_good() {
             return true;
         }
-        let is_further = self.look(list, &|words| match find(words, tag) {
-            // From now on a name that gets a place may have been counted with the further ones.
-            None => {
-                let head = words.first().copied().unwrap_or_default();
-                words.iter_mut().take(1).for_each(|head| *head |= IS_SHARED);
-                (true, head & IS_SHARED == 0)
-            }
-            Some((place, COMING)) => {
-                if let Some(word) = words.get_mut(place.index as usize + 1) {
-                    *word = REUSED;
+        let mut is_further = false;
+        let is_done = self.look(&mut |words| {
+            let found = find(words, tag);
+            let comes = found.filter(|place| state(words, *place) == Some(COMING));
+            is_further = found.is_none() || comes.is_some();
+            match comes {
+                Some(place) => {
+                    set_state(words, place, FREE);
+                    true
                 }
-                (true, true)
+                None => is_further && share(words),
             }
-            Some(_) => (false, false),
         });
-        is_further == Some(true)
+        is_done && is_further
     }
 
-    fn was_own(&self, list: usize, place: NamePlace) -> bool {
-        let lists = self.lists.borrow();
-        lists
-            .get(list)
-            .is_some_and(|list| list.word(place).is_some_and(|word| word & STATE != FREE))
+    fn at(&self, index: usize) -> Option<NamePlace> {
+        let word = *self.words.borrow().get(index + 1)?;
+        (word & TAG != 0).then(|| place(word, index))
     }
-}
 
-impl List {
-    fn new(name: String) -> List {
-        List {
-            name,
-            changes: None,
-            words: vec![0],
-        }
+    fn len(&self) -> usize {
+        self.words.borrow().len() - 1
     }
 }
 
