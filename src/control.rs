@@ -233,6 +233,9 @@ impl<T: Tally> Controller<T> {
         }
         let (own, other) = (self.tally(), further.tally());
         let used = further.window().map_or(0, |window| window.most_used(now));
+        if used > MAX_TAKEN_ALONG {
+            return false;
+        }
         let charged = used == 0 || own.take(used).is_some();
         if charged && used > 0 {
             own.commit(used);
@@ -650,6 +653,9 @@ impl<T: Tally> Warm<T> {
         Some(at.since(now))
     }
 }
+
+/// What is more than this is a past that is not known: where counts are kept in shared numbers, those would leap by it.
+const MAX_TAKEN_ALONG: u64 = 1 << 32;
 
 /// How many seconds are looked at for one in which a request may queue.
 const MAX_SECONDS_AHEAD: u64 = 1000;

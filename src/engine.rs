@@ -230,8 +230,6 @@ pub struct Store<S: Tallies> {
     tallies: S,
     tree: Option<NodeTree>,
     max_resources: Cell<usize>,
-    /// The list of resources, opened when it is needed.
-    places: OnceCell<Option<Rc<dyn Places>>>,
     states: RefCell<HashMap<StateKey, Weak<Controller<S::Tally>>>>,
     /// The same, in the order in which they were made.
     in_order: RefCell<Vec<Weak<Controller<S::Tally>>>>,
@@ -261,7 +259,6 @@ impl<S: Tallies> Store<S> {
             tallies,
             tree: None,
             max_resources: Cell::new(MAX_RESOURCES),
-            places: OnceCell::new(),
             states: RefCell::default(),
             in_order: RefCell::default(),
             keyed: RefCell::default(),
@@ -346,12 +343,6 @@ impl<S: Tallies> Store<S> {
         let mut in_order = self.breakers_in_order.borrow_mut();
         in_order.push(Rc::downgrade(&breaker));
         breaker
-    }
-
-    /// The list of resources.
-    fn places(&self) -> Option<&dyn Places> {
-        let places = self.places.get_or_init(|| self.tallies.places(None));
-        places.as_deref()
     }
 
     /// How many breakers there are.
@@ -878,8 +869,8 @@ impl<S: Tallies> Engine<S> {
     #[inline]
     pub fn is_current(&self, resource: &Resource<S::Tally>, name: &str, origin: &str) -> bool {
         let table = self.table.borrow();
-        let places = self.store.places();
-        places.is_none_or(|places| table.resources.is_current(places, resource, name))
+        let places = self.store.tallies.places(None);
+        places.is_none_or(|places| table.resources.is_current(&*places, resource, name))
             && resource.is_current_for(origin)
     }
 
@@ -981,7 +972,7 @@ impl<T: Tally> Table<T> {
         // What others over the same store have met goes on here, before they go.
         for other in store.tables.borrow().iter().filter_map(Weak::upgrade) {
             for met in other.resources.all() {
-                if has_lost(store.places(), met.place) {
+                if has_lost(store.tallies.places(None), met.place) {
                     continue;
                 }
                 let known = table.resources.get(&met.name);
@@ -990,7 +981,7 @@ impl<T: Tally> Table<T> {
                     |check: &Check<T>| matches!(check.applies, Applies::OtherOrigins);
                 if resource.checks.iter().any(is_for_others) {
                     for origin in met.origins.all() {
-                        if !has_lost(met.origin_places.as_deref(), origin.place) {
+                        if !has_lost(met.origin_places.clone(), origin.place) {
                             resource.origin(store, &origin.name, None);
                         }
                     }
@@ -1068,11 +1059,11 @@ impl<T: Tally> Table<T> {
     ) -> Rc<Resource<T>> {
         let bound = store.max_resources.get();
         let make = |name: &Rc<str>, place| self.make(store, name, place);
-        if let Some(places) = store.places() {
+        if let Some(places) = store.tallies.places(None) {
             if !self.has_states_of_each() {
                 return self.resources.further(&make);
             }
-            return self.resources.meet(places, bound, name, clock, &make);
+            return self.resources.meet(&*places, bound, name, clock, &make);
         }
         if self.resources.len().saturating_sub(self.known) < bound {
             return self.resources.keep(make(&name.into(), None));
@@ -1157,7 +1148,7 @@ impl<T: Tally> Table<T> {
         let guards = self.guards(store, name, place);
         let has_origins = checks.iter().any(Check::is_by_origin);
         let is_further = name.is_empty() && self.has_states_of_each();
-        let has_places = is_further && store.places().is_some();
+        let has_places = is_further && store.tallies.places(None).is_some();
         let of = Some((&**name, place)).filter(|_| has_origins);
         let origin_places = of.and_then(|of| store.tallies.places(Some(of)));
         Resource {
@@ -1190,7 +1181,7 @@ impl<T: Tally> Table<T> {
 type NameAndPlace<'a> = (&'a Rc<str>, Option<NamePlace>);
 
 /// Whether a name that had that place in a list has lost it.
-fn has_lost(places: Option<&dyn Places>, place: Option<NamePlace>) -> bool {
+fn has_lost(places: Option<Rc<dyn Places>>, place: Option<NamePlace>) -> bool {
     let had = places.zip(place);
     had.is_some_and(|(places, place)| places.at(place.index as usize) != Some(place))
 }

@@ -42,6 +42,8 @@ pub struct Counts<H> {
     seed: OnceCell<Option<[u64; 2]>>,
     /// How often lists of names have changed; `None` where gauges do not work.
     changes: OnceCell<Option<MetricId>>,
+    /// The list of resources.
+    resources: OnceCell<Option<Rc<dyn Places>>>,
 }
 
 impl<H: Host> Counts<H> {
@@ -59,6 +61,7 @@ impl<H: Host> Counts<H> {
             inbound: OnceCell::new(),
             seed: OnceCell::new(),
             changes: OnceCell::new(),
+            resources: OnceCell::new(),
         }
     }
 
@@ -179,6 +182,26 @@ impl<H: Host> Counts<H> {
         ];
         let parts: Vec<Rc<str>> = parts.into_iter().flatten().collect();
         self.name(parts.iter().map(|part| &**part), readable)
+    }
+
+    /// The list of resources, or of the origins of a resource.
+    fn open_list(&self, of: Option<(&str, Option<NamePlace>)>) -> Option<Rc<dyn Places>> {
+        let seed = self.shared.then(|| self.seed()).flatten()?;
+        let mut key = self.key_as("places");
+        match of {
+            None => {}
+            Some((_, Some(place))) => push_place(&mut key, place),
+            Some((resource, None)) => {
+                key.push('.');
+                exact(&mut key, resource);
+            }
+        }
+        let changes = self.changes.get_or_init(|| {
+            let gauge = self.key_as("changes");
+            places::changes(&self.host, &gauge)
+        });
+        let places = ProcessPlaces::new(self.host.clone(), key, seed, *changes);
+        Some(Rc::new(places))
     }
 
     fn counters(&self, name: String) -> Counters<H> {
@@ -429,22 +452,10 @@ impl<H: Host> Tallies for Counts<H> {
     }
 
     fn places(&self, of: Option<(&str, Option<NamePlace>)>) -> Option<Rc<dyn Places>> {
-        let seed = self.shared.then(|| self.seed()).flatten()?;
-        let mut key = self.key_as("places");
-        match of {
-            None => {}
-            Some((_, Some(place))) => push_place(&mut key, place),
-            Some((resource, None)) => {
-                key.push('.');
-                exact(&mut key, resource);
-            }
+        if of.is_some() {
+            return self.open_list(of);
         }
-        let changes = self.changes.get_or_init(|| {
-            let gauge = self.key_as("changes");
-            places::changes(&self.host, &gauge)
-        });
-        let places = ProcessPlaces::new(self.host.clone(), key, seed, *changes);
-        Some(Rc::new(places))
+        self.resources.get_or_init(|| self.open_list(of)).clone()
     }
 }
 
