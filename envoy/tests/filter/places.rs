@@ -200,6 +200,93 @@ fn with_the_scope_of_a_worker_each_decides_alone() {
     assert!(process.shared.borrow().is_empty());
 }
 
+#[test]
+fn an_origin_gets_the_place_of_one_in_whose_window_nothing_counts() {
+    let process = process();
+    let vms = born(&process, 2, EACH_ORIGIN);
+    let passes = |vm: &Vm, origin: &str, n| {
+        with_origin(&process, origin);
+        vm.passes("api", n)
+    };
+    for made_up in 0..1001 {
+        assert_eq!(passes(&vms[0], &format!("made-up-{made_up}"), 1), 1);
+    }
+    let rows = [
+        (0, "me", 4), // of the five that the further names have
+        (0, "you", 0),
+        (3000, "me", 5),
+        (3000, "you", 5),
+        (3000, "made-up-900", 5),
+    ];
+    for (after, origin, passed) in rows {
+        process.millis.set(5000 + after);
+        vms.iter().for_each(|vm| vm.filter.on_tick());
+        let both = passes(&vms[1], origin, 3) + passes(&vms[0], origin, 3);
+        assert_eq!(both, passed, "{origin} after {after} ms");
+    }
+}
+
+#[test]
+fn no_more_calls_of_a_name_are_in_flight_than_its_limit_while_places_change_hands() {
+    let mut reused = 0;
+    for seed in 0..200 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let process = process();
+        let document = r#"{"flowRules": [{"resource": "*", "count": 2, "grade": "concurrency"}], "envoy": {"maxResources": 2}}"#;
+        let vms: Rc<Vec<Vm>> = Rc::new(born(&process, 3, document));
+        let names = ["a", "b", "c", "d"];
+        let in_flight: Rc<RefCell<Vec<(usize, Passed<Fake>)>>> = Rc::default();
+        for step in 0..400 {
+            let name = random.usize(0..names.len());
+            let (worker, others_name) = (random.usize(0..3), random.usize(0..names.len()));
+            let (vms_too, too) = (Rc::clone(&vms), Rc::clone(&in_flight));
+            let meanwhile = move || {
+                let vm = &vms_too[(worker + 1) % 3];
+                let route = vm.host.0.route.replace(names[others_name].into());
+                let passed = vm.request(names[others_name]);
+                too.borrow_mut()
+                    .extend(passed.map(|passed| (others_name, passed)));
+                vm.host.0.route.replace(route);
+            };
+            process
+                .meanwhile
+                .replace(Some((random.u32(0..20), Box::new(meanwhile))));
+            let passed = vms[worker].request(names[name]);
+            process.meanwhile.take();
+            in_flight
+                .borrow_mut()
+                .extend(passed.map(|passed| (name, passed)));
+            for name in 0..names.len() {
+                let calls = in_flight
+                    .borrow()
+                    .iter()
+                    .filter(|(of, _)| *of == name)
+                    .count();
+                assert!(
+                    calls <= 2,
+                    "seed {seed}, step {step}: {calls} of {}",
+                    names[name]
+                );
+            }
+            while random.u8(0..3) > 0 && !in_flight.borrow().is_empty() {
+                let ends = random.usize(0..in_flight.borrow().len());
+                drop(in_flight.borrow_mut().swap_remove(ends));
+            }
+        }
+        let shared = process.shared.borrow();
+        let (list, _) = &shared["leapgate:places"];
+        reused += list
+            .chunks(8)
+            .skip(1)
+            .filter(|word| word[0] & 0b100 != 0)
+            .count();
+    }
+    assert!(
+        reused > 100,
+        "places have changed hands {reused} times: the test looks at nothing"
+    );
+}
+
 /// Whatever other workers do between any two host calls of a request, a name has one limit. (`Process::meanwhile` lets another
 /// worker act after so many more host calls, for all that the request can tell.)
 #[test]
