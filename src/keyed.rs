@@ -38,7 +38,8 @@
 //! # When the table is full
 //!
 //! A state in which nothing counts any more is free to be taken: a window whose passes have left it, a key without calls in
-//! flight, a line whose latest turn is over. Such are looked for only when a key comes that is not known: in the slots where it
+//! flight, a line whose latest turn is over (with `compat`, where a request waits for its own cost, for as long as the dearest
+//! one needs; `IdleTtl` in `table.rs` says why that is enough). Such are looked for only when a key comes that is not known: in the slots where it
 //! would be searched for, and in a few more where a hand stands that goes round the table. There is no timer. While each of the
 //! `max_keys` states counts something, a new key shares one of [`OVERFLOW_WINDOWS`] states, which one being a matter of its
 //! hash. So a flood of keys makes limits stricter for the keys that come with it; it takes no state from a key that has one,
@@ -84,7 +85,7 @@ use crate::rule::{Count, Grade};
 use crate::time::Timestamp;
 use hottest::{LABEL_BYTES, Wanted};
 use siphasher::sip::SipHasher13;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::hash::Hasher;
 use std::time::Duration;
