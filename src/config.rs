@@ -527,7 +527,7 @@ impl ConfigError {
         let field = match error {
             RulesError::SameId { .. } => ".id",
             RulesError::ManyRules { .. } => ".resource",
-            RulesError::NoStatistics => "",
+            RulesError::ManySystemRules { .. } | RulesError::NoStatistics => "",
         };
         let (list, index) = error.place();
         ConfigError::said(format!("{list}[{index}]{field}"), error)

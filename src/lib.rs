@@ -180,7 +180,7 @@ mod time;
 mod tree;
 mod window;
 
-pub use authority::{AuthorityRule, AuthorityStrategy};
+pub use authority::{AuthorityRule, AuthorityStrategy, MAX_LISTED_ORIGINS};
 pub use breaker::{
     Admission, Breaker, BreakerGeometry, BreakerStorage, Comparison, Counts,
     DEFAULT_DEGRADE_SAMPLE_COUNT, DEFAULT_MIN_REQUEST_AMOUNT, DegradeGrade, DegradeRule,
@@ -188,8 +188,9 @@ pub use breaker::{
 };
 pub use control::Controller;
 pub use engine::{
-    Blocked, Cause, Decision, Engine, Entry, Local, MAX_RESOURCES, MAX_RULES_PER_RESOURCE, Outcome,
-    Policy, Request, Resource, Rules, RulesError, Seeded, StateKey, Store, Tallies,
+    Blocked, Cause, Decision, Engine, Entry, Local, MAX_RESOURCES, MAX_RULES_PER_RESOURCE,
+    MAX_SYSTEM_RULES, Outcome, Policy, Request, Resource, Rules, RulesError, Seeded, StateKey,
+    Store, Tallies,
 };
 pub use guard::BreakerKey;
 pub use keyed::{

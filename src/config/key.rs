@@ -32,6 +32,10 @@ pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, 
     };
     let parts = key.array()?.map(|at| part(&at));
     let parts = parts.collect::<Result<Vec<KeyPart>, ConfigError>>()?;
+    let mut by = KeyedBy::new(parts)
+        .map_err(|_| key.wrong(&format!("is no key; use 1 to {MAX_KEY_PARTS} parts")))?;
+    // Each part is held against those before it: only a few are here.
+    let parts = by.parts();
     if let Some(again) =
         (1..parts.len()).find(|i| parts.iter().take(*i).any(|p| parts.get(*i) == Some(p)))
     {
@@ -39,8 +43,6 @@ pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, 
         let at = again.as_ref().unwrap_or(&key);
         return Err(at.wrong("is given twice; keep one of the two"));
     }
-    let mut by = KeyedBy::new(parts)
-        .map_err(|_| key.wrong(&format!("is no key; use 1 to {MAX_KEY_PARTS} parts")))?;
     if let Some(items) = fields.get("keyItems") {
         let items = items.array()?.map(|at| item(&at, &by));
         let items = items.collect::<Result<Vec<KeyItem>, ConfigError>>()?;

@@ -209,6 +209,18 @@ fn a_key_that_is_wrong_is_refused() {
     }
 }
 
+/// Parts are held against one another only where there are few enough for a key.
+#[test]
+fn a_key_of_too_many_parts_is_refused_for_their_number_and_not_for_what_they_are() {
+    let too_many = "flowRules[0].key: `[…]` is no key; use 1 to 8 parts";
+    let twice = [r#""path""#; 9];
+    let hundred_thousand: Vec<String> =
+        (0..100_000).map(|i| format!(r#"{{"arg": {i}}}"#)).collect();
+    for parts in [twice.join(","), hundred_thousand.join(",")] {
+        assert_eq!(says(&one_rule(&format!(r#", "key": [{parts}]"#))), too_many);
+    }
+}
+
 #[test]
 fn an_item_that_is_wrong_is_refused() {
     let cases = [
