@@ -81,7 +81,7 @@ pub use hottest::{HotKey, MAX_LABEL, MAX_LABELS};
 pub use page::{KEYS_PER_PAGE, KeyedPages};
 
 use crate::control::Pace;
-use crate::rule::{Count, Grade};
+use crate::rule::{Count, Grade, MAX_KEYS};
 use crate::time::Timestamp;
 use hottest::{LABEL_BYTES, Wanted};
 use siphasher::sip::SipHasher13;
@@ -92,14 +92,8 @@ use std::time::Duration;
 use table::{Table, slots};
 use window::{LISTED, Shape};
 
-/// How many buckets a window per key has at most unless its rule says: there they cost memory.
-pub const KEYED_SAMPLE_COUNT: u32 = 20;
-
 /// How many windows the keys share that find the table full.
 pub const OVERFLOW_WINDOWS: usize = 256;
-
-/// The most keys of one rule that can be kept apart.
-pub const MAX_KEYS: usize = 1 << 24;
 
 /// As many parts of a key are named in its label.
 const LABELLED_PARTS: usize = 8;

@@ -1,9 +1,9 @@
 //! By what a rule in a document tells requests apart.
 
 use super::{At, BEHAVIORS, ConfigError, Fields, Value, no_name, no_number};
-use crate::keyed::MAX_KEYS;
 use crate::rule::{
-    ControlBehavior, Count, FlowRule, KeyItem, KeyPart, KeyedBy, MAX_KEY_PARTS, MAX_NAME, Network,
+    ControlBehavior, Count, FlowRule, KeyItem, KeyPart, KeyedBy, MAX_KEY_PARTS, MAX_KEYS, MAX_NAME,
+    Network,
 };
 
 const PARTS: [(&str, KeyPart); 4] = [
