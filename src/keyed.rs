@@ -39,7 +39,7 @@
 //!
 //! A state in which nothing counts any more is free to be taken: a window whose passes have left it, a key without calls in
 //! flight, a line whose latest turn is over (with `compat`, where a request waits for its own cost, for as long as the dearest
-//! one needs; `IdleTtl` in `table.rs` says why that is enough). Such are looked for only when a key comes that is not known: in the slots where it
+//! one has to; `IdleTtl` in `table.rs` says why that is enough). Such are looked for only when a key comes that is not known: in the slots where it
 //! would be searched for, and in a few more where a hand stands that goes round the table. There is no timer. While each of the
 //! `max_keys` states counts something, a new key shares one of [`OVERFLOW_WINDOWS`] states, which one being a matter of its
 //! hash. So a flood of keys makes limits stricter for the keys that come with it; it takes no state from a key that has one,

@@ -168,10 +168,17 @@ fn text(at: &At<'_>, part: &KeyPart) -> Result<Box<str>, ConfigError> {
 }
 
 /// That a flow rule with a key has a behaviour that goes with it.
-pub(super) fn goes_with(behavior: ControlBehavior, fields: &Fields<'_>) -> Result<(), ConfigError> {
+pub(super) fn goes_with(
+    concurrency: bool,
+    behavior: ControlBehavior,
+    fields: &Fields<'_>,
+) -> Result<(), ConfigError> {
     match fields.get("burst") {
         Some(burst) if behavior.is_paced() && burst.number()? != 0.0 => {
             Err(burst.wrong("means nothing to `throttle`; leave it out"))
+        }
+        Some(burst) if concurrency && burst.number()? != 0.0 => {
+            Err(burst.wrong("means nothing to a limit on concurrency; leave it out"))
         }
         _ => without_warm_up(behavior, fields),
     }

@@ -123,7 +123,7 @@ impl KeyedPages {
     fn is_free(&self, page: &[u8], at: usize, head: u64, now: Timestamp, number: u64) -> bool {
         match self.shape.buckets {
             0 if self.shape.is_paced => {
-                reach(head).is_none_or(|latest| self.idle_ttl.get().is_over(latest, now))
+                reach(head).is_none_or(|latest| self.idle_ttl.get().is_over(latest, true, now))
             }
             0 => word(page, at + 2 * WORD) == Some(0),
             buckets => number.saturating_sub(head >> FLAGS) >= buckets as u64,

@@ -51,18 +51,18 @@ const MOST_IDLE_INTERVALS: u64 = 64;
 /// With `compat` a request pays for itself: at a distance of `spacing`, which grows with its own cost, from the latest turn of
 /// its key. A line matters to it until `latest + spacing`, and there is always a cost to which it still matters. So:
 ///
-/// 1. A line keeps its slot for an interval, the spacing of all costs up to the count, or for the largest spacing that a
-///    request has asked for, up to [`MOST_IDLE_INTERVALS`].
+/// 1. A line keeps its slot for [`MOST_IDLE_INTERVALS`] while there is room for more of them. Where there is none, it keeps it
+///    for an interval, the spacing of all costs up to the count, or for the largest spacing that a request has asked for.
 /// 2. How far a line reached whose slot is reused is kept in one word for all of them, the latest: `forgotten`. A key without
 ///    a line goes on from there.
 ///
 /// No request passes too early: the line of its key is there, or `forgotten` is at least what it said. And a key that never
 /// had a line does not pay for the others: `forgotten + ttl <= now` holds from the moment when it is written, so that it
-/// delays no request whose spacing is at most the time to live. One that costs more than any before it may wait for its
-/// spacing once; from then on, nothing is forgotten that could delay the next.
+/// delays no request whose spacing is at most the time to live. Where there is no room, one that costs more than any before it
+/// may wait for its spacing once; from then on, nothing is forgotten that could delay the next.
 #[derive(Clone, Copy)]
 pub(super) struct IdleTtl {
-    /// The shortest one, and the one at present, in nanoseconds.
+    /// The shortest one, and the one at present where there is no room, in nanoseconds.
     least: u64,
     nanos: u64,
 }
@@ -80,9 +80,8 @@ impl IdleTtl {
     /// The same when a request has asked for a turn.
     #[inline]
     pub(super) fn after(self, pace: &Pace) -> IdleTtl {
-        let most = self.least.saturating_mul(MOST_IDLE_INTERVALS);
         IdleTtl {
-            nanos: self.nanos.max(pace.spacing_before().min(most)),
+            nanos: self.nanos.max(pace.spacing_before().min(self.most())),
             ..self
         }
     }
@@ -95,8 +94,14 @@ impl IdleTtl {
         Timestamp::from_millis(now.as_millis())
     }
 
-    pub(super) fn is_over(self, latest: Timestamp, now: Timestamp) -> bool {
-        latest.plus_nanos(self.nanos) <= self.whole(now)
+    /// Whether a slot may be reused whose line reaches to `latest`.
+    pub(super) fn is_over(self, latest: Timestamp, is_full: bool, now: Timestamp) -> bool {
+        let ttl = if is_full { self.nanos } else { self.most() };
+        latest.plus_nanos(ttl) <= self.whole(now)
+    }
+
+    fn most(self) -> u64 {
+        self.least.saturating_mul(MOST_IDLE_INTERVALS)
     }
 
     /// What `forgotten` says at `now`: it was at least `least` ago when it was written, and when the clock has stepped back, too.
@@ -448,7 +453,7 @@ impl Table {
             // As below.
             *line = reach_word(Some(now.plus_nanos(furthest)));
         }
-        idle_ttl.is_over(latest, now)
+        idle_ttl.is_over(latest, is_full, now)
     }
 
     /// Whether there is a state in `slot` in which nothing counts any more.

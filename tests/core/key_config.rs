@@ -174,7 +174,7 @@ fn a_key_that_is_wrong_is_refused() {
         r#"["path", {}"host"]"#,
         r#"{"arg": 1}, {"arg": 2}, {"arg": 3}, {"arg": 4}, {"arg": 5}, {"arg": 6}, {"arg": 7}, "#
     );
-    let cases: [(&str, String); 25] = [
+    let cases: [(&str, String); 26] = [
         (r#""key": "path""#, "key: `path` is a string; use an array".into()),
         (r#""key": []"#, "key: `[…]` is no key; use 1 to 8 parts".into()),
         (&format!(r#""key": {long}"#), "key: `[…]` is no key; use 1 to 8 parts".into()),
@@ -198,6 +198,7 @@ fn a_key_that_is_wrong_is_refused() {
         (r#""key": ["path"], "maxKeys": 0"#, "maxKeys: `0` is not possible; use a whole number from 1 to 16777216".into()),
         (r#""key": ["path"], "burst": -1"#, "burst: `-1` is not possible; use a whole number from 0 to 9007199254740992".into()),
         (r#""key": ["path"], "burst": 1, "controlBehavior": "throttle""#, "burst: `1` means nothing to `throttle`; leave it out".into()),
+        (r#""key": ["path"], "burst": 1, "grade": "concurrency""#, "burst: `1` means nothing to a limit on concurrency; leave it out".into()),
         (r#""key": ["path"], "controlBehavior": "warmUp""#, "controlBehavior: `warmUp` does not go with a `key`; use `reject` or `throttle`".into()),
         (r#""key": ["path"], "strategy": "relate", "refResource": "b""#, "strategy: `relate` does not go with a `key`; leave one of them out".into()),
     ];
