@@ -38,7 +38,8 @@
 //! # When the table is full
 //!
 //! A state in which nothing counts any more is free to be taken: a window whose passes have left it, a key without calls in
-//! flight, a line whose latest turn is over. Such are looked for only when a key comes that is not known: in the slots where it
+//! flight, a line whose latest turn is over (with `compat`, where a request waits for its own cost, for as long as the dearest
+//! one has to; `IdleTtl` in `table.rs` says why that is enough). Such are looked for only when a key comes that is not known: in the slots where it
 //! would be searched for, and in a few more where a hand stands that goes round the table. There is no timer. While each of the
 //! `max_keys` states counts something, a new key shares one of [`OVERFLOW_WINDOWS`] states, which one being a matter of its
 //! hash. So a flood of keys makes limits stricter for the keys that come with it; it takes no state from a key that has one,
@@ -80,25 +81,19 @@ pub use hottest::{HotKey, MAX_LABEL, MAX_LABELS};
 pub use page::{KEYS_PER_PAGE, KeyedPages};
 
 use crate::control::Pace;
-use crate::rule::{Count, Grade};
+use crate::rule::{Count, Grade, MAX_KEYS};
 use crate::time::Timestamp;
 use hottest::{LABEL_BYTES, Wanted};
 use siphasher::sip::SipHasher13;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::hash::Hasher;
 use std::time::Duration;
 use table::{Table, slots};
 use window::{LISTED, Shape};
 
-/// How many buckets a window per key has at most unless its rule says: there they cost memory.
-pub const KEYED_SAMPLE_COUNT: u32 = 20;
-
 /// How many windows the keys share that find the table full.
 pub const OVERFLOW_WINDOWS: usize = 256;
-
-/// The most keys of one rule that can be kept apart.
-pub const MAX_KEYS: usize = 1 << 24;
 
 /// As many parts of a key are named in its label.
 const LABELLED_PARTS: usize = 8;

@@ -23,7 +23,7 @@
 //! after it goes by the other one's bucket: so the decisions in a page are in the order of the times that they go by, and each
 //! of these times is one at which the request was there.
 
-use super::table::{reach, reach_word};
+use super::table::{IdleTtl, reach, reach_word};
 use super::window::{Bucket, FLAGS, Held, SHARES, Shape, Slab, WIDE};
 use super::*;
 use crate::control::Pace;
@@ -47,6 +47,7 @@ pub struct KeyedPages {
     seed: [u64; 2],
     shape: Shape,
     compat: bool,
+    idle_ttl: Cell<IdleTtl>,
     pages: usize,
     work: RefCell<Work>,
 }
@@ -83,6 +84,7 @@ impl KeyedPages {
             seed,
             shape,
             compat: geometry.compat,
+            idle_ttl: Cell::new(IdleTtl::new(&shape, geometry.compat)),
             pages: geometry.max_keys.clamp(1, MAX_KEYS).div_ceil(KEYS_AT_BOUND),
             work: RefCell::new(Work {
                 words: vec![0; shape.stride],
@@ -120,10 +122,9 @@ impl KeyedPages {
     /// Whether nothing counts any more in the entry at `at` that begins so.
     fn is_free(&self, page: &[u8], at: usize, head: u64, now: Timestamp, number: u64) -> bool {
         match self.shape.buckets {
-            0 if self.shape.is_paced => reach(head).is_none_or(|reach| {
-                let rest = self.shape.window.filter(|_| self.compat);
-                reach.plus_nanos(rest.map_or(0, |(window, _)| window.interval_nanos())) <= now
-            }),
+            0 if self.shape.is_paced => {
+                reach(head).is_none_or(|latest| self.idle_ttl.get().is_over(latest, true, now))
+            }
             0 => word(page, at + 2 * WORD) == Some(0),
             buckets => number.saturating_sub(head >> FLAGS) >= buckets as u64,
         }
@@ -155,6 +156,8 @@ impl KeyedPages {
         if !counted.is_none_or(is_bucket) {
             return self.in_place_of(page, now);
         }
+        // A line is reused in a full page only: how far it reached is kept in the entry behind the last.
+        let free = free.filter(|_| entries == KEYS_PER_PAGE || !self.keeps_forgotten());
         let is_own = own.is_some();
         let is_shared = own.is_none() && free.is_none() && entries == KEYS_PER_PAGE;
         let span = own.or(free).or(shared.clone().filter(|_| is_shared));
@@ -238,6 +241,21 @@ impl KeyedPages {
         page.extend_from_slice(&end);
     }
 
+    /// Whether what a line said still matters when its entry is reused (see [`IdleTtl`]).
+    fn keeps_forgotten(&self) -> bool {
+        self.shape.is_paced && self.compat
+    }
+
+    /// Has the shared entry of a full page reach as far as a line did whose entry was reused.
+    fn keep_forgotten(page: &mut Vec<u8>, line: u64) {
+        let at = (2 * KEYS_PER_PAGE + 1) * WORD;
+        let kept = word(page, at).unwrap_or(0).max(line);
+        page.resize(page.len().max(at + WORD), 0);
+        if let Some(shared) = page.get_mut(at..at + WORD) {
+            shared.copy_from_slice(&kept.to_le_bytes());
+        }
+    }
+
     /// What a turn is worth. The clock does not step back: however far turns reach, they were taken.
     fn pace(&self, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Option<Pace> {
         let (window, _) = self.shape.window?;
@@ -247,7 +265,9 @@ impl KeyedPages {
             Pace::evenly
         };
         let queue = (terms.max_queueing_ns, u64::MAX);
-        pace(window.interval_nanos(), terms.count, queue, cost, now)
+        let pace = pace(window.interval_nanos(), terms.count, queue, cost, now)?;
+        self.idle_ttl.set(self.idle_ttl.get().after(&pace));
+        Some(pace)
     }
 
     /// The key made of those parts, in order: [`Key::of_parts`] with the seed of these pages.
@@ -309,6 +329,8 @@ impl KeyedPages {
     ) -> Option<Reserved> {
         let work = &mut *self.work.borrow_mut();
         let found = self.find(page, key, now);
+        let is_reused = !found.is_own && !found.is_shared && self.keeps_forgotten();
+        let forgotten = word(page, found.span.start + WORD).filter(|_| is_reused);
         let elsewhere = self.load(work, page, key, now, &found);
         let place = Place {
             key,
@@ -332,6 +354,9 @@ impl KeyedPages {
             (reserved.wait, reserved.turn) = (wait, Some(Turn { from, to }));
         }
         self.store(work, page, &found.span);
+        if let Some(line) = forgotten {
+            KeyedPages::keep_forgotten(page, line);
+        }
         Some(reserved)
     }
 
