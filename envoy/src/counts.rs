@@ -6,7 +6,7 @@
 //!
 //! Names of gauges hold the root id, the rule's id and the window's geometry, and are the same only for the same window.
 
-use crate::breakers::BreakerPlace;
+use crate::breakers::{BreakerPlace, Shown};
 use crate::host::{Host, Kind, Level, MetricId, Put};
 use crate::inbound::Numbers;
 use crate::pages::{KeyStates, Place};
@@ -25,8 +25,15 @@ use std::time::Duration;
 /// How often a compare-and-swap is tried before the request is refused.
 const MAX_SWAPS: u32 = 32;
 
+/// What is added to a gauge that reads 0, and taken away again, to see whether it counts: more than any count. Counts stand
+/// in the bits below ([`count`]), so whoever looks in between sees them as they are, and none that falls.
+const PROBE: u64 = 1 << 48;
+
 /// The version of what stands in pages of keys: another one has other pages.
 const LAYOUT: u32 = 1;
+
+/// A gauge that does not count, by its name.
+pub(crate) struct Silent(String);
 
 /// Makes the counts of rules.
 pub struct Counts<H> {
@@ -39,6 +46,8 @@ pub struct Counts<H> {
     inbound: OnceCell<Option<Rc<Numbers<H>>>>,
     /// What keys are hashed with in the whole process; `None` where shared data does not work.
     seed: OnceCell<Option<[u64; 2]>>,
+    /// The gauges that show breakers, by their names.
+    shown_breakers: RefCell<Vec<Rc<Shown>>>,
 }
 
 impl<H: Host> Counts<H> {
@@ -55,6 +64,7 @@ impl<H: Host> Counts<H> {
             shared,
             inbound: OnceCell::new(),
             seed: OnceCell::new(),
+            shown_breakers: RefCell::default(),
         }
     }
 
@@ -84,6 +94,11 @@ impl<H: Host> Counts<H> {
         let name = self.key_as(what);
         let readable_name = name.clone();
         self.open_called(name, readable_name, names, window, ControlBehavior::Reject)
+    }
+
+    /// The gauges that show breakers, by their names.
+    pub(crate) fn shown_breakers(&self) -> &RefCell<Vec<Rc<Shown>>> {
+        &self.shown_breakers
     }
 
     /// The host.
@@ -160,32 +175,42 @@ impl<H: Host> Counts<H> {
         }
     }
 
-    fn gauges(&self, name: &str, [first, second]: [&str; 2]) -> Option<Keeper<H>> {
-        let gauge = |what| {
-            self.host
-                .define_metric(Kind::Gauge, &format!("{name}.{what}"))
-        };
-        let tickets = gauge(first)?;
+    fn gauges(&self, name: &str, [first, second]: [&str; 2]) -> Result<Keeper<H>, Silent> {
+        let tickets = self.gauge(name, first)?;
         let admitted = if second == first {
             tickets
         } else {
-            gauge(second)?
+            self.gauge(name, second)?
         };
-        // A gauge that a stats matcher has silenced takes everything and reads 0. Tickets may be too many for a moment;
-        // `admitted` must not, since one that falls is taken for a reset.
-        let reads = |n: u64| self.host.read(tickets).is_some_and(|tickets| tickets >= n);
-        if !reads(1) {
-            let works = self.host.add(tickets, 1) && reads(1);
-            self.host.add(tickets, -1);
-            if !works {
-                return None;
-            }
-        }
-        Some(Keeper::Gauges {
+        Ok(Keeper::Gauges {
             host: self.host.clone(),
             tickets,
             admitted,
         })
+    }
+
+    /// The gauge called `what` of what has that name, if it counts.
+    pub(crate) fn gauge(&self, name: &str, what: &str) -> Result<MetricId, Silent> {
+        let name = [name, ".", what].concat();
+        let gauge = self.host.define_metric(Kind::Gauge, &name);
+        gauge.filter(|gauge| self.works(*gauge)).ok_or(Silent(name))
+    }
+
+    /// Says in the log that a gauge does not count, and what holds `now`.
+    pub(crate) fn warn_of(&self, Silent(gauge): Silent, now: &str) {
+        let why = "does not count (does a stats_matcher exclude it?)";
+        let line = format!("leapgate: the gauge `wasmcustom.{gauge}` {why}: {now}");
+        self.host.log(Level::Warn, &line);
+    }
+
+    /// Whether a gauge counts: one that a stats matcher excludes takes everything and reads 0.
+    fn works(&self, gauge: MetricId) -> bool {
+        let counts = || self.host.read(gauge).is_some_and(|n| n > 0);
+        counts() || {
+            let works = self.host.add(gauge, PROBE as i64) && counts();
+            self.host.add(gauge, -(PROBE as i64));
+            works
+        }
     }
 
     fn shared_data(&self, name: &str) -> Option<Keeper<H>> {
@@ -264,15 +289,14 @@ impl<H: Host> Counts<H> {
         if !self.shared {
             return Keeper::Local(LocalTally::default());
         }
-        if let Some(gauges) = self.gauges(name, names) {
-            return gauges;
-        }
+        let silent = match self.gauges(name, names) {
+            Ok(gauges) => return gauges,
+            Err(silent) => silent,
+        };
         match self.shared_data(name) {
             Some(shared_data) => {
-                let why = "gauges do not work here (does a stats_matcher exclude `wasmcustom`?)";
-                let now = "its limit holds for the process by compare-and-swap on shared data, and refuses where that is contended";
-                self.host
-                    .log(Level::Warn, &format!("leapgate: {name}: {why}: {now}"));
+                let now = "what it counts stands in shared data, changed by compare-and-swap, and requests are refused where that is contended";
+                self.warn_of(silent, now);
                 shared_data
             }
             None => {
@@ -285,6 +309,11 @@ impl<H: Host> Counts<H> {
             }
         }
     }
+}
+
+/// What a gauge has counted.
+fn count<H: Host>(host: &H, gauge: MetricId) -> Option<u64> {
+    host.read(gauge).map(|n| n % PROBE)
 }
 
 /// What tells the state of one rule from others.
@@ -412,8 +441,8 @@ impl<H: Host> Keeper<H> {
                 tickets,
                 admitted,
             } => {
-                let second = host.read(*admitted)?;
-                Some((host.read(*tickets)?, second))
+                let second = count(host, *admitted)?;
+                Some((count(host, *tickets)?, second))
             }
             Keeper::SharedData(place) => place.read(),
             Keeper::Local(_) => None,
@@ -591,7 +620,7 @@ impl<H: Host> Tally for RuleCounts<H> {
     #[inline]
     fn admitted(&self) -> Option<u64> {
         match &self.keeper {
-            Keeper::Gauges { host, admitted, .. } => host.read(*admitted),
+            Keeper::Gauges { host, admitted, .. } => count(host, *admitted),
             Keeper::SharedData(place) => place.read().map(|(_, admitted)| admitted),
             Keeper::Local(_) => None,
         }
@@ -601,7 +630,7 @@ impl<H: Host> Tally for RuleCounts<H> {
     fn tickets(&self) -> u64 {
         match &self.keeper {
             // What cannot be read counts as full.
-            Keeper::Gauges { host, tickets, .. } => host.read(*tickets).unwrap_or(u64::MAX),
+            Keeper::Gauges { host, tickets, .. } => count(host, *tickets).unwrap_or(u64::MAX),
             Keeper::SharedData(place) => place.read().map_or(u64::MAX, |(tickets, _)| tickets),
             Keeper::Local(tally) => tally.tickets(),
         }
@@ -614,7 +643,7 @@ impl<H: Host> Tally for RuleCounts<H> {
                 if !host.add(*tickets, n as i64) {
                     return None;
                 }
-                let taken = host.read(*tickets);
+                let taken = count(host, *tickets);
                 if taken.is_none() {
                     host.add(*tickets, -(n as i64));
                 }
