@@ -23,6 +23,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 ENVOY = pathlib.Path(os.environ.get("ENVOY", ROOT / ".tools" / "envoy"))
+OLDEST_ENVOY = ROOT / ".tools" / "oldest-envoy"
 WASM = pathlib.Path(os.environ.get("LEAPGATE_WASM", ROOT / "dist" / "leapgate.wasm"))
 
 _LIBC = ctypes.CDLL(None)
@@ -95,20 +96,21 @@ def virtual_host(*routes, name="shop", domains=("*",)):
     return {"name": name, "domains": list(domains), "routes": list(routes)}
 
 
-def listener(port, hosts, filter, access_log=None, trusted_hops=0):
+ROUTER = {
+    "name": "envoy.filters.http.router",
+    "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
+}
+
+
+def listener(port, hosts, filters, access_log=None, trusted_hops=0, manager_fields=None):
     manager = {
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "edge",
         "use_remote_address": True,
         "xff_num_trusted_hops": trusted_hops,
         "route_config": {"name": "edge", "virtual_hosts": hosts},
-        "http_filters": [
-            filter,
-            {
-                "name": "envoy.filters.http.router",
-                "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
-            },
-        ],
+        "http_filters": [*filters, ROUTER],
+        **(manager_fields or {}),
     }
     if access_log:
         manager["access_log"] = [{
@@ -199,14 +201,16 @@ class Envoy:
     """One Envoy whose listeners (one, unless told otherwise) are read from a file that `configure` replaces."""
 
     def __init__(self, rules, routes=(), hosts=None, workers=2, clusters=(), stats_config=None, access_log=False, listeners=1,
-                 trusted_hops=0):
-        for path, command in ((ENVOY, "./build.sh test envoy"), (WASM, "./build.sh wasm")):
+                 trusted_hops=0, manager_fields=None, plugins=1, binary=ENVOY):
+        for path, command in ((binary, "./build.sh test envoy"), (WASM, "./build.sh wasm")):
             if not path.exists():
                 raise AssertionError(f"{path} is missing: {command} makes it")
         self.ports, self.admin_port = [free_port() for _ in range(listeners)], free_port()
         self.port = self.ports[0]
         self.hosts = hosts or [virtual_host(*routes)]
         self.trusted_hops = trusted_hops
+        self.manager_fields = manager_fields
+        self.plugins = plugins
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="leapgate-"))
         self.access_log = self.folder / "access.log" if access_log else None
         self._log_file = self.folder / "envoy.log"
@@ -223,7 +227,7 @@ class Envoy:
         (self.folder / "bootstrap.json").write_text(json.dumps(bootstrap))
         with open(self._log_file, "w") as log:
             self._process = subprocess.Popen(
-                [ENVOY, "-c", self.folder / "bootstrap.json", "--concurrency", str(workers), "--disable-hot-restart",
+                [binary, "-c", self.folder / "bootstrap.json", "--concurrency", str(workers), "--disable-hot-restart",
                  "--drain-time-s", "1", "--file-flush-interval-msec", "10"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 # A test run that is killed outright leaves no Envoy behind (PR_SET_PDEATHSIG).
@@ -259,7 +263,8 @@ class Envoy:
             return False
 
     def _write(self, filter):
-        listeners = {"resources": [listener(port, self.hosts, filter, self.access_log, self.trusted_hops) for port in self.ports]}
+        listeners = {"resources": [listener(port, self.hosts, [filter] * self.plugins, self.access_log, self.trusted_hops,
+                                            self.manager_fields) for port in self.ports]}
         # Envoy watches for a rename: it never reads a file that is half written.
         fresh = self._listeners.with_suffix(".new")
         fresh.write_text(json.dumps(listeners))
