@@ -66,9 +66,9 @@ def string_value(text):
     return {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": text}
 
 
-def plugin(rules, root_id="leapgate", vm_id="leapgate", vm_configuration=None):
-    """The filter; `rules` is a document, or a text where it is meant to be none."""
-    vm = {"vm_id": vm_id, "runtime": "envoy.wasm.runtime.v8", "code": {"local": {"filename": str(WASM)}}}
+def plugin(rules, root_id="leapgate", vm_id="leapgate", vm_configuration=None, fields=None, vm_fields=None):
+    """The filter; `rules` is a document, or a text where it is meant to be none; `fields` are further ones of its `config`."""
+    vm = {"vm_id": vm_id, "runtime": "envoy.wasm.runtime.v8", "code": {"local": {"filename": str(WASM)}}, **(vm_fields or {})}
     if vm_configuration is not None:
         vm["configuration"] = string_value(vm_configuration)
     return {
@@ -81,6 +81,7 @@ def plugin(rules, root_id="leapgate", vm_id="leapgate", vm_configuration=None):
                 "failure_policy": "FAIL_RELOAD",
                 "configuration": string_value(rules if isinstance(rules, str) else json.dumps(rules)),
                 "vm_config": vm,
+                **(fields or {}),
             },
         },
     }
@@ -201,7 +202,7 @@ class Envoy:
     """One Envoy whose listeners (one, unless told otherwise) are read from a file that `configure` replaces."""
 
     def __init__(self, rules, routes=(), hosts=None, workers=2, clusters=(), stats_config=None, access_log=False, listeners=1,
-                 trusted_hops=0, manager_fields=None, plugins=1, binary=ENVOY):
+                 trusted_hops=0, manager_fields=None, plugins=1, plugin_how=None, binary=ENVOY):
         for path, command in ((binary, "./build.sh test envoy"), (WASM, "./build.sh wasm")):
             if not path.exists():
                 raise AssertionError(f"{path} is missing: {command} makes it")
@@ -215,7 +216,7 @@ class Envoy:
         self.access_log = self.folder / "access.log" if access_log else None
         self._log_file = self.folder / "envoy.log"
         self._listeners = self.folder / "listeners.json"
-        self._write(plugin(rules))
+        self._write(plugin(rules, **(plugin_how or {})))
         bootstrap = {
             "node": {"id": "test", "cluster": "test"},
             "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": self.admin_port}}},

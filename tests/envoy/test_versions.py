@@ -11,7 +11,8 @@ LIMIT = 100
 
 
 class Claims:
-    """For a class that says which `binary` and what it is in `supported`, of "from 1.36 to 1.40"."""
+    """For a class that says which `binary` it is about, its place in `supported`, of "from 1.36 to 1.40", and whether `vm_config` has what
+    the module may do."""
 
     def start(self, rules, **how):
         self.upstream_server = Behaving()
@@ -65,9 +66,32 @@ class Claims:
         eventually("nobody waits", lambda: metric(running, ".waiting") == 0)
 
 
+    def test_the_capabilities_that_the_documents_name_are_enough(self):
+        names = re.search(r"allowed_capabilities: {(.*)}\n```", (ROOT / "docs" / "envoy.md").read_text(), re.DOTALL)[1]
+        names = re.findall(r"(\w+): {}", names)
+
+        def start(names):
+            restriction = {"capability_restriction_config": {"allowed_capabilities": {name: {} for name in names}}}
+            rules = {"flowRules": [{"resource": "hot", "count": 3, "intervalMs": 60_000, "key": ["clientIp"]},
+                                   {"resource": "mail", "count": 10, "controlBehavior": "throttle"}],
+                     "degradeRules": [{"id": "pay", "resource": "pay", "grade": "errorCount", "count": 1, "timeWindow": 60,
+                                       "minRequestAmount": 1}]}
+            return self.start(rules, plugin_how={"vm_fields" if self.in_vm_config else "fields": restriction})
+
+        running = start(names)
+        self.assertEqual([running.get("/hot")[0] for _ in range(4)], [200] * 3 + [429])
+        self.assertEqual([running.get("/mail")[0] for _ in range(3)], [200] * 3)
+        self.upstream_server.status = 500
+        eventually("it opens", lambda: "retry-after" in running.get("/pay")[1])
+        self.assertEqual(metric(running, ".pay.state"), 1)
+        self.assertNotIn("leapgate: ", running.log())
+        # Without one that is missed, the list is heeded at all.
+        start(set(names) - {"proxy_define_metric"}).wait_for_log("does not count")
+
+
 class Oldest(Claims, EnvoyTest):
-    binary, supported = OLDEST_ENVOY, 0
+    binary, supported, in_vm_config = OLDEST_ENVOY, 0, False
 
 
 class Newest(Claims, EnvoyTest):
-    binary, supported = ENVOY, 1
+    binary, supported, in_vm_config = ENVOY, 1, True
