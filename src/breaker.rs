@@ -32,6 +32,9 @@ pub trait BreakerStorage {
         self.load()
     }
 
+    /// A rule that decides by this state has come into force, or a request is about to be decided on by it.
+    fn in_use(&self) {}
+
     /// Puts `next` in the place of `current`. `false` where something else is there, or the change could not be made; after
     /// that it is known here what is there.
     fn replace(&self, current: State, next: State) -> bool;
@@ -321,6 +324,7 @@ impl<S: BreakerStorage> Breaker<S> {
     /// Reads the state, where it is shared, and not the counts: to be called before a request is decided on.
     #[inline]
     pub fn reload(&self) {
+        self.storage.in_use();
         self.storage.reload();
     }
 

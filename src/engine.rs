@@ -6,7 +6,7 @@
 //! Where rules make it wait, it waits for the longest of their waits, and all of them count it when it is released.
 
 use crate::authority::AuthorityRule;
-use crate::breaker::{Breaker, DegradeRule, LocalBreaker, Phase};
+use crate::breaker::{Breaker, BreakerStorage, DegradeRule, LocalBreaker, Phase};
 use crate::control::{Ask, Controller, Terms};
 use crate::guard::{Admissions, BreakerKey, Guard, Guarded, Guards, InForce};
 use crate::keyed::{KeyedGeometry, KeyedStates, KeyedWindows};
@@ -350,6 +350,7 @@ impl<S: Tallies> Store<S> {
     fn breaker(&self, key: BreakerKey) -> Rc<BreakerOf<S::Tally>> {
         let mut breakers = self.breakers.borrow_mut();
         if let Some(breaker) = breakers.get(&key).and_then(Weak::upgrade) {
+            breaker.storage().in_use();
             return breaker;
         }
         let storage = self.tallies.open_breaker(&key);

@@ -71,7 +71,7 @@ pub trait Places {
     fn at(&self, index: usize) -> Option<NamePlace>;
 
     /// How many places there were when the list was last read.
-    fn len(&self) -> usize;
+    fn count(&self) -> usize;
 }
 
 /// What may have a place in a list: a resource, or an origin of one.
@@ -199,9 +199,9 @@ impl<R: Placed> Apart<R> {
         make: &dyn Fn(&Rc<str>, Option<NamePlace>) -> R,
     ) -> bool {
         let (mut next, unmet) = self.next.get();
-        if self.placed.borrow().len() < places.len() {
+        if self.placed.borrow().len() < places.count() {
             // After a restart of this virtual machine, say. Whatever it is called, its windows can be looked at.
-            self.next.set((next, (unmet + 1) % places.len()));
+            self.next.set((next, (unmet + 1) % places.count()));
             let place = places.at(unmet);
             let is_met = self.placed.borrow().iter().any(|one| one.place() == place);
             if place.is_some() && !is_met {

@@ -2,19 +2,31 @@
 //!
 //! Completions are two running counts, `completed` and `bad`, which all worker threads share (gauges, as a rule's counts
 //! are). The state is a value in shared data that changes by compare-and-swap alone: of those who race for a probe one gets
-//! it. A third gauge, `state`, says whether there is anything to look up: while it reads closed or open as is known, a
-//! request pays for one reading of it and no more.
+//! it. A third gauge, `changes`, is raised by 1 after each change of the state: while it reads what it read before the state
+//! was last looked up, a request pays for that one reading and no more. The three have exact names, geometry included, and
+//! only rise: no other breaker, and no change of the configuration, can move them.
+//!
+//! `state`, which is for dashboards, has a readable name and is set. Nothing depends on it. Of several breakers with that
+//! name, as when a rule's window is changed, it shows the one that was in use last.
 //!
 //! What a virtual machine knows of the state is as old as its latest request to the resource, or its latest tick.
 
 use crate::counts::{Counts, Keeper, push_place};
 use crate::host::{Host, Kind, Level, MetricId, Put};
 use leapgate::{BreakerKey, BreakerStorage, LocalBreaker, Phase, State};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Write;
+use std::rc::Rc;
+
+/// What holds without [`Shared::changes`].
+const EACH_LOOKS_UP: &str =
+    "each request to its resource reads the state of the breaker from shared data";
+
+/// How often what is shown is corrected where others change the state at the same time. The last of them shows theirs.
+const MAX_SHOWN: u32 = 16;
 
 /// Where one breaker keeps its state and its counts.
-pub enum BreakerPlace<H> {
+pub enum BreakerPlace<H: Host> {
     /// In the process.
     Process(Shared<H>),
     /// In this virtual machine.
@@ -22,19 +34,30 @@ pub enum BreakerPlace<H> {
 }
 
 /// A state that the process shares.
-pub struct Shared<H> {
+pub struct Shared<H: Host> {
     host: H,
     counts: Keeper<H>,
     /// Where the state stands in shared data.
-    key: String,
-    /// The number of the state in [`number`]; `None` where gauges do not work.
-    state: Option<MetricId>,
+    key: Rc<str>,
+    /// How often the state has changed; `None` where gauges do not work, and each request looks the state up.
+    changes: Option<MetricId>,
+    /// What `changes` was before the state was last looked up because of it.
+    known_at: Cell<Option<u64>>,
     /// What stood there when it was last looked up, and its version.
     known: Cell<(State, u32)>,
+    shown: Rc<Shown>,
 }
 
-/// What the gauge says of a state: 0 closed, 1 open, 2 half-open.
-fn number(state: State) -> i64 {
+/// A gauge for dashboards.
+pub(crate) struct Shown {
+    name: String,
+    gauge: Option<MetricId>,
+    /// Where the states of the breakers stand that have this name here: the last one, which was in use last, is shown.
+    keys: RefCell<Vec<Rc<str>>>,
+}
+
+/// What is shown of a state: 0 closed, 1 open, 2 half-open.
+fn number(state: State) -> u64 {
     match state.phase() {
         Phase::Closed => 0,
         Phase::Open { .. } => 1,
@@ -87,35 +110,92 @@ impl<H: Host> BreakerPlace<H> {
         if matches!(keeper, Keeper::Local(_)) {
             return BreakerPlace::Worker(LocalBreaker::default());
         }
-        let parts = parts.get(..if key.each { 2 } else { 1 });
-        let gauge = counts.readable_name_of(parts.unwrap_or_default()) + ".state";
+        // One that comes into a place that another name has had is shown with the further names.
+        let is_reused = key.place.is_some_and(|place| place.is_reused);
+        let shown_parts = [parts[0], if is_reused { "" } else { parts[1] }];
+        let shown_parts = shown_parts.get(..if key.each { 2 } else { 1 });
+        let shown = counts.readable_name_of(shown_parts.unwrap_or_default()) + ".state";
         let host = counts.host().clone();
-        let state = matches!(keeper, Keeper::Gauges { .. })
-            .then(|| host.define_metric(Kind::Gauge, &gauge))
-            .flatten();
+        let changes = matches!(keeper, Keeper::Gauges { .. }).then(|| {
+            counts
+                .gauge(&name, "changes")
+                .map_err(|silent| counts.warn_of(silent, EACH_LOOKS_UP))
+        });
         let shared = Shared {
             counts: keeper,
-            key: name + ".breaker",
-            state,
+            changes: changes.and_then(Result::ok),
+            known_at: Cell::new(None),
             known: Cell::new((State::new(leapgate::Counts::default()), 0)),
+            shown: Shown::find(counts, shown),
+            key: (name + ".breaker").into(),
             host,
         };
         let closed = State::new(shared.counts());
-        let is_new = shared
+        shared
             .host
             .share(&shared.key, &packed(closed), Put::IfAbsent);
-        if let (true, Some(state)) = (is_new, state) {
-            // Whatever it said was of a state that is gone.
-            let stale = shared.host.read(state).unwrap_or(0) as i64;
-            shared.host.add(state, stale.wrapping_neg());
-        }
         if !shared.look_up() {
             let why = "shared data does not work here: the breaker is each worker thread's own";
             let line = format!("leapgate: {}: {why}", shared.key);
             shared.host.log(Level::Warn, &line);
             return BreakerPlace::Worker(LocalBreaker::default());
         }
+        shared.in_use();
         BreakerPlace::Process(shared)
+    }
+
+    /// Shows the state again, should the gauge show another: a thread whose configuration was another one may have set it.
+    pub fn keep_shown(&self) {
+        let BreakerPlace::Process(shared) = self else {
+            return;
+        };
+        let read = |gauge| shared.host.read(gauge);
+        if shared.shown.gauge.and_then(read) != Some(number(shared.known.get().0)) {
+            shared.show();
+        }
+    }
+}
+
+impl Shown {
+    /// The gauge of that name, made if need be.
+    fn find<H: Host>(counts: &Counts<H>, name: String) -> Rc<Shown> {
+        let mut all = counts.shown_breakers().borrow_mut();
+        let index = all.partition_point(|shown| shown.name < name);
+        if let Some(known) = all.get(index).filter(|shown| shown.name == name) {
+            return Rc::clone(known);
+        }
+        let shown = Rc::new(Shown {
+            gauge: counts.host().define_metric(Kind::Gauge, &name),
+            name,
+            keys: RefCell::default(),
+        });
+        all.insert(index, Rc::clone(&shown));
+        shown
+    }
+
+    /// Whether the breaker whose state stands there is the one that is shown.
+    fn shows(&self, key: &Rc<str>) -> bool {
+        self.keys
+            .borrow()
+            .last()
+            .is_some_and(|last| Rc::ptr_eq(last, key))
+    }
+
+    /// Shows the state of the breaker that was in use last, and looks again: of several who change it at once, whoever shows
+    /// it last has seen what it is since.
+    fn show<H: Host>(&self, host: &H) {
+        let (Some(gauge), Some(key)) = (self.gauge, self.keys.borrow().last().cloned()) else {
+            return;
+        };
+        let mut told = None;
+        for _ in 0..MAX_SHOWN {
+            let state = host.shared(&key).and_then(|value| unpacked(&value.bytes));
+            match state.map(number) {
+                Some(now) if told != Some(now) => host.record(gauge, now),
+                _ => return,
+            };
+            told = state.map(number);
+        }
     }
 }
 
@@ -137,15 +217,10 @@ impl<H: Host> Shared<H> {
     }
 
     fn reload(&self) {
-        let known = self.known.get().0;
-        let reads_known = |state| self.host.read(state) == Some(number(known) as u64);
-        // It may have changed meanwhile and changed back: closed again, with less to remember, or open again, for longer. Who
-        // then decides on a change by what is known is told otherwise by the swap that fails. Half-open, it changes without
-        // the gauge.
-        let is_known =
-            !matches!(known.phase(), Phase::HalfOpen { .. }) && self.state.is_some_and(reads_known);
-        if !is_known {
-            self.look_up();
+        // In this order: whoever changes the state after it was looked up raises what was read before.
+        let changes = self.changes.and_then(|changes| self.host.read(changes));
+        if (changes.is_none() || changes != self.known_at.get()) && self.look_up() {
+            self.known_at.set(changes);
         }
     }
 
@@ -157,17 +232,58 @@ impl<H: Host> Shared<H> {
             && self
                 .host
                 .share(&self.key, &packed(next), Put::IfVersion(version));
-        let change = number(next) - number(current);
-        if let (true, Some(state), true) = (is_replaced, self.state, change != 0) {
-            self.host.add(state, change);
+        if let (true, Some(changes)) = (is_replaced, self.changes) {
+            self.host.add(changes, 1);
         }
         self.look_up();
+        if is_replaced && number(next) != number(current) {
+            self.show();
+        }
         is_replaced
+    }
+
+    /// From now on another breaker of the name is shown, if there is one.
+    fn step_back(&self) {
+        self.shown
+            .keys
+            .borrow_mut()
+            .retain(|key| !Rc::ptr_eq(key, &self.key));
+    }
+
+    /// From now on this breaker is shown, and no other of its name.
+    #[cold]
+    fn step_forward(&self) {
+        self.step_back();
+        self.shown.keys.borrow_mut().push(Rc::clone(&self.key));
+        self.shown.show(&self.host);
+    }
+
+    fn in_use(&self) {
+        if !self.shown.shows(&self.key) {
+            self.step_forward();
+        }
+    }
+
+    fn show(&self) {
+        if self.shown.shows(&self.key) {
+            self.shown.show(&self.host);
+        }
     }
 
     fn add(&self, bad: bool) -> leapgate::Counts {
         self.counts.raise(1, bad.into());
         self.counts()
+    }
+}
+
+/// A configuration has gone, and nothing goes by this breaker here any more: one of its name that is left is shown.
+impl<H: Host> Drop for Shared<H> {
+    fn drop(&mut self) {
+        let was_shown = self.shown.shows(&self.key);
+        self.step_back();
+        if was_shown {
+            self.shown.show(&self.host);
+        }
     }
 }
 
@@ -185,6 +301,12 @@ impl<H: Host> BreakerStorage for BreakerPlace<H> {
             shared.reload();
         }
         self.load()
+    }
+
+    fn in_use(&self) {
+        if let BreakerPlace::Process(shared) = self {
+            shared.in_use();
+        }
     }
 
     fn replace(&self, current: State, next: State) -> bool {

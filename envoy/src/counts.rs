@@ -6,11 +6,11 @@
 //!
 //! Names of gauges hold the root id, the rule's id and the window's geometry, and are the same only for the same window.
 
-use crate::breakers::BreakerPlace;
+use crate::breakers::{BreakerPlace, Shown};
 use crate::host::{Host, Kind, Level, MetricId, Put};
 use crate::inbound::Numbers;
 use crate::pages::{KeyStates, Place};
-use crate::places::{self, ProcessPlaces};
+use crate::places::ProcessPlaces;
 use crate::ring;
 use leapgate::{
     BreakerKey, ControlBehavior, Controller, Grade, Key, KeyedGeometry, KeyedPages, LocalInstant,
@@ -26,8 +26,19 @@ use std::time::Duration;
 /// How often a compare-and-swap is tried before the request is refused.
 const MAX_SWAPS: u32 = 32;
 
+/// What is added to a gauge that reads 0, and taken away again, to see whether it counts: more than any count. Counts stand
+/// in the bits below ([`count`]), so whoever looks in between sees them as they are, and none that falls.
+const PROBE: u64 = 1 << 48;
+
 /// The version of what stands in pages of keys: another one has other pages.
 const LAYOUT: u32 = 1;
+
+/// What holds without the gauge that says how often lists of names have changed.
+const EACH_READS_LIST: &str =
+    "each request of a name that no rule knows reads the list of such names from shared data";
+
+/// A gauge that does not count, by its name.
+pub(crate) struct Silent(String);
 
 /// Makes the counts of rules.
 pub struct Counts<H> {
@@ -44,6 +55,8 @@ pub struct Counts<H> {
     changes: OnceCell<Option<MetricId>>,
     /// The list of resources.
     resources: OnceCell<Option<Rc<dyn Places>>>,
+    /// The gauges that show breakers, by their names.
+    shown_breakers: RefCell<Vec<Rc<Shown>>>,
 }
 
 impl<H: Host> Counts<H> {
@@ -62,6 +75,7 @@ impl<H: Host> Counts<H> {
             seed: OnceCell::new(),
             changes: OnceCell::new(),
             resources: OnceCell::new(),
+            shown_breakers: RefCell::default(),
         }
     }
 
@@ -91,6 +105,11 @@ impl<H: Host> Counts<H> {
         let name = self.key_as(what);
         let readable_name = name.clone();
         self.open_called(name, readable_name, names, window, ControlBehavior::Reject)
+    }
+
+    /// The gauges that show breakers, by their names.
+    pub(crate) fn shown_breakers(&self) -> &RefCell<Vec<Rc<Shown>>> {
+        &self.shown_breakers
     }
 
     /// The host.
@@ -197,8 +216,10 @@ impl<H: Host> Counts<H> {
             }
         }
         let changes = self.changes.get_or_init(|| {
-            let gauge = self.key_as("changes");
-            places::changes(&self.host, &gauge)
+            let gauge = self.gauge(&self.key_as("places"), "changes");
+            gauge
+                .map_err(|silent| self.warn_of(silent, EACH_READS_LIST))
+                .ok()
         });
         let places = ProcessPlaces::new(self.host.clone(), key, seed, *changes);
         Some(Rc::new(places))
@@ -213,32 +234,42 @@ impl<H: Host> Counts<H> {
         }
     }
 
-    fn gauges(&self, name: &str, [first, second]: [&str; 2]) -> Option<Keeper<H>> {
-        let gauge = |what| {
-            self.host
-                .define_metric(Kind::Gauge, &format!("{name}.{what}"))
-        };
-        let tickets = gauge(first)?;
+    fn gauges(&self, name: &str, [first, second]: [&str; 2]) -> Result<Keeper<H>, Silent> {
+        let tickets = self.gauge(name, first)?;
         let admitted = if second == first {
             tickets
         } else {
-            gauge(second)?
+            self.gauge(name, second)?
         };
-        // A gauge that a stats matcher has silenced takes everything and reads 0. Tickets may be too many for a moment;
-        // `admitted` must not, since one that falls is taken for a reset.
-        let reads = |n: u64| self.host.read(tickets).is_some_and(|tickets| tickets >= n);
-        if !reads(1) {
-            let works = self.host.add(tickets, 1) && reads(1);
-            self.host.add(tickets, -1);
-            if !works {
-                return None;
-            }
-        }
-        Some(Keeper::Gauges {
+        Ok(Keeper::Gauges {
             host: self.host.clone(),
             tickets,
             admitted,
         })
+    }
+
+    /// The gauge called `what` of what has that name, if it counts.
+    pub(crate) fn gauge(&self, name: &str, what: &str) -> Result<MetricId, Silent> {
+        let name = [name, ".", what].concat();
+        let gauge = self.host.define_metric(Kind::Gauge, &name);
+        gauge.filter(|gauge| self.works(*gauge)).ok_or(Silent(name))
+    }
+
+    /// Says in the log that a gauge does not count, and what holds `now`.
+    pub(crate) fn warn_of(&self, Silent(gauge): Silent, now: &str) {
+        let why = "does not count (does a stats_matcher exclude it?)";
+        let line = format!("leapgate: the gauge `wasmcustom.{gauge}` {why}: {now}");
+        self.host.log(Level::Warn, &line);
+    }
+
+    /// Whether a gauge counts: one that a stats matcher excludes takes everything and reads 0.
+    fn works(&self, gauge: MetricId) -> bool {
+        let counts = || self.host.read(gauge).is_some_and(|n| n > 0);
+        counts() || {
+            let works = self.host.add(gauge, PROBE as i64) && counts();
+            self.host.add(gauge, -(PROBE as i64));
+            works
+        }
     }
 
     fn shared_data(&self, name: &str) -> Option<Keeper<H>> {
@@ -317,15 +348,14 @@ impl<H: Host> Counts<H> {
         if !self.shared {
             return Keeper::Local(LocalTally::default());
         }
-        if let Some(gauges) = self.gauges(name, names) {
-            return gauges;
-        }
+        let silent = match self.gauges(name, names) {
+            Ok(gauges) => return gauges,
+            Err(silent) => silent,
+        };
         match self.shared_data(name) {
             Some(shared_data) => {
-                let why = "gauges do not work here (does a stats_matcher exclude `wasmcustom`?)";
-                let now = "its limit holds for the process by compare-and-swap on shared data, and refuses where that is contended";
-                self.host
-                    .log(Level::Warn, &format!("leapgate: {name}: {why}: {now}"));
+                let now = "what it counts stands in shared data, changed by compare-and-swap, and requests are refused where that is contended";
+                self.warn_of(silent, now);
                 shared_data
             }
             None => {
@@ -344,6 +374,11 @@ impl<H: Host> Counts<H> {
 pub(crate) fn push_place(name: &mut String, place: NamePlace) {
     name.push_str(".:");
     crate::reply::push_number(name, place.index.into());
+}
+
+/// What a gauge has counted.
+fn count<H: Host>(host: &H, gauge: MetricId) -> Option<u64> {
+    host.read(gauge).map(|n| n % PROBE)
 }
 
 /// Appends `part` so that no two parts read the same, whatever stands around them.
@@ -468,8 +503,8 @@ impl<H: Host> Keeper<H> {
                 tickets,
                 admitted,
             } => {
-                let second = host.read(*admitted)?;
-                Some((host.read(*tickets)?, second))
+                let second = count(host, *admitted)?;
+                Some((count(host, *tickets)?, second))
             }
             Keeper::SharedData(place) => place.read(),
             Keeper::Local(_) => None,
@@ -647,7 +682,7 @@ impl<H: Host> Tally for RuleCounts<H> {
     #[inline]
     fn admitted(&self) -> Option<u64> {
         match &self.keeper {
-            Keeper::Gauges { host, admitted, .. } => host.read(*admitted),
+            Keeper::Gauges { host, admitted, .. } => count(host, *admitted),
             Keeper::SharedData(place) => place.read().map(|(_, admitted)| admitted),
             Keeper::Local(_) => None,
         }
@@ -657,7 +692,7 @@ impl<H: Host> Tally for RuleCounts<H> {
     fn tickets(&self) -> u64 {
         match &self.keeper {
             // What cannot be read counts as full.
-            Keeper::Gauges { host, tickets, .. } => host.read(*tickets).unwrap_or(u64::MAX),
+            Keeper::Gauges { host, tickets, .. } => count(host, *tickets).unwrap_or(u64::MAX),
             Keeper::SharedData(place) => place.read().map_or(u64::MAX, |(tickets, _)| tickets),
             Keeper::Local(tally) => tally.tickets(),
         }
@@ -670,7 +705,7 @@ impl<H: Host> Tally for RuleCounts<H> {
                 if !host.add(*tickets, n as i64) {
                     return None;
                 }
-                let taken = host.read(*tickets);
+                let taken = count(host, *tickets);
                 if taken.is_none() {
                     host.add(*tickets, -(n as i64));
                 }

@@ -189,7 +189,10 @@ impl<H: Host> Filter<H> {
     fn bring_up_to_date(&self, first: usize, end: usize) {
         let store = self.engine.store();
         store.for_each_state(first, end, |state| state.observe());
-        store.for_each_breaker(first, end, |breaker| breaker.observe());
+        store.for_each_breaker(first, end, |breaker| {
+            breaker.observe();
+            breaker.storage().keep_shown();
+        });
         if let Some(system) = &self.system {
             system.observe();
         }

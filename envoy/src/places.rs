@@ -7,7 +7,7 @@
 //! A list has eight bytes for each place: what tells the name in it from others (a keyed hash), and its state. It is never
 //! longer than its bound, and there is one for the resources and one for each resource whose origins have windows.
 
-use crate::host::{Host, Kind, MetricId, Put};
+use crate::host::{Host, MetricId, Put};
 use leapgate::{Claim, Key, NamePlace, Places};
 use std::cell::{Cell, RefCell};
 
@@ -42,14 +42,6 @@ pub(crate) struct ProcessPlaces<H> {
     words: RefCell<Vec<u64>>,
     /// How often lists had changed by then; `None` where that is not known.
     read_at: Cell<Option<u64>>,
-}
-
-/// The gauge of that name, which says how often lists have changed; `None` where gauges do not work.
-pub(crate) fn changes<H: Host>(host: &H, name: &str) -> Option<MetricId> {
-    let gauge = host.define_metric(Kind::Gauge, name)?;
-    // A silent one takes this, too, and reads 0.
-    let works = host.add(gauge, 1) && host.read(gauge).is_some_and(|changes| changes > 0);
-    works.then_some(gauge)
 }
 
 impl<H: Host> ProcessPlaces<H> {
@@ -277,7 +269,7 @@ impl<H: Host> Places for ProcessPlaces<H> {
         (word & TAG != 0).then(|| place(word, index))
     }
 
-    fn len(&self) -> usize {
+    fn count(&self) -> usize {
         self.words.borrow().len() - 1
     }
 }

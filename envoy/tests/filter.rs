@@ -37,6 +37,8 @@ struct Process {
     /// What of the request has been asked for.
     asked: RefCell<Vec<String>>,
     silent_gauges: Cell<bool>,
+    /// Metrics whose names end so take everything and read 0, as under a `stats_matcher` that excludes them.
+    excluded: RefCell<Option<String>>,
     no_shared_data: Cell<bool>,
     /// How often shared data was read.
     reads: Cell<u32>,
@@ -157,8 +159,15 @@ impl Host for Fake {
         !self.0.resumes_nobody.get()
     }
 
-    fn record(&self, _: MetricId, value: u64) -> bool {
-        self.0.recorded.borrow_mut().push(value);
+    fn record(&self, metric: MetricId, value: u64) -> bool {
+        self.0.step();
+        self.interrupted();
+        let mut metrics = self.0.metrics.borrow_mut();
+        match metrics.get_mut(metric.0 as usize) {
+            Some((Kind::Gauge, name, _)) if self.0.is_silent(name) => {}
+            Some((Kind::Gauge, _, set)) => *set = value as i64,
+            _ => self.0.recorded.borrow_mut().push(value),
+        }
         true
     }
 
@@ -181,13 +190,13 @@ impl Host for Fake {
         self.0.step();
         self.interrupted();
         let mut metrics = self.0.metrics.borrow_mut();
-        let Some((kind, _, value)) = metrics.get_mut(metric.0 as usize) else {
+        let Some((kind, name, value)) = metrics.get_mut(metric.0 as usize) else {
             return false;
         };
         if *kind == Kind::Counter && n <= 0 {
             return false;
         }
-        if *kind == Kind::Counter || !self.0.silent_gauges.get() {
+        if *kind == Kind::Counter || !self.0.is_silent(name) {
             *value += n;
         }
         true
@@ -320,6 +329,12 @@ impl Process {
         }
     }
 
+    /// Whether a gauge of that name takes everything and reads 0.
+    fn is_silent(&self, name: &str) -> bool {
+        let excluded = self.excluded.borrow();
+        self.silent_gauges.get() || excluded.as_ref().is_some_and(|end| name.ends_with(end))
+    }
+
     fn metric(&self, name: &str) -> Option<i64> {
         let metrics = self.metrics.borrow();
         metrics
@@ -406,8 +421,8 @@ fn silenced_gauges_are_noticed_and_shared_data_holds_the_limit() {
     let vms: Vec<Vm> = (0..4).map(|_| Vm::born(&process, TEN)).collect();
     assert_eq!(
         process.warnings()[0],
-        "leapgate: leapgate.login.1000ms_100: gauges do not work here (does a stats_matcher exclude `wasmcustom`?): \
-         its limit holds for the process by compare-and-swap on shared data, and refuses where that is contended"
+        "leapgate: the gauge `wasmcustom.leapgate.login.1000ms_100.tickets` does not count (does a stats_matcher exclude it?): \
+         what it counts stands in shared data, changed by compare-and-swap, and requests are refused where that is contended"
     );
     let passes: usize = (0..20)
         .flat_map(|_| &vms)
@@ -417,6 +432,96 @@ fn silenced_gauges_are_noticed_and_shared_data_holds_the_limit() {
     process.millis.set(6010);
     let passes: usize = vms.iter().map(|vm| vm.passes("login", 20)).sum();
     assert_eq!(passes, 10);
+}
+
+impl Process {
+    /// What the log says of a gauge that does not count, once for each of so many machines.
+    #[track_caller]
+    fn warned_of(&self, gauge: &str, machines: usize, now: &str) {
+        let line = format!(
+            "leapgate: the gauge `wasmcustom.{gauge}` does not count (does a stats_matcher exclude it?): {now}"
+        );
+        assert_eq!(self.warnings(), vec![line; machines]);
+    }
+}
+
+const IN_SHARED_DATA: &str = "what it counts stands in shared data, changed by compare-and-swap, \
+                              and requests are refused where that is contended";
+
+#[test]
+fn whichever_gauge_of_a_window_is_silent_the_limit_holds_and_the_log_names_it() {
+    for gauge in ["tickets", "admitted"] {
+        let process = process();
+        process.excluded.replace(Some(format!(".{gauge}")));
+        let vms = [0; 4].map(|_| Vm::born(&process, TEN));
+        process.warned_of(
+            &format!("leapgate.login.1000ms_100.{gauge}"),
+            4,
+            IN_SHARED_DATA,
+        );
+        for (later, passes) in [(0, 10), (1000, 0), (1010, 10), (2020, 10)] {
+            process.millis.set(5000 + later);
+            let round = || vms.iter().map(|vm| vm.passes("login", 1)).sum::<usize>();
+            let passed: usize = (0..20).map(|_| round()).sum();
+            assert_eq!(passed, passes, "without {gauge}, after {later} ms");
+        }
+    }
+}
+
+#[test]
+fn where_the_gauge_of_calls_in_flight_is_silent_the_limit_holds_and_the_log_names_it() {
+    let process = process();
+    process.excluded.replace(Some(".in_flight".into()));
+    let document = r#"{"flowRules": [{"resource": "report", "count": 2, "grade": "concurrency"}]}"#;
+    let vms = [0; 2].map(|_| Vm::born(&process, document));
+    let gauge = "leapgate.report/concurrency.in_flight";
+    process.warned_of(gauge, 2, IN_SHARED_DATA);
+    let passed: Vec<_> = vms
+        .iter()
+        .cycle()
+        .take(8)
+        .filter_map(|vm| vm.request("report"))
+        .collect();
+    assert_eq!(passed.len(), 2);
+    drop(passed);
+    assert!(vms.iter().all(|vm| vm.request("report").is_some()));
+}
+
+/// A machine that is born looks whether gauges count. Whatever another does between two of its host calls: that one sees what
+/// was counted, and none that falls.
+#[test]
+fn who_serves_while_another_machine_is_born_admits_the_limit() {
+    for calls in 0.. {
+        let process = process();
+        let vm = Rc::new(Vm::born(&process, TEN));
+        let (weak, passed) = (Rc::downgrade(&vm), Rc::new(Cell::new(None)));
+        let told = Rc::clone(&passed);
+        process.meanwhile.replace(Some((
+            calls,
+            Box::new(move || told.set(Some(weak.upgrade().unwrap().passes("login", 20)))),
+        )));
+        let other = Vm::born(&process, TEN);
+        if process.meanwhile.take().is_some() {
+            assert!(calls > 8, "it came between {calls} times");
+            return;
+        }
+        assert_eq!(passed.get(), Some(10), "after {calls} calls");
+        assert_eq!(
+            vm.passes("login", 20) + other.passes("login", 20),
+            0,
+            "after {calls} calls"
+        );
+        process.millis.set(6010);
+        assert_eq!(
+            vm.passes("login", 5) + other.passes("login", 20),
+            10,
+            "after {calls} calls"
+        );
+        for gauge in ["tickets", "admitted"] {
+            let name = format!("leapgate.login.1000ms_100.{gauge}");
+            assert_eq!(process.metric(&name), Some(20), "after {calls} calls");
+        }
+    }
 }
 
 #[test]

@@ -23,6 +23,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 ENVOY = pathlib.Path(os.environ.get("ENVOY", ROOT / ".tools" / "envoy"))
+OLDEST_ENVOY = ROOT / ".tools" / "oldest-envoy"
 WASM = pathlib.Path(os.environ.get("LEAPGATE_WASM", ROOT / "dist" / "leapgate.wasm"))
 
 _LIBC = ctypes.CDLL(None)
@@ -65,9 +66,9 @@ def string_value(text):
     return {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": text}
 
 
-def plugin(rules, root_id="leapgate", vm_id="leapgate", vm_configuration=None):
-    """The filter; `rules` is a document, or a text where it is meant to be none."""
-    vm = {"vm_id": vm_id, "runtime": "envoy.wasm.runtime.v8", "code": {"local": {"filename": str(WASM)}}}
+def plugin(rules, root_id="leapgate", vm_id="leapgate", vm_configuration=None, fields=None, vm_fields=None):
+    """The filter; `rules` is a document, or a text where it is meant to be none; `fields` are further ones of its `config`."""
+    vm = {"vm_id": vm_id, "runtime": "envoy.wasm.runtime.v8", "code": {"local": {"filename": str(WASM)}}, **(vm_fields or {})}
     if vm_configuration is not None:
         vm["configuration"] = string_value(vm_configuration)
     return {
@@ -80,6 +81,7 @@ def plugin(rules, root_id="leapgate", vm_id="leapgate", vm_configuration=None):
                 "failure_policy": "FAIL_RELOAD",
                 "configuration": string_value(rules if isinstance(rules, str) else json.dumps(rules)),
                 "vm_config": vm,
+                **(fields or {}),
             },
         },
     }
@@ -95,20 +97,21 @@ def virtual_host(*routes, name="shop", domains=("*",)):
     return {"name": name, "domains": list(domains), "routes": list(routes)}
 
 
-def listener(port, hosts, filter, access_log=None, trusted_hops=0):
+ROUTER = {
+    "name": "envoy.filters.http.router",
+    "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
+}
+
+
+def listener(port, hosts, filters, access_log=None, trusted_hops=0, manager_fields=None):
     manager = {
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "edge",
         "use_remote_address": True,
         "xff_num_trusted_hops": trusted_hops,
         "route_config": {"name": "edge", "virtual_hosts": hosts},
-        "http_filters": [
-            filter,
-            {
-                "name": "envoy.filters.http.router",
-                "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
-            },
-        ],
+        "http_filters": [*filters, ROUTER],
+        **(manager_fields or {}),
     }
     if access_log:
         manager["access_log"] = [{
@@ -199,19 +202,21 @@ class Envoy:
     """One Envoy whose listeners (one, unless told otherwise) are read from a file that `configure` replaces."""
 
     def __init__(self, rules, routes=(), hosts=None, workers=2, clusters=(), stats_config=None, access_log=False, listeners=1,
-                 trusted_hops=0):
-        for path, command in ((ENVOY, "./build.sh test envoy"), (WASM, "./build.sh wasm")):
+                 trusted_hops=0, manager_fields=None, plugins=1, plugin_how=None, binary=ENVOY):
+        for path, command in ((binary, "./build.sh test envoy"), (WASM, "./build.sh wasm")):
             if not path.exists():
                 raise AssertionError(f"{path} is missing: {command} makes it")
         self.ports, self.admin_port = [free_port() for _ in range(listeners)], free_port()
         self.port = self.ports[0]
         self.hosts = hosts or [virtual_host(*routes)]
         self.trusted_hops = trusted_hops
+        self.manager_fields = manager_fields
+        self.plugins = plugins
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="leapgate-"))
         self.access_log = self.folder / "access.log" if access_log else None
         self._log_file = self.folder / "envoy.log"
         self._listeners = self.folder / "listeners.json"
-        self._write(plugin(rules))
+        self._write(plugin(rules, **(plugin_how or {})))
         bootstrap = {
             "node": {"id": "test", "cluster": "test"},
             "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": self.admin_port}}},
@@ -223,7 +228,7 @@ class Envoy:
         (self.folder / "bootstrap.json").write_text(json.dumps(bootstrap))
         with open(self._log_file, "w") as log:
             self._process = subprocess.Popen(
-                [ENVOY, "-c", self.folder / "bootstrap.json", "--concurrency", str(workers), "--disable-hot-restart",
+                [binary, "-c", self.folder / "bootstrap.json", "--concurrency", str(workers), "--disable-hot-restart",
                  "--drain-time-s", "1", "--file-flush-interval-msec", "10"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 # A test run that is killed outright leaves no Envoy behind (PR_SET_PDEATHSIG).
@@ -259,7 +264,8 @@ class Envoy:
             return False
 
     def _write(self, filter):
-        listeners = {"resources": [listener(port, self.hosts, filter, self.access_log, self.trusted_hops) for port in self.ports]}
+        listeners = {"resources": [listener(port, self.hosts, [filter] * self.plugins, self.access_log, self.trusted_hops,
+                                            self.manager_fields) for port in self.ports]}
         # Envoy watches for a rename: it never reads a file that is half written.
         fresh = self._listeners.with_suffix(".new")
         fresh.write_text(json.dumps(listeners))

@@ -149,6 +149,16 @@ class Resources(EnvoyTest):
         running = self.envoy({"flowRules": [{**MINUTE, "resource": "shop"}]}, [unnamed])
         self.assertEqual(self.statuses(running, "/any"), [200, 200, 429, 429])
 
+    def test_what_no_route_matches_counts_as_its_virtual_host_and_without_one_under_no_name(self):
+        running = self.envoy({"flowRules": [{**MINUTE, "resource": "*"}]}, hosts=[virtual_host(route("a"), domains=["shop.test"])])
+
+        def statuses(path, *hosts):
+            return [running.get(path, {"host": host})[0] for host in hosts]
+
+        self.assertEqual(statuses("/none", *["shop.test"] * 4), [404, 404, 429, 429])
+        self.assertEqual(statuses("/a", *["shop.test"] * 4), [200, 200, 429, 429], "a resource of its own")
+        self.assertEqual(statuses("/a", "one.test", "two.test", "one.test", "two.test"), [404, 404, 429, 429])
+
     def test_star_leaves_alone_what_another_rule_names(self):
         rules = [{**MINUTE, "resource": "*", "count": 1}, MINUTE]
         running = self.envoy({"flowRules": rules}, [route("login"), route("a"), route("b")])
@@ -177,6 +187,10 @@ class Resources(EnvoyTest):
     def test_listeners_with_one_root_id_share_their_windows(self):
         running = self.envoy({"flowRules": [MINUTE]}, [route("login")], listeners=2)
         self.assertEqual([running.get("/login", port=port)[0] for port in running.ports * 2], [200, 200, 429, 429])
+
+    def test_a_plugin_that_stands_twice_in_a_chain_counts_each_request_twice(self):
+        running = self.envoy({"flowRules": [{**MINUTE, "count": 4}]}, [route("login")], plugins=2)
+        self.assertEqual(self.statuses(running, "/login"), [200, 200, 429, 429])
 
     def test_scope_worker_counts_in_each_worker_alone(self):
         rules = {"flowRules": [MINUTE], "envoy": {"scope": "worker"}}

@@ -5,6 +5,7 @@ import statistics
 import threading
 import time
 
+from endings import Client
 from harness import EnvoyTest, cluster, eventually, route
 from load import Load, Source
 
@@ -20,11 +21,12 @@ def throttle(count, **more):
 
 
 class Waiting(EnvoyTest):
-    def start(self, *rules, workers=1, upstream_seconds=0.0, **settings):
+    def start(self, *rules, workers=1, upstream_seconds=0.0, manager_fields=None, **settings):
         self.upstream_server = self.upstream(upstream_seconds)
         routes = [route("slow", cluster="up"), route("free", cluster="up")]
         document = {"flowRules": list(rules), "envoy": settings}
-        return self.envoy(document, routes, workers=workers, clusters=[cluster("up", self.upstream_server.port)])
+        return self.envoy(document, routes, workers=workers, clusters=[cluster("up", self.upstream_server.port)],
+                          manager_fields=manager_fields)
 
     def waiting(self, envoy):
         return envoy.stat("wasmcustom.leapgate.waiting")
@@ -141,6 +143,19 @@ class Throttle(Waiting):
         self.assertEqual(envoy.get("/slow")[0], 200)
         self.assertLess(time.monotonic() - begin, 1.5, "the turn after the one that was given back")
         self.assertEqual(len(self.upstream_server.arrivals), 2)
+
+    def test_a_wait_ends_where_envoy_ends_the_stream(self):
+        for limit in ({"stream_idle_timeout": "0.5s"}, {"common_http_protocol_options": {"max_stream_duration": "0.5s"}}):
+            with self.subTest(limit):
+                envoy = self.start(throttle(1, maxQueueingTimeMs=60_000), manager_fields=limit)
+                self.assertEqual(envoy.get("/slow")[0], 200)
+                begin = time.monotonic()
+                whole, in_part = self.open(envoy, 1)[0], Client(envoy.port, "/slow", "content-length: 5\r\n").socket
+                self.addCleanup(in_part.close)
+                self.assertEqual([self.status(connection) for connection in (whole, in_part)], [504, 408])
+                self.assertLess(time.monotonic() - begin, 0.9)
+                self.waiting_becomes(envoy, 0)
+                self.assertEqual(len(self.upstream_server.arrivals), 1)
 
     def test_those_that_wait_go_on_when_the_rules_are_replaced(self):
         # Envoy lets the connections of the old listener drain for a second.

@@ -344,6 +344,184 @@ fn a_reload_keeps_a_breaker_open() {
     assert!(vm.request("pay").is_some(), "another breaker");
 }
 
+/// With an id, so that its metrics keep their names when its window changes.
+const PAY: &str = r#"{"degradeRules": [
+    {"id": "pay", "resource": "pay", "grade": "errorRatio", "count": 0.5, "timeWindow": 10, "minRequestAmount": 2}
+]}"#;
+
+fn with_window(millis: u64) -> String {
+    PAY.replace(
+        "\"timeWindow\"",
+        &format!("\"statIntervalMs\": {millis}, \"timeWindow\""),
+    )
+}
+
+impl Process {
+    /// What the breaker called `pay` shows.
+    fn shown(&self) -> Option<i64> {
+        self.metric("leapgate.pay.state")
+    }
+}
+
+#[test]
+fn a_breaker_whose_window_is_changed_and_changed_back_while_it_is_open_is_open_and_shows_it() {
+    for (is_old_one_in_use, machines) in [(false, 1), (true, 1), (false, 3), (true, 3)] {
+        let process = process();
+        let mut vms: Vec<Vm> = (0..machines).map(|_| Vm::born(&process, PAY)).collect();
+        let under_way: Vec<_> = vms.iter().filter_map(|vm| vm.request("pay")).collect();
+        assert!(vms[0].call(End::Status(500)) && vms[0].call(End::Status(500)));
+        assert_eq!(process.shown(), Some(1));
+        if !is_old_one_in_use {
+            under_way.into_iter().for_each(drop);
+        }
+        for vm in &mut vms {
+            vm.configure(&with_window(2000));
+        }
+        assert_eq!(process.shown(), Some(0), "another window begins closed");
+        assert!(vms.iter().all(|vm| vm.request("pay").is_some()));
+        for vm in &mut vms {
+            vm.configure(PAY);
+        }
+        assert_eq!(process.shown(), Some(1));
+        let passed = vms.iter().filter(|vm| vm.request("pay").is_some()).count();
+        assert_eq!(passed, 0, "of {machines} requests");
+        process.millis.set(process.millis.get() + 10_000);
+        assert!(vms[0].call(End::Status(200)), "a probe");
+        assert_eq!(process.shown(), Some(0));
+        assert!(vms.iter().all(|vm| vm.request("pay").is_some()));
+    }
+}
+
+#[test]
+fn breakers_whose_names_read_alike_do_not_take_each_others_state_for_theirs() {
+    let alike = |ids: &[&str]| {
+        let rule = |id: &&str| {
+            let named = format!("\"id\": \"{id}\", \"resource\": \"{id}\"");
+            let list = PAY.split(['[', ']']).nth(1).unwrap();
+            list.replace(r#""id": "pay", "resource": "pay""#, &named)
+        };
+        let rules: Vec<String> = ids.iter().map(rule).collect();
+        format!(r#"{{"degradeRules": [{}]}}"#, rules.join(", "))
+    };
+    let process = process();
+    let mut vms = [0; 2].map(|_| Vm::born(&process, &alike(&["a.b"])));
+    let fails = |vm: &Vm, route| {
+        let passed = vm.request(route).unwrap();
+        vm.end(passed, End::Status(500), 1);
+    };
+    fails(&vms[0], "a.b");
+    fails(&vms[0], "a.b");
+    for vm in &mut vms {
+        vm.configure(&alike(&["a.b", "a_b", "a/b"]));
+    }
+    let passed = |route| vms.iter().map(|vm| vm.passes(route, 100)).sum::<usize>();
+    assert_eq!(["a.b", "a_b", "a/b"].map(passed), [0, 200, 200]);
+    fails(&vms[1], "a_b");
+    fails(&vms[1], "a_b");
+    assert_eq!(["a.b", "a_b", "a/b"].map(passed), [0, 0, 200]);
+}
+
+#[test]
+fn a_breaker_that_was_replaced_shows_nothing_more() {
+    let process = process();
+    let mut vm = Vm::born(&process, PAY);
+    let other = Vm::born(&process, PAY);
+    let under_way: Vec<_> = (0..2).map(|_| vm.request("pay").unwrap()).collect();
+    vm.configure(&with_window(2000));
+    for passed in under_way {
+        vm.end(passed, End::Status(500), 1);
+    }
+    assert!(other.request("pay").is_none(), "the one that was replaced");
+    assert_eq!(process.shown(), Some(0));
+    assert!(vm.request("pay").is_some());
+}
+
+/// A host may go on with what it has of a configuration without a word, as long as that still drains.
+#[test]
+fn a_breaker_that_is_asked_again_without_a_new_configuration_is_shown_again() {
+    let process = process();
+    let vm = Vm::born(&process, PAY);
+    assert!(vm.call(End::Status(500)) && vm.call(End::Status(500)));
+    let replace = |vm: &Vm| {
+        let (rules, settings) = config::parse(with_window(2000).as_bytes()).unwrap();
+        Filter::new(vm.host.clone(), Rc::clone(&vm.store), rules, settings).unwrap()
+    };
+    let other = replace(&vm);
+    assert_eq!(process.shown(), Some(0));
+    assert!(vm.request("pay").is_none());
+    assert_eq!(process.shown(), Some(1), "asked");
+    other.on_tick();
+    assert_eq!(process.shown(), Some(1), "the other one is not");
+    drop(other);
+    let other = replace(&vm);
+    assert_eq!(process.shown(), Some(0));
+    drop(other);
+    assert_eq!(process.shown(), Some(1), "the other one has gone");
+}
+
+#[test]
+fn a_configuration_that_only_one_machine_tried_is_shown_until_the_next_tick_of_another() {
+    let process = process();
+    let vm = Vm::born(&process, PAY);
+    assert!(vm.call(End::Status(500)) && vm.call(End::Status(500)));
+    drop(Vm::born(&process, &with_window(2000))); // and Envoy refused the rest of the update
+    vm.filter.on_tick();
+    assert_eq!(process.shown(), Some(1));
+}
+
+/// Whatever another virtual machine does between two host calls of this one.
+#[test]
+fn what_a_breaker_shows_is_its_state_whoever_comes_between() {
+    for calls in 0.. {
+        let process = process();
+        let vm = Vm::born(&process, PAY);
+        let other = Rc::new(Vm::born(&process, PAY));
+        assert!(vm.call(End::Status(500)));
+        let last = vm.request("pay").unwrap();
+        let weak = Rc::downgrade(&other);
+        process.meanwhile.replace(Some((
+            calls,
+            Box::new(move || {
+                // Long after, for all that this one knows: it probes, and closes.
+                let other = weak.upgrade().unwrap();
+                other.host.0.millis.set(60_000);
+                other.call(End::Status(200));
+                other.host.0.millis.set(5001);
+            }),
+        )));
+        vm.end(last, End::Status(500), 1);
+        let came_between = process.meanwhile.take().is_none();
+        process.millis.set(5002);
+        let is_open = other.request("pay").is_none();
+        assert_eq!(vm.request("pay").is_none(), is_open, "after {calls} calls");
+        assert_eq!(process.shown(), Some(is_open.into()), "after {calls} calls");
+        if !came_between {
+            assert!(calls > 3, "it came between {calls} times");
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_closed_or_open_breaker_costs_a_request_one_look_at_a_gauge_and_none_at_shared_data() {
+    let process = process();
+    let vms = [0; 2].map(|_| Vm::born(&process, PAY));
+    let reads = || {
+        let before = process.reads.get();
+        vms[0].passes("pay", 10);
+        process.reads.get() - before
+    };
+    reads();
+    assert_eq!(reads(), 0, "closed");
+    assert!(vms[1].call(End::Status(500)) && vms[1].call(End::Status(500)));
+    assert_eq!(reads(), 1, "it has opened");
+    assert_eq!(reads(), 0, "open");
+    process.millis.set(20_000);
+    let _probe = vms[1].request("pay").unwrap();
+    reads();
+    assert_eq!(reads(), 0, "half-open");
+}
+
 #[test]
 fn a_breaker_holds_for_the_process_where_gauges_are_silent_and_for_the_worker_where_nothing_is_shared()
  {
@@ -356,6 +534,40 @@ fn a_breaker_holds_for_the_process_where_gauges_are_silent_and_for_the_worker_wh
         assert!(vms[0].request("pay").is_none());
         assert_eq!(vms[1].request("pay").is_none(), refused);
     }
+}
+
+#[test]
+fn whichever_gauge_of_a_breaker_is_silent_it_holds_for_the_process_and_the_log_names_it() {
+    let each_looks_up =
+        "each request to its resource reads the state of the breaker from shared data";
+    for (gauge, now) in [
+        ("completed", IN_SHARED_DATA),
+        ("bad", IN_SHARED_DATA),
+        ("changes", each_looks_up),
+    ] {
+        let process = process();
+        process.excluded.replace(Some(format!(".{gauge}")));
+        let vms = [0; 4].map(|_| Vm::born(&process, PAY));
+        let name = format!("leapgate.pay.pay.errorRatio.1000ms_10.{gauge}");
+        process.warned_of(&name, 4, now);
+        assert!(vms[0].call(End::Status(500)) && vms[1].call(End::Status(500)));
+        let passes: Vec<usize> = vms.iter().map(|vm| vm.passes("pay", 50)).collect();
+        assert_eq!(passes, [0; 4], "without {gauge}");
+        assert_eq!(process.shown(), Some(1), "without {gauge}");
+        process.millis.set(20_000);
+        let probes: usize = vms.iter().map(|vm| vm.passes("pay", 50)).sum();
+        assert_eq!(probes, 1, "without {gauge}");
+    }
+}
+
+#[test]
+fn a_breaker_does_not_depend_on_the_gauge_that_shows_it() {
+    let process = process();
+    process.excluded.replace(Some(".state".into()));
+    let vms = [0; 4].map(|_| Vm::born(&process, PAY));
+    assert!(vms[0].call(End::Status(500)) && vms[1].call(End::Status(500)));
+    assert!(vms.iter().all(|vm| vm.passes("pay", 50) == 0));
+    assert_eq!(process.warnings(), Vec::<String>::new());
 }
 
 #[test]
