@@ -182,7 +182,7 @@ pub fn rate_limit_headers<'p>(
                     push_string_item(list, policy.id.as_str());
                 }
                 quotas.push_str(";q=");
-                push_number(&mut quotas, policy.rule.count().get() as u64);
+                push_number(&mut quotas, policy.count.get() as u64);
                 match policy.rule.grade() {
                     Grade::Qps { window, .. } => {
                         let millis = window.window().interval_ms();
@@ -209,10 +209,7 @@ pub fn rate_limit_headers<'p>(
         RateLimitHeaders::Legacy => {
             // As Envoy's local filter writes it: one limit, here the tightest, and the time to its reset in seconds.
             if let Some(policy) = policies.min_by_key(|policy| policy.remaining) {
-                add(
-                    "x-ratelimit-limit",
-                    number(policy.rule.count().get() as u64),
-                );
+                add("x-ratelimit-limit", number(policy.count.get() as u64));
                 add("x-ratelimit-remaining", number(policy.remaining));
                 add("x-ratelimit-reset", number(seconds(policy.reset)));
             }

@@ -15,6 +15,8 @@ use std::rc::Rc;
 
 #[path = "filter/breaker.rs"]
 mod breaker;
+#[path = "filter/reply.rs"]
+mod reply;
 #[path = "filter/system.rs"]
 mod system;
 
