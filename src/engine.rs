@@ -13,6 +13,7 @@ use crate::keyed::{KeyedGeometry, KeyedStates, KeyedWindows};
 use crate::node::{ClusterNode, DefaultNode, MAX_ORIGINS, StatisticNode};
 use crate::occupy::OCCUPY_TIMEOUT_MS;
 use crate::param_flow::{Holds, KeyCaller, KeyCheck, KeyedController, Keys, Rest};
+use crate::refusal::RefusalKind;
 use crate::rule::{
     ControlBehavior, Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, Mode, RuleId,
     Strategy, Target,
@@ -1254,6 +1255,17 @@ pub enum Cause {
     System(SystemLimit, Rc<SystemRule>),
     /// An origin that may not enter.
     Authority(Rc<AuthorityRule>),
+}
+
+impl Cause {
+    /// What the refusal means to the client: how it is answered.
+    pub fn kind(&self) -> RefusalKind {
+        match self {
+            Cause::Flow(_) | Cause::System(SystemLimit::Qps, _) => RefusalKind::Limited,
+            Cause::Degrade(_) | Cause::System(..) => RefusalKind::Unavailable,
+            Cause::Authority(_) => RefusalKind::Forbidden,
+        }
+    }
 }
 
 /// A refusal.

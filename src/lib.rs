@@ -76,6 +76,7 @@
 //! | `system` | limits on all inbound calls together |
 //! | `authority` | who may ask at all |
 //! | `param_flow` | rules that limit each key for itself, on one resource |
+//! | `refusal` | how a refusal is answered: the table of statuses for all shells |
 //! | `engine` | resources, the order of checks, replacing rules |
 //! | `limiter` | some limits on each of many keys: the short form |
 //! | [`config`] | a document in, rules out |
@@ -172,6 +173,7 @@ mod metric_bucket;
 mod node;
 mod occupy;
 mod param_flow;
+mod refusal;
 mod rule;
 mod shown;
 mod system;
@@ -206,6 +208,7 @@ pub use occupy::{
     BucketLeapArray, FutureBucketLeapArray, OCCUPY_TIMEOUT_MS, OccupiableBucketLeapArray, Untouched,
 };
 pub use param_flow::KeyedController;
+pub use refusal::RefusalKind;
 pub use rule::{
     ControlBehavior, Count, Counting, DEFAULT_MAX_KEYS, DEFAULT_SAMPLE_COUNT, FlowRule, Grade,
     KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS, MAX_KEYS_OF_REQUEST,

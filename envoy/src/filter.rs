@@ -386,7 +386,7 @@ impl<H: Host> Filter<H> {
     fn refuse(&self, blocked: &Blocked, policies: &mut dyn Iterator<Item = Policy<'_>>) {
         let is_grpc = self.settings.reply.format != Format::Text && self.is_grpc();
         let headers = reply::headers(&self.settings, blocked, policies, is_grpc);
-        let (status, grpc_status) = reply::statuses(&self.settings.reply, blocked);
+        let (status, grpc_status) = reply::statuses(&self.settings.reply, blocked.cause().kind());
         let sent = self.host.reply(&LocalReply {
             status,
             grpc_status,

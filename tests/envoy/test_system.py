@@ -36,7 +36,7 @@ class System(EnvoyTest):
                 running = self.running({"maxThread": 4}, workers)
                 clients = [Client(running.port, "/slow/hang") for _ in range(12)]
                 eventually("four are in flight", lambda: metric(running, ":inbound.in_flight") == 4)
-                self.assertEqual({running.get(path)[0] for path in ("/a", "/b", "/slow") * 4}, {429})
+                self.assertEqual({running.get(path)[0] for path in ("/a", "/b", "/slow") * 4}, {503})
                 eventually("they are all there", lambda: self.upstream.requests == 4)
                 for client in clients:
                     client.leave()
@@ -50,7 +50,7 @@ class System(EnvoyTest):
                 self.assertEqual({running.get("/slow")[0] for _ in range(4)}, {200})
                 self.upstream.seconds = 0.5
                 self.assertEqual(running.get("/slow")[0], 200)
-                self.assertEqual([running.get(path)[0] for path in ("/a", "/b") * 4], [429] * 8)
+                self.assertEqual([running.get(path)[0] for path in ("/a", "/b") * 4], [503] * 8)
                 eventually("it is forgotten", lambda: running.get("/a")[0] == 200, 2)
 
     def test_bbr_lets_in_what_the_machine_works_off(self):
@@ -59,7 +59,7 @@ class System(EnvoyTest):
         clients = [Client(running.port, "/slow/hang") for _ in range(24)]
         eventually("eleven are in flight", lambda: metric(running, ":inbound.in_flight") == 11)
         eventually("they are all there", lambda: self.upstream.requests == 11)
-        self.assertEqual(running.get("/a")[0], 429)
+        self.assertEqual(running.get("/a")[0], 503)
         for client in clients:
             client.leave()
         eventually("all have left", lambda: metric(running, ":inbound.in_flight") == 0)

@@ -390,7 +390,7 @@ fn a_breakers_reply_can_be_the_operators_and_is_no_quota() {
         (
             r#"{"format": "problem", "breaker": {"status": 500, "body": "later"}}"#,
             500,
-            r#"{"status":500,"detail":"later","rule":"pay/errorRatio","retryAfterSeconds":10}"#,
+            r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporary reduced capacity","status":500,"detail":"later"}"#,
         ),
         (
             r#"{"format": "json"}"#,
