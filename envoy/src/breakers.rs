@@ -7,11 +7,11 @@
 //!
 //! What a virtual machine knows of the state is as old as its latest request to the resource, or its latest tick.
 
-use crate::counts::{Counts, Keeper};
-use crate::host::{Host, Kind, Level, MetricId, Put};
+use crate::counts::{Counts, Keeper, window_of};
+use crate::host::{Host, Kind, MetricId, Put};
+use crate::names::label;
 use leapgate::{BreakerKey, BreakerStorage, LocalBreaker, Phase, State};
 use std::cell::Cell;
-use std::fmt::Write;
 
 /// Where one breaker keeps its state and its counts.
 pub enum BreakerPlace<H> {
@@ -60,34 +60,31 @@ fn unpacked(bytes: &[u8]) -> Option<State> {
 impl<H: Host> BreakerPlace<H> {
     /// The place of the breaker of `key`.
     pub(crate) fn open(counts: &Counts<H>, key: &BreakerKey) -> BreakerPlace<H> {
-        let parts = [key.rule.as_str(), &key.resource];
-        let (window, mut name) = (key.geometry.window(), counts.exact_name_of(&parts));
-        // Writing to a string cannot fail.
-        let _ = write!(
-            name,
-            ".{}.{}ms_{}{}",
-            key.geometry.grade(),
-            window.interval_ms(),
-            window.sample_count(),
-            if key.geometry.is_sentinel() {
-                ".compat"
-            } else {
-                ""
-            }
-        );
-        let keeper = counts.keeper(&name, ["completed", "bad"]);
+        let mut readable = String::new();
+        label(&mut readable, "rule", key.rule.as_str());
+        let mut exact = readable.clone();
+        label(&mut exact, "resource", &key.resource);
+        if key.each {
+            readable.clone_from(&exact);
+        }
+        let grade = key.geometry.grade();
+        let mut window = [grade, "_", &window_of(key.geometry.window())].concat();
+        if key.geometry.is_sentinel() {
+            window.push_str("_compat");
+        }
+        label(&mut exact, "window", &window);
+        let keeper = counts.keeper(&exact, ["breaker_completed", "breaker_bad"]);
         if matches!(keeper, Keeper::Local(_)) {
             return BreakerPlace::Worker(LocalBreaker::default());
         }
-        let parts = parts.get(..if key.each { 2 } else { 1 });
-        let gauge = counts.readable_name_of(parts.unwrap_or_default()) + ".state";
+        let gauge = counts.name("breaker_state", &readable);
         let host = counts.host().clone();
         let state = matches!(keeper, Keeper::Gauges { .. })
             .then(|| host.define_metric(Kind::Gauge, &gauge))
             .flatten();
         let shared = Shared {
             counts: keeper,
-            key: name + ".breaker",
+            key: counts.name("breaker", &exact),
             state,
             known: Cell::new((State::new(leapgate::Counts::default()), 0)),
             host,
@@ -103,8 +100,7 @@ impl<H: Host> BreakerPlace<H> {
         }
         if !shared.look_up() {
             let why = "shared data does not work here: the breaker is each worker thread's own";
-            let line = format!("leapgate: {}: {why}", shared.key);
-            shared.host.log(Level::Warn, &line);
+            counts.warn(&exact, why);
             return BreakerPlace::Worker(LocalBreaker::default());
         }
         BreakerPlace::Process(shared)
