@@ -14,6 +14,7 @@ use crate::node::{ClusterNode, DefaultNode, MAX_ORIGINS, StatisticNode};
 use crate::occupy::OCCUPY_TIMEOUT_MS;
 use crate::param_flow::{Holds, KeyCaller, KeyCheck, KeyedController, Keys, Rest};
 use crate::places::{Apart, NamePlace, Placed, Places};
+use crate::refusal::RefusalKind;
 use crate::rule::{
     ControlBehavior, Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, Mode, RuleId,
     Strategy, Target,
@@ -836,24 +837,26 @@ impl<S: Tallies> Engine<S> {
         Ok(())
     }
 
-    /// Tells `each` how the authority rules, system rules and breakers in force have decided: the id, how many requests the rule
-    /// was the first to refuse, and how many it would have refused, had it not been in shadow mode.
-    pub fn for_each_guard(&self, mut each: impl FnMut(&RuleId, u64, u64)) {
+    /// Tells `each` how the authority rules, system rules and breakers in force have decided: of which of these kinds the rule is
+    /// (`authority`, `system`, `breaker`), its id, how many requests it was the first to refuse, and how many it would have
+    /// refused, had it not been in shadow mode.
+    pub fn for_each_guard(&self, mut each: impl FnMut(&'static str, &RuleId, u64, u64)) {
         let table = self.table.borrow();
-        let mut tell =
-            |id: &RuleId, (blocked, shadow_blocked): (u64, u64)| each(id, blocked, shadow_blocked);
+        let mut tell = |kind, id: &RuleId, (blocked, shadow_blocked): (u64, u64)| {
+            each(kind, id, blocked, shadow_blocked);
+        };
         table
             .authority
             .all()
-            .for_each(|rule| tell(&rule.id, rule.decisions()));
+            .for_each(|rule| tell("authority", &rule.id, rule.decisions()));
         table
             .system
             .iter()
-            .for_each(|rule| tell(&rule.id, rule.decisions()));
+            .for_each(|rule| tell("system", &rule.id, rule.decisions()));
         table
             .degrade
             .all()
-            .for_each(|rule| tell(&rule.id, rule.decisions()));
+            .for_each(|rule| tell("breaker", &rule.id, rule.decisions()));
     }
 
     /// What outlives the rules.
@@ -1440,6 +1443,17 @@ pub enum Cause {
     System(SystemLimit, Rc<SystemRule>),
     /// An origin that may not enter.
     Authority(Rc<AuthorityRule>),
+}
+
+impl Cause {
+    /// What the refusal means to the client: how it is answered.
+    pub fn kind(&self) -> RefusalKind {
+        match self {
+            Cause::Flow(_) | Cause::System(SystemLimit::Qps, _) => RefusalKind::Limited,
+            Cause::Degrade(_) | Cause::System(..) => RefusalKind::Unavailable,
+            Cause::Authority(_) => RefusalKind::Forbidden,
+        }
+    }
 }
 
 /// A refusal.

@@ -80,6 +80,7 @@
 //! | `param_flow` | rules that limit each key for itself, on one resource |
 //! | `places` | which names have windows of their own, where engines share their counts |
 //! | `guard` | breakers, system rules and authority rules as a resource asks them |
+//! | `refusal` | how a refusal is answered: the table of statuses for all shells |
 //! | `engine` | resources, the order of checks, replacing rules |
 //! | `limiter` | some limits on each of many keys: the short form |
 //! | [`config`] | a document in, rules out |
@@ -177,6 +178,7 @@ mod node;
 mod occupy;
 mod param_flow;
 mod places;
+mod refusal;
 mod rule;
 mod shown;
 mod system;
@@ -212,6 +214,7 @@ pub use occupy::{
 };
 pub use param_flow::KeyedController;
 pub use places::{Claim, NamePlace, Places};
+pub use refusal::RefusalKind;
 pub use rule::{
     ControlBehavior, Count, Counting, DEFAULT_MAX_KEYS, DEFAULT_SAMPLE_COUNT, FlowRule, Grade,
     KEYED_SAMPLE_COUNT, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,

@@ -11,11 +11,11 @@
 //!
 //! What a virtual machine knows of the state is as old as its latest request to the resource, or its latest tick.
 
-use crate::counts::{Counts, Keeper, push_place};
-use crate::host::{Host, Kind, Level, MetricId, Put};
+use crate::counts::{Counts, Keeper, label_of_name, window_of};
+use crate::host::{Host, Kind, MetricId, Put};
+use crate::names::label;
 use leapgate::{BreakerKey, BreakerStorage, LocalBreaker, Phase, State};
 use std::cell::{Cell, RefCell};
-use std::fmt::Write;
 use std::rc::Rc;
 
 /// What holds without [`Shared::changes`].
@@ -83,52 +83,38 @@ fn unpacked(bytes: &[u8]) -> Option<State> {
 impl<H: Host> BreakerPlace<H> {
     /// The place of the breaker of `key`.
     pub(crate) fn open(counts: &Counts<H>, key: &BreakerKey) -> BreakerPlace<H> {
-        let parts = [key.rule.as_str(), &key.resource];
-        let window = key.geometry.window();
-        let mut name = match key.place {
-            None => counts.exact_name_of(&parts),
-            Some(place) => {
-                let mut name = counts.exact_name_of(&[key.rule.as_str()]);
-                push_place(&mut name, place);
-                name
-            }
-        };
-        // Writing to a string cannot fail.
-        let _ = write!(
-            name,
-            ".{}.{}ms_{}{}",
-            key.geometry.grade(),
-            window.interval_ms(),
-            window.sample_count(),
-            if key.geometry.is_sentinel() {
-                ".compat"
-            } else {
-                ""
-            }
-        );
-        let keeper = counts.keeper(&name, ["completed", "bad"]);
+        let mut exact = String::new();
+        label(&mut exact, "rule", key.rule.as_str());
+        let mut readable = exact.clone();
+        label_of_name(&mut exact, ["resource", "place"], &key.resource, key.place);
+        if key.each {
+            // One that comes into a place of another name is shown with the further names.
+            let is_reused = key.place.is_some_and(|place| place.is_reused);
+            let shown = if is_reused { "" } else { &key.resource };
+            label(&mut readable, "resource", shown);
+        }
+        let grade = key.geometry.grade();
+        let mut window = [grade, "_", &window_of(key.geometry.window())].concat();
+        if key.geometry.is_sentinel() {
+            window.push_str("_compat");
+        }
+        label(&mut exact, "window", &window);
+        let keeper = counts.keeper(&exact, ["breaker_completed", "breaker_bad"]);
         if matches!(keeper, Keeper::Local(_)) {
             return BreakerPlace::Worker(LocalBreaker::default());
         }
-        // One that comes into a place that another name has had is shown with the further names.
-        let is_reused = key.place.is_some_and(|place| place.is_reused);
-        let shown_parts = [parts[0], if is_reused { "" } else { parts[1] }];
-        let shown_parts = shown_parts.get(..if key.each { 2 } else { 1 });
-        let shown = counts.readable_name_of(shown_parts.unwrap_or_default()) + ".state";
-        let host = counts.host().clone();
         let changes = matches!(keeper, Keeper::Gauges { .. }).then(|| {
-            counts
-                .gauge(&name, "changes")
-                .map_err(|silent| counts.warn_of(silent, EACH_LOOKS_UP))
+            let changes = counts.gauge(&exact, "breaker_changes");
+            changes.map_err(|silent| counts.warn_of(silent, EACH_LOOKS_UP))
         });
         let shared = Shared {
             counts: keeper,
             changes: changes.and_then(Result::ok),
             known_at: Cell::new(None),
             known: Cell::new((State::new(leapgate::Counts::default()), 0)),
-            shown: Shown::find(counts, shown),
-            key: (name + ".breaker").into(),
-            host,
+            shown: Shown::find(counts, counts.name("breaker_state", &readable)),
+            key: counts.name("breaker", &exact).into(),
+            host: counts.host().clone(),
         };
         let closed = State::new(shared.counts());
         shared
@@ -136,8 +122,7 @@ impl<H: Host> BreakerPlace<H> {
             .share(&shared.key, &packed(closed), Put::IfAbsent);
         if !shared.look_up() {
             let why = "shared data does not work here: the breaker is each worker thread's own";
-            let line = format!("leapgate: {}: {why}", shared.key);
-            shared.host.log(Level::Warn, &line);
+            counts.warn(&exact, why);
             return BreakerPlace::Worker(LocalBreaker::default());
         }
         shared.in_use();

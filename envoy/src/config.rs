@@ -26,7 +26,9 @@
 
 use crate::outcome::Errors;
 use leapgate::config::{At, ConfigError, Fields, Value, read};
-use leapgate::{KeyPart, KeyedBy, LimitApp, MAX_NAME, Rules, Strategy, SystemLimit, Target};
+use leapgate::{
+    KeyPart, KeyedBy, LimitApp, MAX_NAME, RefusalKind, Rules, Strategy, SystemLimit, Target,
+};
 use std::rc::Rc;
 
 /// The longest body of a reply, in bytes.
@@ -123,7 +125,7 @@ pub struct Reply {
     pub body: String,
     /// Headers besides those that the filter writes, in lower case.
     pub headers: Vec<(String, String)>,
-    /// The status that a breaker answers: 400 to 599.
+    /// The status of a refusal by a breaker, or by a system rule but for its `qps`: 400 to 599.
     pub breaker_status: u16,
     /// The text that its body says.
     pub breaker_body: String,
@@ -161,12 +163,12 @@ impl Default for Settings {
             prioritized: None,
             max_waiting: 1000,
             reply: Reply {
-                status: 429,
+                status: RefusalKind::Limited.status(),
                 format: Format::Text,
-                body: "too many requests".into(),
+                body: RefusalKind::Limited.text().into(),
                 headers: Vec::new(),
-                breaker_status: 503,
-                breaker_body: "service unavailable".into(),
+                breaker_status: RefusalKind::Unavailable.status(),
+                breaker_body: RefusalKind::Unavailable.text().into(),
             },
             errors: Errors::default(),
             rate_limit_headers: RateLimitHeaders::Draft,

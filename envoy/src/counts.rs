@@ -4,11 +4,13 @@
 //! work (a stats matcher can silence them: then they read 0 for ever), the two numbers stand in shared data and are changed by
 //! compare-and-swap. Where that does not work either, or where the scope is the worker, they are this virtual machine's own.
 //!
-//! Names of gauges hold the root id, the rule's id and the window's geometry, and are the same only for the same window.
+//! Names of gauges ([`crate::names`]) hold the root id, the rule's id and the window's geometry, and are the same only for the
+//! same window.
 
 use crate::breakers::{BreakerPlace, Shown};
 use crate::host::{Host, Kind, Level, MetricId, Put};
 use crate::inbound::Numbers;
+use crate::names::{label, named};
 use crate::pages::{KeyStates, Place};
 use crate::places::ProcessPlaces;
 use crate::ring;
@@ -43,8 +45,8 @@ pub(crate) struct Silent(String);
 /// Makes the counts of rules.
 pub struct Counts<H> {
     host: H,
-    /// The beginning of every name: `leapgate`, and the root id, if it is another.
-    prefix: String,
+    /// The label of the root id; empty where that is `leapgate`, as it is for a filter without one.
+    root: String,
     /// Whether the limit holds for the process.
     shared: bool,
     /// What all requests together do; counted where a system rule has asked for it.
@@ -62,14 +64,13 @@ pub struct Counts<H> {
 impl<H: Host> Counts<H> {
     /// The counts of the plugin with that root id.
     pub fn new(host: H, root_id: &str, shared: bool) -> Counts<H> {
-        let mut prefix = String::from("leapgate");
+        let mut root = String::new();
         if !root_id.is_empty() && root_id != "leapgate" {
-            prefix.push('.');
-            exact(&mut prefix, root_id);
+            label(&mut root, "root", root_id);
         }
         Counts {
             host,
-            prefix,
+            root,
             shared,
             inbound: OnceCell::new(),
             seed: OnceCell::new(),
@@ -90,21 +91,19 @@ impl<H: Host> Counts<H> {
         self.shared
     }
 
-    /// The name of `what` is no rule's. (Those begin with the prefix and a dot, and have no colon.)
-    pub(crate) fn key_as(&self, what: &str) -> String {
-        [&self.prefix, ":", what].concat()
+    /// The name of `what` of this root id, with these labels besides.
+    pub(crate) fn name(&self, what: &str, labels: &str) -> String {
+        named(what, &[&self.root, labels])
     }
 
-    /// Two running counts of `what` is no rule's, called `names`, and what is known of the past of a `window` over them.
+    /// Two running counts that are not a rule's, called `names`, and what is known of the past of a `window` over them.
     pub(crate) fn open_as(
         &self,
-        what: &str,
         names: [&str; 2],
         window: Option<Window>,
     ) -> (RuleCounts<H>, Past) {
-        let name = self.key_as(what);
-        let readable_name = name.clone();
-        self.open_called(name, readable_name, names, window, ControlBehavior::Reject)
+        let labels = [String::new(), String::new()];
+        self.open_called(labels, names, window, ControlBehavior::Reject)
     }
 
     /// The gauges that show breakers, by their names.
@@ -112,134 +111,43 @@ impl<H: Host> Counts<H> {
         &self.shown_breakers
     }
 
+    /// The list of resources, or of the origins of a resource.
+    fn open_list(&self, of: Option<(&str, Option<NamePlace>)>) -> Option<Rc<dyn Places>> {
+        let seed = self.shared.then(|| self.seed()).flatten()?;
+        let mut labels = String::new();
+        if let Some((resource, place)) = of {
+            label_of_name(&mut labels, ["resource", "place"], resource, place);
+        }
+        let changes = self.changes.get_or_init(|| {
+            let gauge = self.gauge("", "names_changes");
+            let silent = |silent| self.warn_of(silent, EACH_READS_LIST);
+            gauge.map_err(silent).ok()
+        });
+        let key = self.name("names", &labels);
+        let places = ProcessPlaces::new(self.host.clone(), key, seed, *changes);
+        Some(Rc::new(places))
+    }
+
     /// The host.
     pub(crate) fn host(&self) -> &H {
         &self.host
     }
 
-    /// The prefix and the parts, each as `part` writes it, with a dot between them.
-    fn name<'a>(
-        &self,
-        parts: impl IntoIterator<Item = &'a str>,
-        part: impl Fn(&mut String, &str),
-    ) -> String {
-        let mut name = self.prefix.clone();
-        for text in parts {
-            name.push('.');
-            part(&mut name, text);
-        }
-        name
-    }
-
-    /// The name of what has these parts: no others have the same.
-    pub(crate) fn exact_name_of(&self, parts: &[&str]) -> String {
-        self.name(parts.iter().copied(), exact)
-    }
-
-    /// The same, as it reads well in Prometheus.
-    pub(crate) fn readable_name_of(&self, parts: &[&str]) -> String {
-        self.name(parts.iter().copied(), readable)
-    }
-
-    /// The name of what `key` counts: no two keys have the same, but for names that have the same place in turn.
-    fn exact_name(&self, key: &StateKey) -> String {
-        let mut name = self.prefix.clone();
-        let part = |name: &mut String, text: Option<&str>, place: Option<NamePlace>| match place {
-            Some(place) => push_place(name, place),
-            None => text.into_iter().for_each(|text| {
-                name.push('.');
-                exact(name, text);
-            }),
-        };
-        part(&mut name, Some(key.rule.as_str()), None);
-        part(&mut name, key.resource.as_deref(), key.resource_place);
-        part(&mut name, key.origin.as_deref(), key.origin_place);
-        if let Grade::Qps { window, .. } = key.grade {
-            let window = window.window();
-            // Writing to a string cannot fail.
-            let _ = write!(
-                name,
-                ".{}ms_{}",
-                window.interval_ms(),
-                window.sample_count()
-            );
-        }
-        match key.behavior {
-            ControlBehavior::Reject => {}
-            ControlBehavior::WarmUp => name.push_str(".warm_up"),
-            ControlBehavior::Throttle => name.push_str(".throttle"),
-            ControlBehavior::WarmUpThrottle => name.push_str(".warm_up_throttle"),
-        }
-        match &key.strategy {
-            Strategy::Direct => {}
-            Strategy::Relate(measured) => {
-                name.push_str(".relate.");
-                exact(&mut name, measured);
-            }
-            Strategy::Chain(context) => {
-                name.push_str(".chain.");
-                exact(&mut name, context);
-            }
-        }
-        if key.compat {
-            name.push_str(".compat");
-        }
-        name
-    }
-
-    /// The name under which the decisions for `key` are shown. There are no more of them than places: who comes into one that
-    /// another name has had is shown with the further names.
-    fn shown_name(&self, key: &StateKey) -> String {
-        let shown = |name: &'_ Option<Rc<str>>, place: Option<NamePlace>| match place {
-            Some(place) if place.is_reused => Some("".into()),
-            _ => name.clone(),
-        };
-        let parts = [
-            Some(key.rule.as_str().into()),
-            shown(&key.resource, key.resource_place),
-            shown(&key.origin, key.origin_place),
-        ];
-        let parts: Vec<Rc<str>> = parts.into_iter().flatten().collect();
-        self.name(parts.iter().map(|part| &**part), readable)
-    }
-
-    /// The list of resources, or of the origins of a resource.
-    fn open_list(&self, of: Option<(&str, Option<NamePlace>)>) -> Option<Rc<dyn Places>> {
-        let seed = self.shared.then(|| self.seed()).flatten()?;
-        let mut key = self.key_as("places");
-        match of {
-            None => {}
-            Some((_, Some(place))) => push_place(&mut key, place),
-            Some((resource, None)) => {
-                key.push('.');
-                exact(&mut key, resource);
-            }
-        }
-        let changes = self.changes.get_or_init(|| {
-            let gauge = self.gauge(&self.key_as("places"), "changes");
-            gauge
-                .map_err(|silent| self.warn_of(silent, EACH_READS_LIST))
-                .ok()
-        });
-        let places = ProcessPlaces::new(self.host.clone(), key, seed, *changes);
-        Some(Rc::new(places))
-    }
-
-    fn counters(&self, name: String) -> Counters<H> {
+    fn counters(&self, labels: String) -> Counters<H> {
         Counters {
             host: self.host.clone(),
-            name,
+            labels: [&self.root, labels.as_str()].concat(),
             counters: OnceCell::new(),
             told: Cell::new([0; 3]),
         }
     }
 
-    fn gauges(&self, name: &str, [first, second]: [&str; 2]) -> Result<Keeper<H>, Silent> {
-        let tickets = self.gauge(name, first)?;
+    fn gauges(&self, labels: &str, [first, second]: [&str; 2]) -> Result<Keeper<H>, Silent> {
+        let tickets = self.gauge(labels, first)?;
         let admitted = if second == first {
             tickets
         } else {
-            self.gauge(name, second)?
+            self.gauge(labels, second)?
         };
         Ok(Keeper::Gauges {
             host: self.host.clone(),
@@ -248,9 +156,9 @@ impl<H: Host> Counts<H> {
         })
     }
 
-    /// The gauge called `what` of what has that name, if it counts.
-    pub(crate) fn gauge(&self, name: &str, what: &str) -> Result<MetricId, Silent> {
-        let name = [name, ".", what].concat();
+    /// The gauge called `what` of what has these labels, if it counts.
+    pub(crate) fn gauge(&self, labels: &str, what: &str) -> Result<MetricId, Silent> {
+        let name = self.name(what, labels);
         let gauge = self.host.define_metric(Kind::Gauge, &name);
         gauge.filter(|gauge| self.works(*gauge)).ok_or(Silent(name))
     }
@@ -272,8 +180,8 @@ impl<H: Host> Counts<H> {
         }
     }
 
-    fn shared_data(&self, name: &str) -> Option<Keeper<H>> {
-        let key = format!("{name}.counts");
+    fn shared_data(&self, labels: &str, [first, _]: [&str; 2]) -> Option<Keeper<H>> {
+        let key = self.name(&[first, "_counts"].concat(), labels);
         self.host.share(&key, &pair(0, 0), Put::IfAbsent);
         let place = Swapped {
             host: self.host.clone(),
@@ -295,7 +203,7 @@ impl<H: Host> Counts<H> {
     /// What keys are hashed with: drawn by the first that needs it, for all.
     fn seed(&self) -> Option<[u64; 2]> {
         *self.seed.get_or_init(|| {
-            let place = format!("{}.seed", self.prefix);
+            let place = self.name("seed", "");
             if self.host.shared(&place).is_none() {
                 self.host.share(&place, &self.random(), Put::IfAbsent);
             }
@@ -306,22 +214,21 @@ impl<H: Host> Counts<H> {
     /// What the names of the pages of a rule's keys begin with. It is as short for all, since there may be many of them; no
     /// two rules have the same, and none has that of another number of pages.
     fn name_of_pages(&self, key: &StateKey, geometry: &KeyedGeometry) -> String {
-        let mut name = self.exact_name(key);
+        let mut labels = self.root.clone() + &exact_labels(key);
         for part in key.parts.iter() {
-            name.push('.');
-            exact(&mut name, &part.to_string());
+            label(&mut labels, "key", &part.to_string());
         }
-        let _ = write!(name, ".{}.{LAYOUT}", geometry.max_keys);
-        let hash = Key::of_parts([0; 2], [Some(name.as_bytes())]).hash();
-        format!("{}.keys.{hash:016x}.", self.prefix)
+        let _ = write!(labels, ";pages={}.{LAYOUT}", geometry.max_keys);
+        let hash = Key::of_parts([0; 2], [Some(labels.as_bytes())]).hash();
+        format!("leapgate.keys.{hash:016x}.")
     }
 
     /// How far the turns of a rule reach that behaves so, if it takes turns.
-    fn latest(&self, name: &str, behavior: ControlBehavior) -> Latest<H> {
+    fn latest(&self, labels: &str, behavior: ControlBehavior) -> Latest<H> {
         if !self.shared || !behavior.is_paced() {
             return Latest::Local(LocalInstant::default());
         }
-        let key = format!("{name}.latest");
+        let key = self.name("latest", labels);
         self.host.share(&key, &[0; 8], Put::IfAbsent);
         let place = SharedNanos {
             host: self.host.clone(),
@@ -331,28 +238,35 @@ impl<H: Host> Counts<H> {
         if place.read().is_some() {
             return Latest::Shared(place);
         }
-        let line = format!(
-            "leapgate: {name}: shared data does not work here: it paces each worker thread alone"
+        self.warn(
+            labels,
+            "shared data does not work here: it paces each worker thread alone",
         );
-        self.host.log(Level::Warn, &line);
         Latest::Local(LocalInstant::default())
     }
 
-    /// What the names of all metrics begin with.
-    pub fn prefix(&self) -> &str {
-        &self.prefix
+    /// The label that the names of all metrics have, if any.
+    pub fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// Says in the log what is missing, of what has these labels.
+    pub(crate) fn warn(&self, labels: &str, what: &str) {
+        let labels = labels.trim_start_matches(';');
+        self.host
+            .log(Level::Warn, &format!("leapgate: {labels}: {what}"));
     }
 
     /// Where two running counts are kept; as gauges they are called `names`, and are one if these are the same.
-    pub(crate) fn keeper(&self, name: &str, names: [&str; 2]) -> Keeper<H> {
+    pub(crate) fn keeper(&self, labels: &str, names: [&str; 2]) -> Keeper<H> {
         if !self.shared {
             return Keeper::Local(LocalTally::default());
         }
-        let silent = match self.gauges(name, names) {
+        let silent = match self.gauges(labels, names) {
             Ok(gauges) => return gauges,
             Err(silent) => silent,
         };
-        match self.shared_data(name) {
+        match self.shared_data(labels, names) {
             Some(shared_data) => {
                 let now = "what it counts stands in shared data, changed by compare-and-swap, and requests are refused where that is contended";
                 self.warn_of(silent, now);
@@ -360,9 +274,9 @@ impl<H: Host> Counts<H> {
             }
             None => {
                 let now = "its limit holds for each worker thread alone";
-                self.host.log(
-                    Level::Warn,
-                    &format!("leapgate: {name}: neither gauges nor shared data work here: {now}"),
+                self.warn(
+                    labels,
+                    &format!("neither gauges nor shared data work here: {now}"),
                 );
                 Keeper::Local(LocalTally::default())
             }
@@ -370,38 +284,89 @@ impl<H: Host> Counts<H> {
     }
 }
 
-/// Appends what stands for a name that has that place: no part of a name reads the same.
-pub(crate) fn push_place(name: &mut String, place: NamePlace) {
-    name.push_str(".:");
-    crate::reply::push_number(name, place.index.into());
-}
-
 /// What a gauge has counted.
 fn count<H: Host>(host: &H, gauge: MetricId) -> Option<u64> {
     host.read(gauge).map(|n| n % PROBE)
 }
 
-/// Appends `part` so that no two parts read the same, whatever stands around them.
-fn exact(name: &mut String, part: &str) {
-    for c in part.chars() {
-        match c {
-            '.' | ':' | '%' | '\0'..=' ' => {
-                let _ = write!(name, "%{:02X}", c as u32);
-            }
-            c => name.push(c),
-        }
+/// The labels under which the decisions for `key` are shown: the rule, and what it counts apart. There are no more of them than
+/// places: a name that comes into a place of another one is shown with the further names.
+fn labels(key: &StateKey) -> String {
+    let mut labels = String::new();
+    label(&mut labels, "rule", key.rule.as_str());
+    let shown = |name: &Option<Rc<str>>, place: Option<NamePlace>| match place {
+        Some(place) if place.is_reused => Some("".into()),
+        _ => name.clone(),
+    };
+    if let Some(resource) = shown(&key.resource, key.resource_place) {
+        label(&mut labels, "resource", &resource);
+    }
+    if let Some(origin) = shown(&key.origin, key.origin_place) {
+        label(&mut labels, "origin", &origin);
+    }
+    labels
+}
+
+/// Appends the label of a name, or, where it has one, of its place.
+pub(crate) fn label_of_name(
+    labels: &mut String,
+    [name, place]: [&str; 2],
+    value: &str,
+    has_place: Option<NamePlace>,
+) {
+    match has_place {
+        None => label(labels, name, value),
+        Some(NamePlace { index, .. }) => label(labels, place, &index.to_string()),
     }
 }
 
-/// Appends `part` as it reads well in Prometheus.
-fn readable(name: &mut String, part: &str) {
-    for c in part.chars() {
-        match c {
-            '*' => name.push_str("each"),
-            c if c.is_ascii_alphanumeric() || c == '-' => name.push(c),
-            _ => name.push('_'),
-        }
+/// The labels of what `key` counts: no two keys have the same, but for names that have the same place in turn.
+fn exact_labels(key: &StateKey) -> String {
+    let mut labels = String::new();
+    label(&mut labels, "rule", key.rule.as_str());
+    if let Some(resource) = &key.resource {
+        label_of_name(
+            &mut labels,
+            ["resource", "place"],
+            resource,
+            key.resource_place,
+        );
     }
+    if let Some(origin) = &key.origin {
+        label_of_name(
+            &mut labels,
+            ["origin", "originplace"],
+            origin,
+            key.origin_place,
+        );
+    }
+    match &key.strategy {
+        Strategy::Direct => {}
+        Strategy::Relate(measured) => label(&mut labels, "relate", measured),
+        Strategy::Chain(context) => label(&mut labels, "chain", context),
+    }
+    let mut window = String::new();
+    if let Grade::Qps { window: of, .. } = key.grade {
+        window = window_of(of.window());
+    }
+    window.push_str(match key.behavior {
+        ControlBehavior::Reject => "",
+        ControlBehavior::WarmUp => "_warmUp",
+        ControlBehavior::Throttle => "_throttle",
+        ControlBehavior::WarmUpThrottle => "_warmUpThrottle",
+    });
+    if key.compat {
+        window.push_str("_compat");
+    }
+    if !window.is_empty() {
+        label(&mut labels, "window", window.trim_start_matches('_'));
+    }
+    labels
+}
+
+/// A geometry, as names have it.
+pub(crate) fn window_of(window: Window) -> String {
+    format!("{}ms_{}", window.interval_ms(), window.sample_count())
 }
 
 /// The counts of one rule.
@@ -425,7 +390,7 @@ pub struct RuleCounts<H> {
 /// What stands in the log and the dashboards of one rule: made when there is something to write there.
 pub(crate) struct Counters<H> {
     host: H,
-    name: String,
+    labels: String,
     counters: OnceCell<[MetricId; 3]>,
     told: Cell<[u64; 3]>,
 }
@@ -450,10 +415,8 @@ impl<H: Host> Tallies for Counts<H> {
             Grade::Concurrency => (["in_flight"; 2], None),
             Grade::Qps { window, .. } => (["tickets", "admitted"], Some(window.window())),
         };
-        let readable_name = self.shown_name(key);
         self.open_called(
-            self.exact_name(key),
-            readable_name,
+            [exact_labels(key), labels(key)],
             names,
             window,
             key.behavior,
@@ -470,15 +433,14 @@ impl<H: Host> Tallies for Counts<H> {
         let shared = self.shared.then(|| self.seed()).and_then(place);
         if self.shared && shared.is_none() {
             let now = "the limit of each key holds for each worker thread alone";
-            let name = self.exact_name(key);
-            let line = format!("leapgate: {name}: shared data does not work here: {now}");
-            self.host.log(Level::Warn, &line);
+            let why = format!("shared data does not work here: {now}");
+            self.warn(&exact_labels(key), &why);
         }
         let (seed, place) = shared.unwrap_or_else(|| {
             let (first, second) = unpair(&self.random()).unwrap_or_default();
             ([first, second], Place::Local(RefCell::default()))
         });
-        let counters = self.counters(self.shown_name(key));
+        let counters = self.counters(labels(key));
         KeyStates::new(KeyedPages::new(geometry, seed), place, counters)
     }
 
@@ -533,8 +495,7 @@ impl<H: Host> Keeper<H> {
 impl<H: Host> Counts<H> {
     fn open_called(
         &self,
-        name: String,
-        readable_name: String,
+        [exact, readable]: [String; 2],
         names: [&str; 2],
         window: Option<Window>,
         behavior: ControlBehavior,
@@ -543,22 +504,22 @@ impl<H: Host> Counts<H> {
         let keeper = if window.is_some() && behavior == ControlBehavior::Throttle {
             Keeper::Local(LocalTally::default())
         } else {
-            self.keeper(&name, names)
+            self.keeper(&exact, names)
         };
         let mut counts = RuleCounts {
             keeper,
             host: self.host.clone(),
             ring_key: None,
-            latest: self.latest(&name, behavior),
-            warmth_key: (self.shared && behavior.warms_up()).then(|| format!("{name}.warmth")),
+            latest: self.latest(&exact, behavior),
+            warmth_key: (self.shared && behavior.warms_up()).then(|| self.name("warmth", &exact)),
             published: Cell::new(None),
-            counters: self.counters(readable_name),
+            counters: self.counters(readable),
             waited: OnceCell::new(),
             told_waited: Cell::new(0),
         };
         let past = match (window, counts.admitted()) {
             (Some(window), Some(admitted)) => {
-                let ring_key = format!("{name}.ring");
+                let ring_key = self.name("ring", &exact);
                 let past = ring::find(&self.host, &ring_key, window, admitted);
                 counts.ring_key = Some(ring_key);
                 past
@@ -578,7 +539,7 @@ impl<H: Host> Counters<H> {
         let counters = self.counters.get_or_try_init(|| {
             let counter = |what| {
                 self.host
-                    .define_metric(Kind::Counter, &format!("{}.{what}", self.name))
+                    .define_metric(Kind::Counter, &named(what, &[&self.labels]))
                     .ok_or(())
             };
             Ok::<_, ()>([
@@ -613,7 +574,7 @@ impl<H: Host> RuleCounts<H> {
             return;
         }
         let counter = self.waited.get_or_try_init(|| {
-            let name = format!("{}.waited", self.counters.name);
+            let name = named("waited", &[&self.counters.labels]);
             self.host.define_metric(Kind::Counter, &name).ok_or(())
         });
         if let Ok(counter) = counter {

@@ -5,13 +5,14 @@ use crate::config::{Format, ResourceFrom, Scope, Settings};
 use crate::counts::{Counts, RuleCounts};
 use crate::host::{Host, Kind, Level, LocalReply, MetricId, Property};
 use crate::inbound::{Call, System};
+use crate::names::label;
 use crate::outcome::Answer;
 use crate::waiting::{Place, Waiting};
 use crate::{keys, reply};
 use leapgate::config::ConfigError;
 use leapgate::{
-    Blocked, Decision, Engine, Entry, Inbound, KeyValue, LimitApp, Policy, Request, Resource,
-    RuleId, Rules, Store, Timestamp,
+    Blocked, Decision, Engine, Entry, Inbound, KeyValue, LimitApp, Policy, RefusalKind, Request,
+    Resource, RuleId, Rules, Store, Timestamp,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -166,8 +167,8 @@ impl<H: Host> Filter<H> {
         };
         store.sweep();
         let period_ms = tick_ms(&store, system.as_ref());
-        let prefix = store.tallies().prefix();
-        let waiting = Waiting::new(host.clone(), prefix, settings.max_waiting, period_ms);
+        let root = store.tallies().root();
+        let waiting = Waiting::new(host.clone(), root, settings.max_waiting, period_ms);
         let filter = Filter {
             host,
             settings,
@@ -217,38 +218,37 @@ impl<H: Host> Filter<H> {
         let mut told = self.told.borrow_mut();
         let mut index = 0;
         // They are always the same, in the same order.
-        self.engine.for_each_guard(|id, blocked, shadow_blocked| {
-            if index == told.len()
-                && let Some(metrics) = self.metrics(id)
-            {
-                told.push((metrics, [0; 2]));
-            }
-            let Some((metrics, told)) = told.get_mut(index) else {
-                return;
-            };
-            index += 1;
-            let now = [blocked, shadow_blocked];
-            for ((metric, now), told) in metrics.iter().zip(now).zip(told) {
-                let more = now.wrapping_sub(*told) as i64;
-                if more > 0 {
-                    self.host.add(*metric, more);
+        self.engine
+            .for_each_guard(|kind, id, blocked, shadow_blocked| {
+                if index == told.len()
+                    && let Some(metrics) = self.metrics(kind, id)
+                {
+                    told.push((metrics, [0; 2]));
                 }
-                *told = now;
-            }
-        });
+                let Some((metrics, told)) = told.get_mut(index) else {
+                    return;
+                };
+                index += 1;
+                let now = [blocked, shadow_blocked];
+                for ((metric, now), told) in metrics.iter().zip(now).zip(told) {
+                    let more = now.wrapping_sub(*told) as i64;
+                    if more > 0 {
+                        self.host.add(*metric, more);
+                    }
+                    *told = now;
+                }
+            });
     }
 
-    fn metrics(&self, id: &RuleId) -> Option<[MetricId; 2]> {
-        let name = self
-            .engine
-            .store()
-            .tallies()
-            .readable_name_of(&[id.as_str()]);
-        let counter = |what| {
-            self.host
-                .define_metric(Kind::Counter, &[name.as_str(), what].concat())
+    fn metrics(&self, kind: &str, id: &RuleId) -> Option<[MetricId; 2]> {
+        let mut rule = String::new();
+        label(&mut rule, "rule", id.as_str());
+        let counts = self.engine.store().tallies();
+        let counter = |what: &str| {
+            let name = counts.name(&[kind, what].concat(), &rule);
+            self.host.define_metric(Kind::Counter, &name)
         };
-        Some([counter(".blocked")?, counter(".shadow_blocked")?])
+        Some([counter("_blocked")?, counter("_shadow_blocked")?])
     }
 
     /// Lets those go on whose turn it is, keeps windows up to date that nobody asks for, and tells the host's metrics.
@@ -355,7 +355,7 @@ impl<H: Host> Filter<H> {
     fn give_up(&self) -> Option<Passed<H>> {
         self.host.reply(&LocalReply {
             status: 503,
-            grpc_status: reply::GRPC_UNAVAILABLE,
+            grpc_status: RefusalKind::Unavailable.grpc_status(),
             details: "leapgate{overtaken}",
             headers: &[],
             body: "",
@@ -443,7 +443,7 @@ impl<H: Host> Filter<H> {
     fn refuse(&self, blocked: &Blocked, policies: &mut dyn Iterator<Item = Policy<'_>>) {
         let is_grpc = self.settings.reply.format != Format::Text && self.is_grpc();
         let headers = reply::headers(&self.settings, blocked, policies, is_grpc);
-        let (status, grpc_status) = reply::statuses(&self.settings.reply, blocked);
+        let (status, grpc_status) = reply::statuses(&self.settings.reply, blocked.cause().kind());
         let sent = self.host.reply(&LocalReply {
             status,
             grpc_status,

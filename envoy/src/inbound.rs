@@ -48,12 +48,12 @@ impl<H: Host> Numbers<H> {
             Window::new(1000, 2).ok()?,
         );
         let now = counts.host().now().unwrap_or(Timestamp::ZERO);
-        let names = ["tickets", "admitted"];
-        let (tally, past) = counts.open_as("inbound.passes", names, Some(second));
+        let names = ["inbound_passes_tickets", "inbound_passes_admitted"];
+        let (tally, past) = counts.open_as(names, Some(second));
         let passes = RuleWindow::new(second, Counting::Strict, tally, past);
-        let (in_flight, _) = counts.open_as("inbound", ["in_flight"; 2], None);
+        let (in_flight, _) = counts.open_as(["inbound_in_flight"; 2], None);
         let average = |name: &'static str| {
-            let (tally, _) = counts.open_as("inbound", [name; 2], None);
+            let (tally, _) = counts.open_as([name; 2], None);
             // Nothing is known of the past, and nothing is taken for it.
             let last = tally.admitted().unwrap_or(0);
             let past = Past::Kept(Snapshots {
@@ -67,13 +67,13 @@ impl<H: Host> Numbers<H> {
             passes,
             passed: Cell::new(0),
             in_flight,
-            completed: average("completed"),
-            millis: average("response_ms"),
+            completed: average("inbound_completed"),
+            millis: average("inbound_response_ms"),
             shortest: Shortest {
                 host: counts.host().clone(),
                 key: counts
                     .is_shared()
-                    .then(|| counts.key_as("inbound.shortest")),
+                    .then(|| counts.name("inbound_shortest", "")),
                 known: Cell::default(),
             },
         })

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `host` | the host calls, and nothing else names one |
 //! | `config` | the filter's own settings |
+//! | `names` | what metrics and places of shared data are called |
 //! | `counts` | where the counts of a rule are kept: gauges, shared data, or the virtual machine alone |
 //! | `breakers` | where a breaker keeps its state: shared data, and gauges |
 //! | `outcome` | what an answer means to a breaker |
@@ -28,6 +29,7 @@ pub mod filter;
 pub mod host;
 pub mod inbound;
 pub mod keys;
+pub mod names;
 pub mod outcome;
 pub mod pages;
 mod places;

@@ -44,7 +44,10 @@ impl RootContext for Root {
     fn on_configure(&mut self, size: usize) -> bool {
         let bytes = Proxy.configuration(size).unwrap_or_default();
         let root_id = Proxy.property(Property::RootId).unwrap_or_default();
-        let root_id = String::from_utf8_lossy(&root_id).into_owned();
+        let mut root_id = String::from_utf8_lossy(&root_id).into_owned();
+        if root_id.is_empty() {
+            root_id.push_str("leapgate"); // they are one
+        }
         let filter = config::parse(&bytes).and_then(|(rules, settings)| {
             let store = store(root_id, settings.scope);
             Filter::new(Proxy, store, rules, settings)

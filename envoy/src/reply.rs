@@ -1,26 +1,9 @@
 //! What a refused request is told, and what is told of the limits to those that pass.
 
 use crate::config::{Format, RateLimitHeaders, Reply, Settings};
-use leapgate::{Blocked, Cause, Grade, Policy};
+use leapgate::{Blocked, Grade, Policy, RefusalKind};
 use std::borrow::Cow;
 use std::time::Duration;
-
-/// `RESOURCE_EXHAUSTED`. Envoy's own choice for a limited gRPC request is `UNAVAILABLE`, which clients retry at once.
-const GRPC_RESOURCE_EXHAUSTED: i32 = 8;
-
-/// `PERMISSION_DENIED`: one that may not enter at all need not come again.
-const GRPC_PERMISSION_DENIED: i32 = 7;
-
-/// Whether its origin is what the request was refused for.
-fn is_forbidden(blocked: &Blocked) -> bool {
-    matches!(blocked.cause(), Cause::Authority(_))
-}
-
-/// `UNAVAILABLE`, for a breaker.
-pub(crate) const GRPC_UNAVAILABLE: i32 = 14;
-
-/// The problem type of draft-ietf-httpapi-ratelimit-headers.
-const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
 /// Whole seconds, rounded up.
 fn seconds(time: Duration) -> u64 {
@@ -50,18 +33,14 @@ fn number(n: u64) -> String {
     text
 }
 
-/// The HTTP status of a refusal, and the gRPC status. An origin that may not enter is not limited but forbidden. (Envoy's own
-/// answer to overload is 503; here that is a breaker's alone.)
-pub fn statuses(reply: &Reply, blocked: &Blocked) -> (u16, i32) {
-    match blocked.cause() {
-        Cause::Authority(_) => (403, GRPC_PERMISSION_DENIED),
-        Cause::Degrade(_) => (reply.breaker_status, GRPC_UNAVAILABLE),
-        Cause::Flow(_) | Cause::System(..) => (reply.status, GRPC_RESOURCE_EXHAUSTED),
-    }
-}
-
-fn is_by_breaker(blocked: &Blocked) -> bool {
-    matches!(blocked.cause(), Cause::Degrade(_))
+/// The HTTP status of a refusal, and the gRPC status.
+pub fn statuses(reply: &Reply, kind: RefusalKind) -> (u16, i32) {
+    let status = match kind {
+        RefusalKind::Limited => reply.status,
+        RefusalKind::Unavailable => reply.breaker_status,
+        RefusalKind::Forbidden => kind.status(),
+    };
+    (status, kind.grpc_status())
 }
 
 /// What the access log shows as the response code details.
@@ -83,7 +62,6 @@ pub fn headers<'a, 'p>(
         headers.push(("retry-after", number(seconds(wait).max(1)).into()));
     }
     match settings.reply.format {
-        _ if is_forbidden(blocked) => {}
         Format::Json if !is_grpc => headers.push(("content-type", "application/json".into())),
         Format::Problem if !is_grpc => {
             headers.push(("content-type", "application/problem+json".into()))
@@ -108,46 +86,40 @@ pub fn headers<'a, 'p>(
 
 /// The body of a refusal. For a gRPC request it becomes the message, and is text.
 pub fn body<'a>(reply: &'a Reply, blocked: &Blocked, is_grpc: bool) -> Cow<'a, str> {
-    if is_forbidden(blocked) {
-        return "forbidden".into();
-    }
-    let is_by_breaker = is_by_breaker(blocked);
-    let text = if is_by_breaker {
-        reply.breaker_body.as_str()
-    } else {
-        reply.body.as_str()
+    let kind = blocked.cause().kind();
+    let text = match kind {
+        RefusalKind::Limited => reply.body.as_str(),
+        RefusalKind::Unavailable => reply.breaker_body.as_str(),
+        RefusalKind::Forbidden => kind.text(),
     };
     if is_grpc || reply.format == Format::Text {
         return text.into();
     }
-    let (status, text) = (number(statuses(reply, blocked).0.into()), quoted(text));
+    let (status, text) = (number(statuses(reply, kind).0.into()), quoted(text));
     let rule = quoted(blocked.id().as_str());
-    if reply.format == Format::Problem && !is_by_breaker {
-        let head = [
-            "{\"type\":\"",
-            QUOTA_EXCEEDED,
-            "\",\"title\":\"Quota exceeded\",\"status\":",
-        ]
-        .concat();
-        return [
-            &head,
-            &status,
-            ",\"detail\":",
-            &text,
-            ",\"violated-policies\":[",
-            &rule,
-            "]}",
-        ]
-        .concat()
-        .into();
+    if reply.format == Format::Problem {
+        let mut body = String::from("{");
+        if let Some(problem_type) = kind.problem_type() {
+            body = ["{\"type\":\"", problem_type, "\","].concat();
+        }
+        let title = kind.title();
+        body += &["\"title\":\"", title, "\",\"status\":", &status].concat();
+        body += &[",\"detail\":", &text].concat();
+        if kind == RefusalKind::Limited {
+            body += &[",\"violated-policies\":[", &rule, "]"].concat();
+        }
+        body.push('}');
+        return body.into();
     }
-    // A problem without a type says what its status says.
-    let told_as = if reply.format == Format::Problem {
-        ",\"detail\":"
-    } else {
-        ",\"error\":"
-    };
-    let mut body = ["{\"status\":", &status, told_as, &text, ",\"rule\":", &rule].concat();
+    let mut body = [
+        "{\"status\":",
+        &status,
+        ",\"error\":",
+        &text,
+        ",\"rule\":",
+        &rule,
+    ]
+    .concat();
     if let Some(wait) = blocked.retry_after() {
         body.push_str(",\"retryAfterSeconds\":");
         push_number(&mut body, seconds(wait).max(1));
@@ -182,7 +154,7 @@ pub fn rate_limit_headers<'p>(
                     push_string_item(list, policy.id.as_str());
                 }
                 quotas.push_str(";q=");
-                push_number(&mut quotas, policy.rule.count().get() as u64);
+                push_number(&mut quotas, policy.count.get() as u64);
                 match policy.rule.grade() {
                     Grade::Qps { window, .. } => {
                         let millis = window.window().interval_ms();
@@ -209,10 +181,7 @@ pub fn rate_limit_headers<'p>(
         RateLimitHeaders::Legacy => {
             // As Envoy's local filter writes it: one limit, here the tightest, and the time to its reset in seconds.
             if let Some(policy) = policies.min_by_key(|policy| policy.remaining) {
-                add(
-                    "x-ratelimit-limit",
-                    number(policy.rule.count().get() as u64),
-                );
+                add("x-ratelimit-limit", number(policy.count.get() as u64));
                 add("x-ratelimit-remaining", number(policy.remaining));
                 add("x-ratelimit-reset", number(seconds(policy.reset)));
             }

@@ -11,6 +11,7 @@
 //! that.
 
 use crate::host::{Host, Kind, Level, LocalReply, MetricId};
+use crate::names::named;
 use leapgate::Timestamp;
 use once_cell::unsync::OnceCell;
 use std::cell::{Cell, RefCell};
@@ -34,8 +35,8 @@ pub struct Waiting<H> {
     upkeep: Cell<u64>,
     /// Whether ticks are asked for by who is due next.
     is_tight: Cell<bool>,
-    /// The beginning of the names of the metrics.
-    prefix: String,
+    /// The label of the root id, which the names of the metrics have.
+    root: String,
     metrics: OnceCell<(MetricId, MetricId)>,
 }
 
@@ -55,7 +56,7 @@ pub struct Place<H: Host> {
 
 impl<H: Host> Waiting<H> {
     /// Nobody yet, and at most `max`. Ticks come every `period_ms` milliseconds unless somebody is due before.
-    pub fn new(host: H, prefix: &str, max: usize, period_ms: u64) -> Rc<Waiting<H>> {
+    pub fn new(host: H, root: &str, max: usize, period_ms: u64) -> Rc<Waiting<H>> {
         Rc::new(Waiting {
             host,
             max,
@@ -63,7 +64,7 @@ impl<H: Host> Waiting<H> {
             period_ms,
             upkeep: Cell::new(0),
             is_tight: Cell::new(false),
-            prefix: prefix.into(),
+            root: root.into(),
             metrics: OnceCell::new(),
         })
     }
@@ -183,7 +184,7 @@ impl<H: Host> Waiting<H> {
     /// How many wait, in the whole process, and for how long they have waited.
     fn metrics(&self) -> Option<(MetricId, MetricId)> {
         let define = |kind, what| {
-            let name = format!("{}.{what}", self.prefix);
+            let name = named(what, &[&self.root]);
             self.host.define_metric(kind, &name).ok_or(())
         };
         let metrics = self.metrics.get_or_try_init(|| {

@@ -15,8 +15,12 @@ use std::rc::Rc;
 
 #[path = "filter/breaker.rs"]
 mod breaker;
+#[path = "filter/names.rs"]
+mod names;
 #[path = "filter/places.rs"]
 mod places;
+#[path = "filter/reply.rs"]
+mod reply;
 #[path = "filter/system.rs"]
 mod system;
 
@@ -421,7 +425,7 @@ fn silenced_gauges_are_noticed_and_shared_data_holds_the_limit() {
     let vms: Vec<Vm> = (0..4).map(|_| Vm::born(&process, TEN)).collect();
     assert_eq!(
         process.warnings()[0],
-        "leapgate: the gauge `wasmcustom.leapgate.login.1000ms_100.tickets` does not count (does a stats_matcher exclude it?): \
+        "leapgate: the gauge `wasmcustom.leapgate.tickets;rule=login;window=1000ms_100` does not count (does a stats_matcher exclude it?): \
          what it counts stands in shared data, changed by compare-and-swap, and requests are refused where that is contended"
     );
     let passes: usize = (0..20)
@@ -546,7 +550,7 @@ fn where_nothing_is_shared_the_limit_holds_for_the_worker_and_the_log_says_so() 
     let vms: Vec<Vm> = (0..2).map(|_| Vm::born(&process, TEN)).collect();
     assert_eq!(
         process.warnings()[0],
-        "leapgate: leapgate.login.1000ms_100: neither gauges nor shared data work here: \
+        "leapgate: rule=login;window=1000ms_100: neither gauges nor shared data work here: \
          its limit holds for each worker thread alone"
     );
     assert_eq!(
@@ -611,7 +615,7 @@ fn a_count_that_has_fallen_counts_as_used() {
     let vm = Vm::born(&process, TEN);
     assert_eq!(vm.passes("login", 5), 5);
     for (_, name, value) in process.metrics.borrow_mut().iter_mut() {
-        if name.ends_with("admitted") || name.ends_with("tickets") {
+        if name.contains("admitted") || name.contains("tickets") {
             *value = 0;
         }
     }
@@ -671,14 +675,14 @@ fn calls_in_flight_are_counted_for_the_process_and_given_back() {
     assert!(first.is_some() && second.is_some());
     assert_eq!(vms[0].passes("report", 1), 0);
     assert_eq!(
-        process.metric("leapgate.report/concurrency.in_flight"),
+        process.metric("leapgate.in_flight;rule=report/concurrency;;2f"),
         Some(2)
     );
     drop(first);
     assert_eq!(vms[1].passes("report", 1), 1);
     drop(second);
     assert_eq!(
-        process.metric("leapgate.report/concurrency.in_flight"),
+        process.metric("leapgate.in_flight;rule=report/concurrency;;2f"),
         Some(0)
     );
 }
@@ -747,11 +751,17 @@ fn counters_are_told_on_a_tick_under_names_that_read_well() {
     assert_eq!(vm.passes("login", 5), 3);
     vm.filter.on_tick();
     let told = |name: &str| process.metric(name);
-    assert_eq!(told("leapgate.login.passed"), Some(3));
-    assert_eq!(told("leapgate.login.blocked"), Some(2));
-    assert_eq!(told("leapgate.login_60s_shadow.passed"), Some(2));
-    assert_eq!(told("leapgate.login_60s_shadow.shadow_blocked"), Some(3));
-    assert_eq!(told("leapgate.login_60s_shadow.blocked"), Some(0));
+    assert_eq!(told("leapgate.passed;rule=login"), Some(3));
+    assert_eq!(told("leapgate.blocked;rule=login"), Some(2));
+    assert_eq!(told("leapgate.passed;rule=login/60s/shadow;;2f2f"), Some(2));
+    assert_eq!(
+        told("leapgate.shadow_blocked;rule=login/60s/shadow;;2f2f"),
+        Some(3)
+    );
+    assert_eq!(
+        told("leapgate.blocked;rule=login/60s/shadow;;2f2f"),
+        Some(0)
+    );
 }
 
 #[test]
@@ -1018,7 +1028,7 @@ fn without_shared_data_a_client_has_its_limit_with_each_worker_and_the_log_says_
     assert_eq!(passes, 6);
     assert_eq!(
         process.warnings()[0],
-        "leapgate: leapgate.api/key=header%3Ax-api-key/keys=40.1000ms_20: shared data does not work here: \
+        "leapgate: rule=api/key=header:x-api-key/keys=40;;2f3d3a2d2d2f3d;window=1000ms_20: shared data does not work here: \
          the limit of each key holds for each worker thread alone"
     );
 }
@@ -1114,6 +1124,6 @@ fn a_keyed_rule_in_shadow_mode_lets_all_pass_and_counts() {
     assert_eq!(vm.client_passes("a", 5), 5);
     vm.filter.on_tick();
     let told = ["passed", "blocked", "shadow_blocked"]
-        .map(|what| process.metric(&format!("leapgate.per.{what}")));
+        .map(|what| process.metric(&format!("leapgate.{what};rule=per")));
     assert_eq!(told, [Some(3), Some(0), Some(2)]);
 }

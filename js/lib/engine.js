@@ -252,6 +252,7 @@ export class Engine {
       result.retryAfterMs = 0;
       result.rule = scarcest?.id ?? null;
       result.cause = null;
+      result.status = null;
     } else {
       const [refuses, limit, retry] = [told[2], told[3], told[4]];
       const rule = met.rules[refuses];
@@ -262,6 +263,7 @@ export class Engine {
       result.reset = Math.ceil(epoch + result.retryAfterMs);
       result.rule = rule?.id ?? null;
       result.cause = rule?.cause ?? null;
+      result.status = rule?.status ?? 429;
     }
     result.policies = policies;
     return result;
@@ -272,8 +274,8 @@ export class Engine {
     while (met.rules.length < many) {
       const bytes = core.engine_rule(this.#at.number, met.number, met.rules.length);
       const id = wasm.said(bytes);
-      const [windowMs, kind] = wasm.told().subarray(-2);
-      met.rules.push({ id, windowMs: windowMs < 0 ? null : windowMs, cause: CAUSES[kind] });
+      const [windowMs, kind, status] = wasm.told().subarray(-3);
+      met.rules.push({ id, windowMs: windowMs < 0 ? null : windowMs, cause: CAUSES[kind], status });
     }
   }
 

@@ -182,21 +182,26 @@ export function makeGate(options, key) {
   };
 }
 
-// What is said where no limit refuses: whoever may not enter is forbidden it, and else it is the server that cannot serve now.
-const FORBIDDEN = { status: 403, body: 'forbidden', title: 'Forbidden' };
-const UNAVAILABLE = {
-  status: 503,
-  body: 'service unavailable',
-  type: `${PROBLEMS}#temporary-reduced-capacity`,
-  title: 'Temporary reduced capacity',
+// What is said of each kind of refusal, by its status: tests hold it to the core's table (src/refusal.rs).
+const REFUSALS = {
+  429: { status: 429, body: 'too many requests', type: `${PROBLEMS}#quota-exceeded`, title: 'Quota exceeded' },
+  503: {
+    status: 503,
+    body: 'service unavailable',
+    type: `${PROBLEMS}#temporary-reduced-capacity`,
+    title: 'Temporary reduced capacity',
+  },
+  403: { status: 403, body: 'forbidden', title: 'Forbidden' },
 };
-const OTHERS = { authority: FORBIDDEN, degrade: UNAVAILABLE, system: UNAVAILABLE };
 
 // The status, headers and body of a refusal; a function writes its own body.
 function refusal(result, draft, reply) {
-  const { status = 429, format = 'text', body = 'too many requests', headers } = reply;
-  const exceeded = { status, body, type: `${PROBLEMS}#quota-exceeded`, title: 'Quota exceeded', policies: policiesOf(result) };
-  const told = OTHERS[result.cause] ?? exceeded;
+  const { format = 'text', headers } = reply;
+  let told = REFUSALS[result.status ?? 429];
+  if (told.status === 429) {
+    const { status = told.status, body = told.body } = reply;
+    told = { ...told, status, body, policies: policiesOf(result) };
+  }
   const wait = retryAfterSeconds(result);
   return {
     status: told.status,

@@ -5,7 +5,8 @@ use crate::{shell, tree};
 use leapgate::config::{ConfigError, read};
 use leapgate::{
     Blocked, Cause, Decision, Engine, Entry, FlowRule, Gauges, Grade, KeyValue, LocalTally,
-    MAX_RULES_PER_RESOURCE, Outcome, Request, Resource, RuleId, Rules, Seeded, Store, Timestamp,
+    MAX_RULES_PER_RESOURCE, Outcome, RefusalKind, Request, Resource, RuleId, Rules, Seeded, Store,
+    Timestamp,
 };
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -22,8 +23,8 @@ const TOLD: usize = 6;
 /// What is told of each policy: its rule, its count, what is left, when quota comes back.
 const PER_POLICY: usize = 4;
 
-/// What is told about a rule, behind all that: its window, its kind.
-const ABOUT: usize = 2;
+/// What is told about a rule, behind all that: its window, its kind, and the HTTP status of its refusals.
+const ABOUT: usize = 3;
 
 /// What is told, in doubles.
 pub(crate) const AREA: usize = TOLD + PER_POLICY * MAX_RULES_PER_RESOURCE + ABOUT;
@@ -101,6 +102,8 @@ enum Kind {
 /// A rule that JavaScript knows by its place in the resource's list of these.
 struct Told {
     kind: Kind,
+    /// Of its refusals: a system rule has one for `qps` and another for the rest, and is two to JavaScript.
+    status: u16,
     id: RuleId,
     /// Of a flow rule that counts passes.
     interval_ms: Option<u64>,
@@ -113,14 +116,15 @@ struct Met {
 }
 
 impl Met {
-    fn told(&mut self, kind: Kind, id: &RuleId, rule: Option<&FlowRule>) -> usize {
-        let known = |told: &Told| told.kind == kind && told.id == *id;
+    fn told(&mut self, kind: Kind, status: u16, id: &RuleId, rule: Option<&FlowRule>) -> usize {
+        let known = |told: &Told| told.kind == kind && told.status == status && told.id == *id;
         if let Some(place) = self.rules.iter().position(known) {
             return place;
         }
         let interval_ms = rule.and_then(interval_ms);
         self.rules.push(Told {
             kind,
+            status,
             id: id.clone(),
             interval_ms,
         });
@@ -136,10 +140,9 @@ impl Met {
             Cause::Authority(_) => (Kind::Authority, None),
         };
         let count = rule.map_or(NONE, |rule| rule.count().get());
-        (
-            self.told(kind, blocked.id(), rule.map(|rule| &**rule)),
-            count,
-        )
+        let status = blocked.cause().kind().status();
+        let rule = rule.map(|rule| &**rule);
+        (self.told(kind, status, blocked.id(), rule), count)
     }
 
     /// For how long all of its windows count as used up.
@@ -337,7 +340,8 @@ impl Engines {
             };
             let resource = Rc::clone(&met.resource);
             for policy in resource.policies_for(&Request::new("").keys(values), call.now) {
-                let place = met.told(Kind::Flow, policy.id, Some(policy.rule));
+                let status = RefusalKind::Limited.status();
+                let place = met.told(Kind::Flow, status, policy.id, Some(policy.rule));
                 let (remaining, reset) = match left {
                     None => (policy.remaining, policy.reset),
                     Some(left) => (0, left),
@@ -526,7 +530,7 @@ pub fn engine_part(engine: u32, resource: u32, index: usize) -> f64 {
 }
 
 /// Tells about a rule that a decision has named: how long its id is, in the buffer; last in the area, its window in
-/// milliseconds, negative where it has none, and its kind.
+/// milliseconds, negative where it has none, its kind, and the HTTP status of its refusals.
 #[wasm_bindgen]
 pub fn engine_rule(engine: u32, resource: u32, rule: usize) -> f64 {
     shell(|shell| {
@@ -534,9 +538,10 @@ pub fn engine_rule(engine: u32, resource: u32, rule: usize) -> f64 {
         let Some(told) = met.and_then(|met| met.rules.get(rule)) else {
             return NONE;
         };
-        let [.., interval_ms, kind] = &mut shell.area;
+        let [.., interval_ms, kind, status] = &mut shell.area;
         *interval_ms = told.interval_ms.map_or(NONE, |interval| interval as f64);
         *kind = f64::from(told.kind as u8);
+        *status = told.status.into();
         let id = told.id.clone();
         shell.say(id.as_str())
     })

@@ -688,7 +688,7 @@ pub fn engine_counters(engine: u32) -> f64 {
             let refused = [state.blocked(), state.shadow_blocked()].map(|n| n as f64);
             count(of(key), [passed, refused]);
         });
-        engine.for_each_guard(|id, blocked, shadow_blocked| {
+        engine.for_each_guard(|_, id, blocked, shadow_blocked| {
             let refused = [blocked, shadow_blocked].map(|n| n as f64);
             count([id.as_str(), "", ""], [[-1.0; 2], refused]);
         });

@@ -35,6 +35,7 @@ test('says_everything_about_a_decision', () => {
     retryAfterMs: 0,
     rule: 'login',
     cause: null,
+    status: null,
     policies: policies(1, 8, 1050),
   });
   clock.millis = 10_500;
@@ -46,6 +47,7 @@ test('says_everything_about_a_decision', () => {
     reset: 11_050,
     rule: 'login',
     cause: 'flow',
+    status: 429,
     policies: policies(1, 8, 550),
   };
   assert.deepEqual(engine.limit('login', { cost: 2 }), refused);
@@ -56,7 +58,7 @@ test('says_everything_about_a_decision', () => {
 test('a_resource_without_rules_passes', () => {
   const [engine] = at({});
   const expected = { success: true, limit: Infinity, remaining: Infinity, reset: 10_000, retryAfterMs: 0 };
-  assert.deepEqual(engine.limit('any'), { ...expected, rule: null, cause: null, policies: [] });
+  assert.deepEqual(engine.limit('any'), { ...expected, rule: null, cause: null, status: null, policies: [] });
   assert.equal(engine.enter('any', { key: { a: 'b' }, canWait: true }).success, true);
 });
 

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import http from 'node:http';
 import http2 from 'node:http2';
 import { Readable } from 'node:stream';
@@ -426,7 +427,8 @@ test('a limit, a system rule and an authority rule are refused with', async () =
       { type: `${problems}#quota-exceeded`, title: 'Quota exceeded', status: 420, detail: 'slowly', 'violated-policies': [id] },
     ],
   ]);
-  assert.deepEqual(await refusals({ systemRules: [{ qps: 1, id }] }), [
+  assert.deepEqual((await refusals({ systemRules: [{ qps: 1, id }] }))[0], [420, '1', 'slowly']);
+  assert.deepEqual(await refusals({ systemRules: [{ maxThread: 0, id }] }), [
     [503, '1', 'service unavailable'],
     [503, '1', { status: 503, error: 'service unavailable', rule: id, retryAfterSeconds: 1 }],
     [503, '1', { type: `${problems}#temporary-reduced-capacity`, title, status: 503, detail: 'service unavailable' }],
@@ -437,6 +439,41 @@ test('a limit, a system rule and an authority rule are refused with', async () =
     [403, null, { status: 403, error: 'forbidden', rule: id }],
     [403, null, { title: 'Forbidden', status: 403, detail: 'forbidden' }],
   ]);
+});
+
+// What an engine of those rules says of the refusal of a request for 'all', and what an adapter answers it.
+async function refusal(rules) {
+  const { engine } = engineOf(rules);
+  engine.setGauges({ load: 9, cpu: 1 });
+  const [failed, ...inFlight] = [1, 2, 3].map(() => engine.enter('all', { inbound: true }));
+  if (failed.success) failed.exit({ error: 'it failed' });
+  const options = { engine, resource: () => 'all', origin: () => 'shop', reply: { format: 'problem' } };
+  const { cause, status } = engine.enter('all', { inbound: true, origin: 'shop' });
+  const answer = await forFetch(options)(() => new Response('hello'))(new Request('http://localhost'));
+  for (const entry of inFlight) if (entry.success) entry.exit();
+  return { cause, status, answer: { status: answer.status, ...(await answer.json()) } };
+}
+
+test('each refusal is answered as the table for all shells says', async () => {
+  const table = JSON.parse(readFileSync(new URL('refusals.json', import.meta.url)));
+  const system = { qps: { qps: 1 }, thread: { maxThread: 1 }, load: { highestSystemLoad: 0 }, cpu: { highestCpuUsage: 0 } };
+  const rules = {
+    flow: () => ({ flowRules: [{ resource: 'all', count: 1 }] }),
+    degrade: () => ({ degradeRules: [{ resource: 'all', grade: 'errorCount', count: 0, minRequestAmount: 1, timeWindow: 5 }] }),
+    authority: () => ({ authorityRules: [{ resource: 'all', limitApp: 'shop', strategy: 'black' }] }),
+    system: (limit) => ({ systemRules: [system[limit]] }),
+  };
+  const seen = [];
+  for (const { cause, limits, status, text: detail, title, type } of table) {
+    for (const limit of limits.filter((limit) => limit === null || limit in system)) {
+      const { answer, ...told } = await refusal(rules[cause](limit));
+      assert.deepEqual(told, { cause, status }, `${cause} ${limit}`);
+      delete answer['violated-policies'];
+      assert.deepEqual(answer, { ...(type && { type }), title, status, detail }, `${cause} ${limit}`);
+      seen.push(limit ?? cause);
+    }
+  }
+  assert.deepEqual(seen.sort(), ['authority', 'cpu', 'degrade', 'flow', 'load', 'qps', 'thread']);
 });
 
 test('what would have to wait is refused, with when its turn would have been', async () => {

@@ -77,6 +77,8 @@ export interface Result extends Omit<LimitResult, 'policies'> {
   policies: (Omit<Policy, 'windowMs'> & { windowMs: number | null })[];
   /** Of an engine: by which kind of rule it was refused; null if it passes. */
   cause?: 'flow' | 'degrade' | 'system' | 'authority' | null;
+  /** Of an engine: the HTTP status of the refusal; null if it passes. */
+  status?: 429 | 503 | 403 | null;
 }
 
 /** What an adapter asks of an engine. */

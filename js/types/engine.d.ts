@@ -338,6 +338,8 @@ export interface EngineResult {
   rule: string | null;
   /** Of which kind the rule is that refuses; null where none does. */
   cause: 'flow' | 'degrade' | 'system' | 'authority' | null;
+  /** The HTTP status of the refusal: 429 of a limit, 503 of a breaker or an overloaded system, 403 of an authority rule; null if it passes. */
+  status: 429 | 503 | 403 | null;
   /** How each flow rule stands that is for requests of no origin and no context in particular. */
   policies: EnginePolicy[];
 }

@@ -38,6 +38,8 @@ mod limiter;
 
 mod guard;
 
+mod refusal;
+
 mod throttle;
 
 mod warm_up;

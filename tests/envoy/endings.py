@@ -108,7 +108,7 @@ UPGRADE = "connection: upgrade\r\nupgrade: websocket\r\n"
 
 def metric(running, name):
     """A counter or a gauge of the filter's; `None` where there is none."""
-    return running.stats().get(f"wasmcustom.leapgate{name}")
+    return running.stats().get(f"wasmcustom.leapgate.{name}")
 
 
 def none_in_flight(running, *gauges):

@@ -27,8 +27,8 @@ class Breakers(EnvoyTest):
         """How many of some requests a breaker refused, each on a connection of its own."""
         return sum("retry-after" in running.get(path)[1] for _ in range(times))
 
-    def state(self, running, name="pay_errorRatio_10s"):
-        return metric(running, f".{name}.state")
+    def state(self, running, name="pay/errorRatio/10s;;2f2f"):
+        return metric(running, f"breaker_state;rule={name}")
 
     def test_it_opens_on_a_failing_upstream_probes_once_and_closes(self):
         for workers in (1, 4):
@@ -56,7 +56,7 @@ class Breakers(EnvoyTest):
                 self.assertEqual(self.state(running), 0)
                 self.assertIn("leapgate{rule=pay/errorRatio/10s}", running.access_log.read_text())
                 eventually("all refusals are told",
-                           lambda: metric(running, ".pay_errorRatio_10s.blocked") >= 25)
+                           lambda: metric(running, "breaker_blocked;rule=pay/errorRatio/10s;;2f2f") >= 25)
 
     def test_while_a_probe_is_out_all_workers_refuse(self):
         running = self.running(rule())
@@ -103,7 +103,7 @@ class Breakers(EnvoyTest):
             client = Client(running.port, "/pay/hang")
             time.sleep(0.05)
             client.leave()
-        eventually("it is open", lambda: self.state(running, "pay_slowRatio_10s") == 1)
+        eventually("it is open", lambda: self.state(running, "pay/slowRatio/10s;;2f2f") == 1)
         self.assertEqual(self.refused(running), 8)
 
     def test_it_opens_on_timeouts(self):
@@ -116,7 +116,7 @@ class Breakers(EnvoyTest):
         running = self.running(rule(), more=more, workers=1)
         self.assertEqual([running.get("/pay/flaky")[0] for _ in range(12)], [200] * 12)
         self.assertEqual(self.upstream.requests, 24)
-        self.assertEqual(metric(running, ".pay/errorRatio/10s.pay.errorRatio.10000ms_10.bad"), 0)
+        self.assertEqual(metric(running, "breaker_bad;rule=pay/errorRatio/10s;;2f2f;resource=pay;window=errorRatio_10000ms_10"), 0)
 
     def test_a_client_that_leaves_is_no_error_and_no_probe(self):
         running = self.running(rule())
@@ -183,8 +183,8 @@ class Breakers(EnvoyTest):
         self.assertEqual({running.get("/pay")[0] for _ in range(8)}, {500})
         self.assertEqual(self.state(running, "dry"), 1)
         eventually("what it would have refused is told",
-                   lambda: metric(running, ".dry.shadow_blocked") == 4)
-        self.assertEqual(metric(running, ".dry.blocked"), 0)
+                   lambda: metric(running, "breaker_shadow_blocked;rule=dry") == 4)
+        self.assertEqual(metric(running, "breaker_blocked;rule=dry"), 0)
 
     def test_a_reload_keeps_it_open(self):
         running = self.running(rule(timeWindow=60))

@@ -12,7 +12,7 @@ RULES = {
     "flowRules": [{"resource": name, "grade": "concurrency", "count": 3, "id": name} for name in ("pay", "dead", "after", "before")],
     "systemRules": [{"maxThread": 3}],
 }
-GAUGES = [*(f".{name}.in_flight" for name in ("pay", "dead", "after")), ":inbound.in_flight"]
+GAUGES = [*(f"in_flight;rule={name}" for name in ("pay", "dead", "after")), "inbound_in_flight"]
 
 
 def fault(name, path):
@@ -69,7 +69,7 @@ class Endings(EnvoyTest):
             def tunnel(path):
                 client = Client(running.port, path, UPGRADE)
                 answer = client.socket.recv(100)
-                in_flight = metric(running, ".pay.in_flight")
+                in_flight = metric(running, "in_flight;rule=pay")
                 client.socket.sendall(b"bye")
                 client.socket.recv(100)
                 client.leave()
@@ -104,7 +104,7 @@ class Endings(EnvoyTest):
             with self.subTest(workers=workers):
                 running = self.running(workers)
                 clients = [Client(running.port, "/pay/hang") for _ in range(3)]
-                eventually("three are in flight", lambda: metric(running, ".pay.in_flight") == 3)
+                eventually("three are in flight", lambda: metric(running, "in_flight;rule=pay") == 3)
                 self.assertEqual([running.get(path)[0] for path in ("/pay", "/after", "/nowhere")], [429] * 3)
                 clients.pop().leave()
                 eventually("one has left", lambda: running.get("/pay")[0] == 200)
@@ -116,7 +116,7 @@ class Endings(EnvoyTest):
     def test_what_is_in_flight_over_a_reload_is_given_back(self):
         running = self.running(4)
         client = Client(running.port, "/pay/hang")
-        eventually("it is in flight", lambda: metric(running, ".pay.in_flight") == 1)
+        eventually("it is in flight", lambda: metric(running, "in_flight;rule=pay") == 1)
         self.assertTrue(running.configure({**RULES, "systemRules": [{"maxThread": 2}]}))
         self.assertEqual([metric(running, gauge) for gauge in (GAUGES[0], GAUGES[-1])], [1, 1])
         client.leave()

@@ -141,7 +141,7 @@ class Rules(EnvoyTest):
     def test_in_shadow_mode_all_pass_and_are_counted(self):
         envoy = self.envoy({"flowRules": [rule(self.KEY, 2, id="per-client", mode="shadow")]}, [route("api")])
         self.assertEqual(self.passes(envoy, "a"), 10)
-        name = "wasmcustom.leapgate.per-client.shadow_blocked"
+        name = "wasmcustom.leapgate.shadow_blocked;rule=per-client;;2d"
         eventually(f"{name} is told", lambda: envoy.stats().get(name, 0) >= 8)
 
     def test_a_key_may_have_a_count_of_its_own(self):

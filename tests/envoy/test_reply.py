@@ -214,7 +214,7 @@ class Metrics(EnvoyTest):
 
         def shown():
             metrics = running.prometheus()
-            return all(metrics.get(f"leapgate_{rule}_{name}{{}}") == value for name, value in wanted.items())
+            return all(metrics.get(f"leapgate_{name}_rule_{rule}{{}}") == value for name, value in wanted.items())
 
         eventually(f"/stats/prometheus shows {wanted}", shown)
 
@@ -222,7 +222,7 @@ class Metrics(EnvoyTest):
         running = self.envoy({"flowRules": [MINUTE, {"resource": "other", "count": 1}]}, [route("login")])
         for _ in range(5):
             running.get("/login")
-        self.shows(running, "login_60s", passed=2, blocked=3, shadow_blocked=0)
+        self.shows(running, "login_60s__2f", passed=2, blocked=3, shadow_blocked=0)
         self.shows(running, "other", passed=0, blocked=0, shadow_blocked=0)
 
     def test_a_rule_in_shadow_refuses_nothing_and_counts_what_it_would_have(self):
@@ -239,7 +239,7 @@ class Metrics(EnvoyTest):
         rules = [{**MINUTE, "count": 1, "id": "dry", "mode": "shadow"}, MINUTE]
         running = self.envoy({"flowRules": rules}, [route("login")])
         self.assertEqual([running.get("/login")[0] for _ in range(4)], [200, 200, 429, 429])
-        self.shows(running, "login_60s", passed=2, blocked=2)
+        self.shows(running, "login_60s__2f", passed=2, blocked=2)
 
     def test_what_a_client_saw_is_what_the_counters_say(self):
         running = self.envoy({"flowRules": [{"resource": "login", "count": 100}]}, [route("login")], workers=4)

@@ -27,7 +27,7 @@ class System(EnvoyTest):
                 self.assertLessEqual(most_in_any_window(samples, 1), 200)
                 self.assertGreaterEqual(len(samples), 400)
                 refused = sum(len(source.samples) for source in sources) - len(samples)
-                eventually("refusals are told", lambda: metric(running, ".system_qps.blocked") == refused)
+                eventually("refusals are told", lambda: metric(running, "system_blocked;rule=system/qps;;2f") == refused)
                 self.assertIn("leapgate{rule=system/qps}", running.access_log.read_text())
 
     def test_calls_in_flight_are_limited_over_all_routes(self):
@@ -35,12 +35,12 @@ class System(EnvoyTest):
             with self.subTest(workers=workers):
                 running = self.running({"maxThread": 4}, workers)
                 clients = [Client(running.port, "/slow/hang") for _ in range(12)]
-                eventually("four are in flight", lambda: metric(running, ":inbound.in_flight") == 4)
-                self.assertEqual({running.get(path)[0] for path in ("/a", "/b", "/slow") * 4}, {429})
+                eventually("four are in flight", lambda: metric(running, "inbound_in_flight") == 4)
+                self.assertEqual({running.get(path)[0] for path in ("/a", "/b", "/slow") * 4}, {503})
                 eventually("they are all there", lambda: self.upstream.requests == 4)
                 for client in clients:
                     client.leave()
-                eventually("all have left", lambda: metric(running, ":inbound.in_flight") == 0)
+                eventually("all have left", lambda: metric(running, "inbound_in_flight") == 0)
                 self.assertEqual(running.get("/a")[0], 200)
 
     def test_slow_responses_close_the_door_for_a_second(self):
@@ -50,23 +50,23 @@ class System(EnvoyTest):
                 self.assertEqual({running.get("/slow")[0] for _ in range(4)}, {200})
                 self.upstream.seconds = 0.5
                 self.assertEqual(running.get("/slow")[0], 200)
-                self.assertEqual([running.get(path)[0] for path in ("/a", "/b") * 4], [429] * 8)
+                self.assertEqual([running.get(path)[0] for path in ("/a", "/b") * 4], [503] * 8)
                 eventually("it is forgotten", lambda: running.get("/a")[0] == 200, 2)
 
     def test_bbr_lets_in_what_the_machine_works_off(self):
         running = self.running({"bbr": True})
         # At rest it is two completions a second of five seconds each: eleven get in.
         clients = [Client(running.port, "/slow/hang") for _ in range(24)]
-        eventually("eleven are in flight", lambda: metric(running, ":inbound.in_flight") == 11)
+        eventually("eleven are in flight", lambda: metric(running, "inbound_in_flight") == 11)
         eventually("they are all there", lambda: self.upstream.requests == 11)
-        self.assertEqual(running.get("/a")[0], 429)
+        self.assertEqual(running.get("/a")[0], 503)
         for client in clients:
             client.leave()
-        eventually("all have left", lambda: metric(running, ":inbound.in_flight") == 0)
+        eventually("all have left", lambda: metric(running, "inbound_in_flight") == 0)
         self.assertEqual(running.get("/a")[0], 200)
 
     def test_a_system_rule_in_shadow_refuses_nothing(self):
         running = self.running({"qps": 2, "mode": "shadow", "id": "dry"})
         self.assertEqual({running.get("/a")[0] for _ in range(6)}, {200})
         eventually("what it would have refused is told",
-                   lambda: metric(running, ".dry.shadow_blocked") == 4)
+                   lambda: metric(running, "system_shadow_blocked;rule=dry") == 4)

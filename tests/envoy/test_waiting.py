@@ -75,7 +75,7 @@ class Throttle(Waiting):
         waits = [sample.answered - sample.sent for sample in source.admitted()]
         self.assertLess(max(waits), 0.5 + 5 * LATE, "nobody waits for longer than maxQueueingTimeMs")
         self.waiting_becomes(envoy, 0)
-        eventually("the waits are told", lambda: envoy.stat("wasmcustom.leapgate.slow.waited") > 0.9 * len(arrivals))
+        eventually("the waits are told", lambda: envoy.stat("wasmcustom.leapgate.waited;rule=slow") > 0.9 * len(arrivals))
 
     def test_requests_arrive_one_by_one_with_one_worker(self):
         self.is_even(1)
@@ -103,7 +103,7 @@ class Throttle(Waiting):
             self.assertEqual(envoy.get("/slow")[0], 200)
             time.sleep(0.05)
         self.assertEqual(self.waiting(envoy), 0)
-        self.assertEqual(envoy.stat("wasmcustom.leapgate.slow.waited"), 0)
+        self.assertEqual(envoy.stat("wasmcustom.leapgate.waited;rule=slow"), 0)
 
     def test_a_body_waits_with_its_request(self):
         envoy = self.start(throttle(2))
@@ -174,7 +174,7 @@ class Throttle(Waiting):
         self.assertEqual({envoy.get("/slow")[0] for _ in range(20)}, {200})
         self.assertLess(time.monotonic() - begin, 0.9)
         eventually("what would have been is told",
-                   lambda: envoy.stat("wasmcustom.leapgate.slow.shadow_blocked") == 19)
+                   lambda: envoy.stat("wasmcustom.leapgate.shadow_blocked;rule=slow") == 19)
 
 
 class Prioritized(Waiting):
@@ -216,7 +216,7 @@ class Prioritized(Waiting):
         with Load(envoy.port, low, high):
             time.sleep(6)
         arrivals = sorted(self.upstream_server.arrivals)
-        self.assertGreater(envoy.stat("wasmcustom.leapgate.slow.waited"), 30)
+        self.assertGreater(envoy.stat("wasmcustom.leapgate.waited;rule=slow"), 30)
         for first, last in zip(arrivals, arrivals[20:]):
             self.assertGreaterEqual(last - first, 1 - LATE, "21 within a second")
         self.assertGreaterEqual(len(arrivals), 0.8 * 20 * 6)

@@ -31,7 +31,7 @@ class Window(EnvoyTest):
         self.assertGreaterEqual(len(calm.samples), 0.9 * 20 * SECONDS)
         self.assertEqual({sample.status for sample in calm.samples}, {200}, "the calm route was disturbed")
         # Whatever the workers took in each other's way they have given back.
-        gauges = {name: envoy.stat(f"wasmcustom.leapgate.hot.1000ms_100.{name}") for name in ("tickets", "admitted")}
+        gauges = {name: envoy.stat(f"wasmcustom.leapgate.{name};rule=hot;window=1000ms_100") for name in ("tickets", "admitted")}
         self.assertEqual(gauges, {name: len(hot.admitted()) for name in gauges})
 
     def test_never_more_than_the_limit_with_one_worker(self):
@@ -66,7 +66,7 @@ class Concurrency(EnvoyTest):
         return self.envoy(rules, [route("slow", cluster="up")], workers=workers, clusters=[cluster("up", upstream_port)])
 
     def in_flight_becomes(self, envoy, count):
-        name = "wasmcustom.leapgate.slow/concurrency.in_flight"
+        name = "wasmcustom.leapgate.in_flight;rule=slow/concurrency;;2f"
         eventually(f"{name} is {count}", lambda: envoy.stats().get(name) == count)
 
     def test_never_more_than_count_at_the_upstream(self):

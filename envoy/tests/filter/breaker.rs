@@ -161,11 +161,17 @@ fn a_breaker_opened_by_one_machine_refuses_in_the_others_at_once_and_says_when_t
         [("cache-control", "no-store"), ("retry-after", "10")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
     );
-    assert_eq!(process.metric("leapgate.pay_errorRatio.state"), Some(1));
+    assert_eq!(
+        process.metric("leapgate.breaker_state;rule=pay/errorRatio;;2f"),
+        Some(1)
+    );
     for vm in &vms {
         vm.filter.on_tick();
     }
-    assert_eq!(process.metric("leapgate.pay_errorRatio.blocked"), Some(3));
+    assert_eq!(
+        process.metric("leapgate.breaker_blocked;rule=pay/errorRatio;;2f"),
+        Some(3)
+    );
 }
 
 #[test]
@@ -182,13 +188,16 @@ fn all_machines_together_send_one_probe_and_its_end_is_known_to_all() {
             .filter_map(|vm| vm.request("pay"))
             .collect();
         assert_eq!(probes.len(), 1);
-        assert_eq!(process.metric("leapgate.pay_errorRatio.state"), Some(2));
+        assert_eq!(
+            process.metric("leapgate.breaker_state;rule=pay/errorRatio;;2f"),
+            Some(2)
+        );
         vms[0].end(probes.remove(0), end, 1);
         for vm in &vms {
             assert_eq!(vm.request("pay").is_none(), open, "after {end:?}");
         }
         assert_eq!(
-            process.metric("leapgate.pay_errorRatio.state"),
+            process.metric("leapgate.breaker_state;rule=pay/errorRatio;;2f"),
             Some(open.into())
         );
     }
@@ -201,12 +210,18 @@ fn a_probe_whose_client_leaves_is_given_back_and_another_takes_its_place_later()
     assert!(vms[0].call(End::Status(500)) && vms[0].call(End::Status(500)));
     process.millis.set(20_000);
     assert!(vms[1].call(End::Left));
-    assert_eq!(process.metric("leapgate.pay_errorRatio.state"), Some(1));
+    assert_eq!(
+        process.metric("leapgate.breaker_state;rule=pay/errorRatio;;2f"),
+        Some(1)
+    );
     assert!(vms[0].request("pay").is_none());
     process.millis.set(30_001);
     assert!(vms[0].call(End::Status(200)));
     assert!(vms[1].call(End::Status(200)));
-    assert_eq!(process.metric("leapgate.pay_errorRatio.state"), Some(0));
+    assert_eq!(
+        process.metric("leapgate.breaker_state;rule=pay/errorRatio;;2f"),
+        Some(0)
+    );
 }
 
 /// Whatever another virtual machine does between two host calls of this one: it is one probe, and nothing is left in flight.
@@ -247,7 +262,7 @@ fn one_probe_whoever_comes_between() {
         // Who was overtaken is refused, and charged by no rule.
         let passed = 2 + usize::from(own.is_some()) + others.borrow().len();
         assert_eq!(
-            process.metric("leapgate.all.600000ms_100.admitted"),
+            process.metric("leapgate.admitted;rule=all;window=600000ms_100"),
             Some(passed as i64),
             "after {calls} calls"
         );
@@ -255,7 +270,7 @@ fn one_probe_whoever_comes_between() {
         drop(own);
         others.borrow_mut().clear();
         assert_eq!(
-            process.metric("leapgate.pay/concurrency.in_flight"),
+            process.metric("leapgate.in_flight;rule=pay/concurrency;;2f"),
             Some(0),
             "after {calls} calls"
         );
@@ -292,7 +307,10 @@ fn completions_are_counted_once_whoever_comes_between() {
         // Two errors are above one: whoever counted last has seen both.
         assert!(vm.request("pay").is_none(), "after {calls} calls");
         assert!(other.request("pay").is_none(), "after {calls} calls");
-        assert_eq!(process.metric("leapgate.pay_errorCount.state"), Some(1));
+        assert_eq!(
+            process.metric("leapgate.breaker_state;rule=pay/errorCount;;2f"),
+            Some(1)
+        );
     }
 }
 
@@ -319,7 +337,10 @@ fn a_machine_born_late_knows_that_a_breaker_is_open() {
     assert!(vm.call(End::Status(500)) && vm.call(End::Status(500)));
     let late = Vm::born(&process, BREAKER);
     assert!(late.request("pay").is_none());
-    assert_eq!(process.metric("leapgate.pay_errorRatio.state"), Some(1));
+    assert_eq!(
+        process.metric("leapgate.breaker_state;rule=pay/errorRatio;;2f"),
+        Some(1)
+    );
 }
 
 #[test]
@@ -329,7 +350,10 @@ fn where_shared_data_is_new_a_breaker_begins_closed_and_its_gauge_says_so() {
     assert!(vm.call(End::Status(500)) && vm.call(End::Status(500)));
     process.shared.borrow_mut().clear(); // another `vm_id`
     let other = Vm::born(&process, BREAKER);
-    assert_eq!(process.metric("leapgate.pay_errorRatio.state"), Some(0));
+    assert_eq!(
+        process.metric("leapgate.breaker_state;rule=pay/errorRatio;;2f"),
+        Some(0)
+    );
     assert!(other.request("pay").is_some());
 }
 
@@ -577,7 +601,11 @@ fn a_breaker_of_each_resource_is_one_of_each() {
     assert!(vm.call(End::Status(500)) && vm.call(End::Status(500)));
     assert!(vm.request("pay").is_none());
     assert!(vm.request("other").is_some());
-    let state = |resource| process.metric(&format!("leapgate.each_errorRatio.{resource}.state"));
+    let state = |resource| {
+        process.metric(&format!(
+            "leapgate.breaker_state;rule=*/errorRatio;;2a2f;resource={resource}"
+        ))
+    };
     assert_eq!((state("pay"), state("other")), (Some(1), Some(0)));
 }
 
@@ -591,9 +619,12 @@ fn a_breaker_in_shadow_refuses_nothing_and_counts_what_it_would_have() {
     }
     vm.filter.on_tick();
     vm.filter.on_tick();
-    assert_eq!(process.metric("leapgate.dry.state"), Some(1));
-    assert_eq!(process.metric("leapgate.dry.shadow_blocked"), Some(3));
-    assert_eq!(process.metric("leapgate.dry.blocked"), Some(0));
+    assert_eq!(process.metric("leapgate.breaker_state;rule=dry"), Some(1));
+    assert_eq!(
+        process.metric("leapgate.breaker_shadow_blocked;rule=dry"),
+        Some(3)
+    );
+    assert_eq!(process.metric("leapgate.breaker_blocked;rule=dry"), Some(0));
 }
 
 #[test]
@@ -602,7 +633,7 @@ fn a_breakers_reply_can_be_the_operators_and_is_no_quota() {
         (
             r#"{"format": "problem", "breaker": {"status": 500, "body": "later"}}"#,
             500,
-            r#"{"status":500,"detail":"later","rule":"pay/errorRatio","retryAfterSeconds":10}"#,
+            r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporary reduced capacity","status":500,"detail":"later"}"#,
         ),
         (
             r#"{"format": "json"}"#,

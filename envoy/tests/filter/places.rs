@@ -274,7 +274,7 @@ fn no_more_calls_of_a_name_are_in_flight_than_its_limit_while_places_change_hand
             }
         }
         let shared = process.shared.borrow();
-        let (list, _) = &shared["leapgate:places"];
+        let (list, _) = &shared["leapgate.names"];
         reused += list
             .chunks(8)
             .skip(1)
@@ -362,7 +362,7 @@ fn no_name_has_two_limits_while_places_change_hands() {
             }
         }
         let shared = process.shared.borrow();
-        let (list, _) = &shared["leapgate:places"];
+        let (list, _) = &shared["leapgate.names"];
         reused += list
             .chunks(8)
             .skip(1)

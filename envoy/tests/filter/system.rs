@@ -37,7 +37,7 @@ fn four_workers_and_all_routes_pass_the_systems_limit_together() {
         (429, "leapgate{rule=system/qps}")
     );
     vms[0].filter.on_tick();
-    assert!(process.metric("leapgate.system_qps.blocked") > Some(0));
+    assert!(process.metric("leapgate.system_blocked;rule=system/qps;;2f") > Some(0));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_race_for_the_last_pass_or_seat_has_at_most_one_winner() {
 fn calls_in_flight_of_all_routes_are_limited_together_and_given_back_however_they_end() {
     let process = process();
     let vms = [0; 2].map(|_| Vm::born(&process, &system(r#"{"maxThread": 2}"#)));
-    let in_flight = || process.metric("leapgate:inbound.in_flight");
+    let in_flight = || process.metric("leapgate.inbound_in_flight");
     let first = vms[0].request("a").unwrap();
     let second = vms[1].request("b").unwrap();
     assert_eq!(in_flight(), Some(2));
@@ -219,7 +219,7 @@ fn a_reload_keeps_what_the_system_has_counted() {
     let second = vm.request("a").unwrap();
     assert!(vm.request("a").is_none());
     drop((passed, second));
-    assert_eq!(process.metric("leapgate:inbound.in_flight"), Some(0));
+    assert_eq!(process.metric("leapgate.inbound_in_flight"), Some(0));
     assert_eq!(vm.passes("a", 5), 0);
 }
 
@@ -230,6 +230,9 @@ fn a_system_rule_in_shadow_refuses_nothing_and_counts_what_it_would_have() {
     let vm = Vm::born(&process, &system(rule));
     assert_eq!(vm.passes("a", 5), 5);
     vm.filter.on_tick();
-    assert_eq!(process.metric("leapgate.dry.shadow_blocked"), Some(3));
-    assert_eq!(process.metric("leapgate.dry.blocked"), Some(0));
+    assert_eq!(
+        process.metric("leapgate.system_shadow_blocked;rule=dry"),
+        Some(3)
+    );
+    assert_eq!(process.metric("leapgate.system_blocked;rule=dry"), Some(0));
 }

@@ -54,7 +54,10 @@ fn throttled_requests_go_on_one_by_one_each_in_its_own_turn() {
     assert_eq!(run(&process, &vms, 6000, 5000), [25, 50, 75, 100]);
     assert_eq!(process.metric("leapgate.waiting"), Some(0));
     assert_eq!(*process.recorded.borrow(), [25, 50, 75, 100]);
-    assert_eq!(process.metric("leapgate.login_throttle.waited"), Some(4));
+    assert_eq!(
+        process.metric("leapgate.waited;rule=login/throttle;;2f"),
+        Some(4)
+    );
 }
 
 #[test]
@@ -99,7 +102,7 @@ fn windows_are_kept_up_to_date_while_others_wait() {
     let _passed: Vec<_> = (0..4).map(|_| vms[0].request("login")).collect();
     assert_eq!(vms[0].passes("api", 3), 3);
     assert_eq!(run(&process, &vms, 5040, 5000), [0; 0]);
-    assert_eq!(process.metric("leapgate.api.passed"), Some(3));
+    assert_eq!(process.metric("leapgate.passed;rule=api"), Some(3));
     assert_eq!(run(&process, &vms, 9000, 5000), [1000, 2000, 3000]);
 }
 
@@ -172,7 +175,8 @@ fn no_two_workers_take_the_same_turn_wherever_one_is_interrupted() {
             "at call {interrupted_at} two had the same turn"
         );
         assert_eq!(resumed.len(), taken.len() - 1);
-        let place = process.shared("leapgate.login/throttle.1000ms_100.throttle.latest");
+        let place =
+            process.shared("leapgate.latest;rule=login/throttle;;2f;window=1000ms_100_throttle");
         assert_eq!(
             place,
             5_000_000_000 + 25_000_000 * taken.len() as u64,
@@ -198,7 +202,7 @@ fn without_shared_data_each_worker_paces_alone_and_the_log_says_so() {
     let vms = [0; 2].map(|_| Vm::born(&process, PACED));
     assert_eq!(
         process.warnings()[0],
-        "leapgate: leapgate.login/throttle.1000ms_100.throttle: shared data does not work here: it paces each worker thread alone"
+        "leapgate: rule=login/throttle;;2f;window=1000ms_100_throttle: shared data does not work here: it paces each worker thread alone"
     );
     let passed = [vms[0].request("login"), vms[1].request("login")];
     assert_eq!((passed.iter().flatten().count(), held(&passed)), (2, 0));
@@ -221,7 +225,7 @@ fn beyond_the_bound_a_request_is_refused_and_takes_no_turn() {
         [50, 75],
         "the next turn was free"
     );
-    assert_eq!(process.metric("leapgate.pace.blocked"), Some(2));
+    assert_eq!(process.metric("leapgate.blocked;rule=pace"), Some(2));
 }
 
 #[test]
@@ -277,7 +281,7 @@ fn calls_in_flight_are_held_while_they_wait_and_until_they_end() {
     let mut passed: Vec<_> = (0..3).map(|_| vms[0].request("login")).collect();
     assert_eq!((passed.iter().flatten().count(), held(&passed)), (2, 1));
     run(&process, &vms, 5100, 5000);
-    let in_flight = || process.metric("leapgate.login/concurrency.in_flight");
+    let in_flight = || process.metric("leapgate.in_flight;rule=login/concurrency;;2f");
     assert_eq!(in_flight(), Some(2), "one of them has waited");
     passed.clear();
     assert_eq!(in_flight(), Some(0));
@@ -295,7 +299,7 @@ fn a_shadow_throttle_holds_nobody() {
     assert_eq!((passed.iter().flatten().count(), held(&passed)), (30, 0));
     vm.filter.on_tick();
     let told = ["passed", "waited", "shadow_blocked"]
-        .map(|what| process.metric(&format!("leapgate.login_throttle_shadow.{what}")));
+        .map(|what| process.metric(&format!("leapgate.{what};rule=login/throttle/shadow;;2f2f")));
     assert_eq!(told, [Some(21), Some(20), Some(9)]);
 }
 
@@ -311,7 +315,7 @@ fn a_prioritized_request_waits_where_others_are_refused() {
     let passed: Vec<_> = (0..12).map(|_| vms[0].request("login")).collect();
     assert_eq!((passed.iter().flatten().count(), held(&passed)), (10, 10));
     assert_eq!(run(&process, &vms, 7000, 5000), [1100; 10]);
-    assert_eq!(process.metric("leapgate.login.waited"), Some(10));
+    assert_eq!(process.metric("leapgate.waited;rule=login"), Some(10));
 }
 
 #[test]
