@@ -336,7 +336,7 @@ impl Process {
     /// Whether a gauge of that name takes everything and reads 0.
     fn is_silent(&self, name: &str) -> bool {
         let excluded = self.excluded.borrow();
-        self.silent_gauges.get() || excluded.as_ref().is_some_and(|end| name.ends_with(end))
+        self.silent_gauges.get() || excluded.as_ref().is_some_and(|part| name.contains(part))
     }
 
     fn metric(&self, name: &str) -> Option<i64> {
@@ -456,10 +456,10 @@ const IN_SHARED_DATA: &str = "what it counts stands in shared data, changed by c
 fn whichever_gauge_of_a_window_is_silent_the_limit_holds_and_the_log_names_it() {
     for gauge in ["tickets", "admitted"] {
         let process = process();
-        process.excluded.replace(Some(format!(".{gauge}")));
+        process.excluded.replace(Some(format!("leapgate.{gauge};")));
         let vms = [0; 4].map(|_| Vm::born(&process, TEN));
         process.warned_of(
-            &format!("leapgate.login.1000ms_100.{gauge}"),
+            &format!("leapgate.{gauge};rule=login;window=1000ms_100"),
             4,
             IN_SHARED_DATA,
         );
@@ -475,10 +475,10 @@ fn whichever_gauge_of_a_window_is_silent_the_limit_holds_and_the_log_names_it() 
 #[test]
 fn where_the_gauge_of_calls_in_flight_is_silent_the_limit_holds_and_the_log_names_it() {
     let process = process();
-    process.excluded.replace(Some(".in_flight".into()));
+    process.excluded.replace(Some("leapgate.in_flight".into()));
     let document = r#"{"flowRules": [{"resource": "report", "count": 2, "grade": "concurrency"}]}"#;
     let vms = [0; 2].map(|_| Vm::born(&process, document));
-    let gauge = "leapgate.report/concurrency.in_flight";
+    let gauge = "leapgate.in_flight;rule=report/concurrency;;2f";
     process.warned_of(gauge, 2, IN_SHARED_DATA);
     let passed: Vec<_> = vms
         .iter()
@@ -522,7 +522,7 @@ fn who_serves_while_another_machine_is_born_admits_the_limit() {
             "after {calls} calls"
         );
         for gauge in ["tickets", "admitted"] {
-            let name = format!("leapgate.login.1000ms_100.{gauge}");
+            let name = format!("leapgate.{gauge};rule=login;window=1000ms_100");
             assert_eq!(process.metric(&name), Some(20), "after {calls} calls");
         }
     }

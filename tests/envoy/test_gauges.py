@@ -18,7 +18,7 @@ class Gauges(EnvoyTest):
     def start(self, rules, excluded=None, slow_port=None):
         self.behaving = Behaving()
         self.addCleanup(self.behaving.close)
-        config = excluded and {"stats_matcher": {"exclusion_list": {"patterns": [{"suffix": excluded}]}}}
+        config = excluded and {"stats_matcher": {"exclusion_list": {"patterns": [{"contains": excluded}]}}}
         routes = [route("hot"), route("slow", cluster="slow"), route("pay", cluster="up")]
         clusters = [cluster("up", self.behaving.port), cluster("slow", slow_port or self.behaving.port)]
         return self.envoy(rules, routes, workers=4, clusters=clusters, stats_config=config)
@@ -39,21 +39,21 @@ class Gauges(EnvoyTest):
         for what in ("tickets", "admitted"):
             with self.subTest(what):
                 rules = {"flowRules": [{"resource": "hot", "count": LIMIT}]}
-                self.holds(rules, f".{what}", f"leapgate.hot.1000ms_100.{what}")
+                self.holds(rules, f"leapgate.{what};", f"leapgate.{what};rule=hot;window=1000ms_100")
 
     def test_whichever_gauge_of_the_systems_passes_is_silent_the_limit_holds(self):
         for what in ("tickets", "admitted"):
             with self.subTest(what):
-                self.holds({"systemRules": [{"qps": LIMIT}]}, f"passes.{what}", f"leapgate:inbound.passes.{what}")
+                self.holds({"systemRules": [{"qps": LIMIT}]}, f"passes_{what}", f"leapgate.inbound_passes_{what}")
 
     def test_where_gauges_of_calls_in_flight_are_silent_the_limits_hold(self):
         for rules, gauge in (
-            ({"flowRules": [{"resource": "slow", "count": 8, "grade": "concurrency"}]}, "leapgate.slow/concurrency.in_flight"),
-            ({"systemRules": [{"maxThread": 8}]}, "leapgate:inbound.in_flight"),
+            ({"flowRules": [{"resource": "slow", "count": 8, "grade": "concurrency"}]}, "leapgate.in_flight;rule=slow/concurrency;;2f"),
+            ({"systemRules": [{"maxThread": 8}]}, "leapgate.inbound_in_flight"),
         ):
             with self.subTest(gauge):
                 upstream = self.upstream(0.02)
-                running, source = self.start(rules, ".in_flight", upstream.port), Source("/slow", connections=32)
+                running, source = self.start(rules, "in_flight", upstream.port), Source("/slow", connections=32)
                 self.log_names(running, gauge, IN_SHARED_DATA)
                 with Load(running.port, source):
                     time.sleep(2)
@@ -65,8 +65,8 @@ class Gauges(EnvoyTest):
     def test_whichever_gauge_of_response_times_is_silent_slow_responses_close_the_door(self):
         for what in ("completed", "response_ms"):
             with self.subTest(what):
-                running = self.start({"systemRules": [{"avgRt": 50}]}, f":inbound.{what}")
-                self.log_names(running, f"leapgate:inbound.{what}", IN_SHARED_DATA)
+                running = self.start({"systemRules": [{"avgRt": 50}]}, f"inbound_{what}")
+                self.log_names(running, f"leapgate.inbound_{what}", IN_SHARED_DATA)
                 self.behaving.seconds = 0.5
                 self.assertEqual(running.get("/slow")[0], 200)
                 self.assertEqual([running.get("/hot")[0] for _ in range(8)], [429] * 8)
@@ -81,12 +81,12 @@ class Gauges(EnvoyTest):
         return sum("retry-after" not in running.get("/pay")[1] for _ in range(times))
 
     def test_whichever_gauge_of_a_breaker_is_silent_none_passes_while_it_is_open(self):
-        exact = "leapgate.pay.pay.errorRatio.10000ms_10"
+        exact = "rule=pay;resource=pay;window=errorRatio_10000ms_10"
         for what, now in (("completed", IN_SHARED_DATA), ("bad", IN_SHARED_DATA), ("changes", EACH_LOOKS_UP), ("state", None)):
             with self.subTest(what):
-                running = self.start({"degradeRules": [PAY]}, f".{what}")
+                running = self.start({"degradeRules": [PAY]}, f"breaker_{what};")
                 if now:
-                    self.log_names(running, f"{exact}.{what}", now)
+                    self.log_names(running, f"leapgate.breaker_{what};{exact}", now)
                 self.opens(running)
                 asked = self.behaving.requests
                 self.assertEqual(self.passes(running, 200), 0)
@@ -96,7 +96,7 @@ class Gauges(EnvoyTest):
     def test_a_breaker_whose_window_is_changed_and_changed_back_stays_open_and_shows_it(self):
         running = self.start({"degradeRules": [PAY]})
         self.opens(running)
-        shown = lambda: metric(running, ".pay.state")
+        shown = lambda: metric(running, "breaker_state;rule=pay")
         self.assertEqual(shown(), 1)
         self.assertTrue(running.configure({"degradeRules": [{**PAY, "statIntervalMs": 20_000}]}))
         self.assertEqual(shown(), 0)

@@ -32,7 +32,7 @@ class Claims:
         self.assertEqual(running.workers_reached(), 4)
         self.assertLessEqual(most_in_any_window(hot.admitted(), 1.0), LIMIT)
         self.assertGreaterEqual(len(hot.admitted()), 1.8 * LIMIT)
-        told = lambda: {name: value for name, value in running.prometheus().items() if re.match("leapgate_hot_(passed|blocked)", name)}
+        told = lambda: {name: value for name, value in running.prometheus().items() if re.match("leapgate_(passed|blocked)_rule_hot", name)}
         eventually("they are told", lambda: sum(told().values()) == len(hot.samples))
 
     def test_a_breaker_opens_for_all_workers_and_closes_after_a_probe(self):
@@ -42,11 +42,11 @@ class Claims:
         refused = lambda: "retry-after" in running.get("/pay")[1]
         eventually("it opens", refused)
         self.assertTrue(all(refused() for _ in range(16)))
-        self.assertEqual(metric(running, ".pay.state"), 1)
+        self.assertEqual(metric(running, "breaker_state;rule=pay"), 1)
         self.upstream_server.status = 200
         eventually("it closes", lambda: not refused())
         self.assertFalse(any(refused() for _ in range(16)))
-        self.assertEqual(metric(running, ".pay.state"), 0)
+        self.assertEqual(metric(running, "breaker_state;rule=pay"), 0)
 
     def test_each_client_has_a_limit_of_its_own(self):
         running = self.start({"flowRules": [{"resource": "hot", "count": 3, "intervalMs": 60_000, "key": [{"header": "x-api-key"}]}]})
@@ -63,7 +63,7 @@ class Claims:
         self.assertEqual({sample.status for sample in mail.samples}, {200})
         self.assertLessEqual(len(mail.samples), 10 * (time.monotonic() - begin) + 1)
         self.assertGreaterEqual(len(mail.samples), 8)
-        eventually("nobody waits", lambda: metric(running, ".waiting") == 0)
+        eventually("nobody waits", lambda: metric(running, "waiting") == 0)
 
 
     def test_the_capabilities_that_the_documents_name_are_enough(self):
@@ -83,7 +83,7 @@ class Claims:
         self.assertEqual([running.get("/mail")[0] for _ in range(3)], [200] * 3)
         self.upstream_server.status = 500
         eventually("it opens", lambda: "retry-after" in running.get("/pay")[1])
-        self.assertEqual(metric(running, ".pay.state"), 1)
+        self.assertEqual(metric(running, "breaker_state;rule=pay"), 1)
         self.assertNotIn("leapgate: ", running.log())
         # Without one that is missed, the list is heeded at all.
         start(set(names) - {"proxy_define_metric"}).wait_for_log("does not count")

@@ -383,7 +383,7 @@ fn with_window(millis: u64) -> String {
 impl Process {
     /// What the breaker called `pay` shows.
     fn shown(&self) -> Option<i64> {
-        self.metric("leapgate.pay.state")
+        self.metric("leapgate.breaker_state;rule=pay")
     }
 }
 
@@ -570,9 +570,12 @@ fn whichever_gauge_of_a_breaker_is_silent_it_holds_for_the_process_and_the_log_n
         ("changes", each_looks_up),
     ] {
         let process = process();
-        process.excluded.replace(Some(format!(".{gauge}")));
+        process
+            .excluded
+            .replace(Some(format!("leapgate.breaker_{gauge};")));
         let vms = [0; 4].map(|_| Vm::born(&process, PAY));
-        let name = format!("leapgate.pay.pay.errorRatio.1000ms_10.{gauge}");
+        let name =
+            format!("leapgate.breaker_{gauge};rule=pay;resource=pay;window=errorRatio_1000ms_10");
         process.warned_of(&name, 4, now);
         assert!(vms[0].call(End::Status(500)) && vms[1].call(End::Status(500)));
         let passes: Vec<usize> = vms.iter().map(|vm| vm.passes("pay", 50)).collect();
@@ -587,7 +590,9 @@ fn whichever_gauge_of_a_breaker_is_silent_it_holds_for_the_process_and_the_log_n
 #[test]
 fn a_breaker_does_not_depend_on_the_gauge_that_shows_it() {
     let process = process();
-    process.excluded.replace(Some(".state".into()));
+    process
+        .excluded
+        .replace(Some("leapgate.breaker_state".into()));
     let vms = [0; 4].map(|_| Vm::born(&process, PAY));
     assert!(vms[0].call(End::Status(500)) && vms[1].call(End::Status(500)));
     assert!(vms.iter().all(|vm| vm.passes("pay", 50) == 0));

@@ -64,7 +64,13 @@ fn rules_and_what_they_count_apart_have_no_name_in_common() {
     ];
     let mut all = HashSet::new();
     for document in rules {
-        for name in names("leapgate", &document) {
+        let of_no_rule = [
+            "leapgate.names_changes",
+            "shared data leapgate.names",
+            "shared data leapgate.seed",
+        ];
+        let names = names("leapgate", &document).into_iter();
+        for name in names.filter(|name| !of_no_rule.contains(&&**name)) {
             assert!(all.insert(name.clone()), "{name} is another rule's too");
         }
     }

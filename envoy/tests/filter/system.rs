@@ -162,17 +162,17 @@ fn bbr_holds_calls_in_flight_to_the_best_rate_times_the_shortest_response() {
 #[test]
 fn whichever_gauge_of_the_system_is_silent_its_limits_hold_and_the_log_names_it() {
     let cases = [
-        (r#"{"qps": 2}"#, "inbound.passes.tickets"),
-        (r#"{"qps": 2}"#, "inbound.passes.admitted"),
-        (r#"{"maxThread": 2}"#, "inbound.in_flight"),
-        (r#"{"avgRt": 100}"#, "inbound.completed"),
-        (r#"{"avgRt": 100}"#, "inbound.response_ms"),
+        (r#"{"qps": 2}"#, "inbound_passes_tickets"),
+        (r#"{"qps": 2}"#, "inbound_passes_admitted"),
+        (r#"{"maxThread": 2}"#, "inbound_in_flight"),
+        (r#"{"avgRt": 100}"#, "inbound_completed"),
+        (r#"{"avgRt": 100}"#, "inbound_response_ms"),
     ];
     for (rule, gauge) in cases {
         let process = process();
         process.excluded.replace(Some(gauge.into()));
         let vms = [0; 2].map(|_| Vm::born(&process, &system(rule)));
-        process.warned_of(&format!("leapgate:{gauge}"), 2, IN_SHARED_DATA);
+        process.warned_of(&format!("leapgate.{gauge}"), 2, IN_SHARED_DATA);
         let first = vms.each_ref().map(|vm| vm.request("a").unwrap());
         let third: usize = vms.iter().map(|vm| vm.passes("a", 1)).sum();
         if rule.contains("avgRt") {
