@@ -26,7 +26,7 @@ const EACH_LOOKS_UP: &str =
 const MAX_SHOWN: u32 = 16;
 
 /// Where one breaker keeps its state and its counts.
-pub enum BreakerPlace<H: Host> {
+pub enum BreakerPlace<H> {
     /// In the process.
     Process(Shared<H>),
     /// In this virtual machine.
@@ -34,11 +34,11 @@ pub enum BreakerPlace<H: Host> {
 }
 
 /// A state that the process shares.
-pub struct Shared<H: Host> {
+pub struct Shared<H> {
     host: H,
     counts: Keeper<H>,
     /// Where the state stands in shared data.
-    key: Rc<str>,
+    key: Rc<String>,
     /// How often the state has changed; `None` where gauges do not work, and each request looks the state up.
     changes: Option<MetricId>,
     /// What `changes` was before the state was last looked up because of it.
@@ -52,8 +52,8 @@ pub struct Shared<H: Host> {
 pub(crate) struct Shown {
     name: String,
     gauge: Option<MetricId>,
-    /// Where the states of the breakers stand that have this name here: the last one, which was in use last, is shown.
-    keys: RefCell<Vec<Rc<str>>>,
+    /// Where the state stands that it shows: of several breakers with this name, that of the one that was in use last.
+    key: RefCell<Rc<String>>,
 }
 
 /// What is shown of a state: 0 closed, 1 open, 2 half-open.
@@ -80,6 +80,13 @@ fn unpacked(bytes: &[u8]) -> Option<State> {
     State::unpack(words)
 }
 
+/// The state that stands there, and its version.
+#[inline(never)]
+fn found<H: Host>(host: &H, key: &str) -> Option<(State, u32)> {
+    let value = host.shared(key)?;
+    Some((unpacked(&value.bytes)?, value.cas))
+}
+
 impl<H: Host> BreakerPlace<H> {
     /// The place of the breaker of `key`.
     pub(crate) fn open(counts: &Counts<H>, key: &BreakerKey) -> BreakerPlace<H> {
@@ -103,6 +110,7 @@ impl<H: Host> BreakerPlace<H> {
         if matches!(keeper, Keeper::Local(_)) {
             return BreakerPlace::Worker(LocalBreaker::default());
         }
+        let key = Rc::new(counts.name("breaker", &exact));
         let changes = matches!(keeper, Keeper::Gauges { .. }).then(|| {
             let changes = counts.gauge(&exact, "breaker_changes");
             changes.map_err(|silent| counts.warn_of(silent, EACH_LOOKS_UP))
@@ -112,8 +120,8 @@ impl<H: Host> BreakerPlace<H> {
             changes: changes.and_then(Result::ok),
             known_at: Cell::new(None),
             known: Cell::new((State::new(leapgate::Counts::default()), 0)),
-            shown: Shown::find(counts, counts.name("breaker_state", &readable)),
-            key: counts.name("breaker", &exact).into(),
+            shown: Shown::find(counts, counts.name("breaker_state", &readable), &key),
+            key,
             host: counts.host().clone(),
         };
         let closed = State::new(shared.counts());
@@ -125,25 +133,28 @@ impl<H: Host> BreakerPlace<H> {
             counts.warn(&exact, why);
             return BreakerPlace::Worker(LocalBreaker::default());
         }
-        shared.in_use();
+        shared.step_forward();
         BreakerPlace::Process(shared)
     }
 
-    /// Shows the state again, should the gauge show another: a thread whose configuration was another one may have set it.
+    /// Shows the state, should the gauge show another: a thread whose configuration was another one may have set it. And if
+    /// the breaker of the name that was shown is gone.
     pub fn keep_shown(&self) {
         let BreakerPlace::Process(shared) = self else {
             return;
         };
-        let read = |gauge| shared.host.read(gauge);
-        if shared.shown.gauge.and_then(read) != Some(number(shared.known.get().0)) {
-            shared.show();
+        let is_left = Rc::strong_count(&shared.shown.key.borrow()) == 1;
+        let gauge = shared.shown.gauge.filter(|_| is_left || shared.is_shown());
+        if gauge.is_some_and(|gauge| shared.host.read(gauge) != Some(number(shared.known.get().0)))
+        {
+            shared.step_forward();
         }
     }
 }
 
 impl Shown {
-    /// The gauge of that name, made if need be.
-    fn find<H: Host>(counts: &Counts<H>, name: String) -> Rc<Shown> {
+    /// The gauge of that name, made if need be for the state that stands at `key`.
+    fn find<H: Host>(counts: &Counts<H>, name: String, key: &Rc<String>) -> Rc<Shown> {
         let mut all = counts.shown_breakers().borrow_mut();
         let index = all.partition_point(|shown| shown.name < name);
         if let Some(known) = all.get(index).filter(|shown| shown.name == name) {
@@ -152,34 +163,25 @@ impl Shown {
         let shown = Rc::new(Shown {
             gauge: counts.host().define_metric(Kind::Gauge, &name),
             name,
-            keys: RefCell::default(),
+            key: RefCell::new(Rc::clone(key)),
         });
         all.insert(index, Rc::clone(&shown));
         shown
     }
 
-    /// Whether the breaker whose state stands there is the one that is shown.
-    fn shows(&self, key: &Rc<str>) -> bool {
-        self.keys
-            .borrow()
-            .last()
-            .is_some_and(|last| Rc::ptr_eq(last, key))
-    }
-
     /// Shows the state of the breaker that was in use last, and looks again: of several who change it at once, whoever shows
     /// it last has seen what it is since.
+    #[inline(never)]
     fn show<H: Host>(&self, host: &H) {
-        let (Some(gauge), Some(key)) = (self.gauge, self.keys.borrow().last().cloned()) else {
-            return;
-        };
+        let Some(gauge) = self.gauge else { return };
         let mut told = None;
         for _ in 0..MAX_SHOWN {
-            let state = host.shared(&key).and_then(|value| unpacked(&value.bytes));
-            match state.map(number) {
-                Some(now) if told != Some(now) => host.record(gauge, now),
+            let state = found(host, &self.key.borrow()).map(|(state, _)| number(state));
+            match state {
+                Some(now) if state != told => host.record(gauge, now),
                 _ => return,
             };
-            told = state.map(number);
+            told = state;
         }
     }
 }
@@ -187,8 +189,7 @@ impl Shown {
 impl<H: Host> Shared<H> {
     /// Looks the state up. Whether that could be done; else what was known goes on.
     fn look_up(&self) -> bool {
-        let found = self.host.shared(&self.key);
-        let found = found.and_then(|value| Some((unpacked(&value.bytes)?, value.cas)));
+        let found = found(&self.host, &self.key);
         if let Some(found) = found {
             self.known.set(found);
         }
@@ -221,54 +222,28 @@ impl<H: Host> Shared<H> {
             self.host.add(changes, 1);
         }
         self.look_up();
-        if is_replaced && number(next) != number(current) {
-            self.show();
+        if is_replaced && number(next) != number(current) && self.is_shown() {
+            self.shown.show(&self.host);
         }
         is_replaced
     }
 
-    /// From now on another breaker of the name is shown, if there is one.
-    fn step_back(&self) {
-        self.shown
-            .keys
-            .borrow_mut()
-            .retain(|key| !Rc::ptr_eq(key, &self.key));
+    /// Whether this breaker is the one of its name that is shown.
+    fn is_shown(&self) -> bool {
+        Rc::ptr_eq(&self.shown.key.borrow(), &self.key)
     }
 
     /// From now on this breaker is shown, and no other of its name.
     #[cold]
+    #[inline(never)]
     fn step_forward(&self) {
-        self.step_back();
-        self.shown.keys.borrow_mut().push(Rc::clone(&self.key));
+        self.shown.key.replace(Rc::clone(&self.key));
         self.shown.show(&self.host);
-    }
-
-    fn in_use(&self) {
-        if !self.shown.shows(&self.key) {
-            self.step_forward();
-        }
-    }
-
-    fn show(&self) {
-        if self.shown.shows(&self.key) {
-            self.shown.show(&self.host);
-        }
     }
 
     fn add(&self, bad: bool) -> leapgate::Counts {
         self.counts.raise(1, bad.into());
         self.counts()
-    }
-}
-
-/// A configuration has gone, and nothing goes by this breaker here any more: one of its name that is left is shown.
-impl<H: Host> Drop for Shared<H> {
-    fn drop(&mut self) {
-        let was_shown = self.shown.shows(&self.key);
-        self.step_back();
-        if was_shown {
-            self.shown.show(&self.host);
-        }
     }
 }
 
@@ -289,8 +264,10 @@ impl<H: Host> BreakerStorage for BreakerPlace<H> {
     }
 
     fn in_use(&self) {
-        if let BreakerPlace::Process(shared) = self {
-            shared.in_use();
+        if let BreakerPlace::Process(shared) = self
+            && !shared.is_shown()
+        {
+            shared.step_forward();
         }
     }
 

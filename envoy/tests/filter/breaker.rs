@@ -480,6 +480,7 @@ fn a_breaker_that_is_asked_again_without_a_new_configuration_is_shown_again() {
     let other = replace(&vm);
     assert_eq!(process.shown(), Some(0));
     drop(other);
+    vm.filter.on_tick();
     assert_eq!(process.shown(), Some(1), "the other one has gone");
 }
 
