@@ -85,7 +85,7 @@ use crate::rule::{Count, Grade, MAX_KEYS};
 use crate::time::Timestamp;
 use hottest::{LABEL_BYTES, Wanted};
 use siphasher::sip::SipHasher13;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::hash::Hasher;
 use std::time::Duration;
