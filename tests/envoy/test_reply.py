@@ -7,6 +7,7 @@ import time
 
 import grpc
 
+from endings import Behaving
 from harness import EnvoyTest, cluster, eventually, free_port, route, virtual_host
 from load import Load, Source
 
@@ -158,6 +159,16 @@ class Resources(EnvoyTest):
         self.assertEqual(statuses("/none", *["shop.test"] * 4), [404, 404, 429, 429])
         self.assertEqual(statuses("/a", *["shop.test"] * 4), [200, 200, 429, 429], "a resource of its own")
         self.assertEqual(statuses("/a", "one.test", "two.test", "one.test", "two.test"), [404, 404, 429, 429])
+
+    def test_each_hop_of_an_internal_redirect_is_a_request(self):
+        upstream = Behaving()
+        self.addCleanup(upstream.close)
+        old = route("old", cluster="up")
+        old["route"]["internal_redirect_policy"] = {}
+        running = self.envoy({"flowRules": [MINUTE, {**MINUTE, "resource": "old", "count": 3}]}, [old, route("login")],
+                             clusters=[cluster("up", upstream.port)])
+        self.assertEqual([running.get("/old/redirect", {"host": "shop"})[0] for _ in range(4)], [200, 200, 429, 429])
+        self.assertEqual(upstream.requests, 3)
 
     def test_star_leaves_alone_what_another_rule_names(self):
         rules = [{**MINUTE, "resource": "*", "count": 1}, MINUTE]
