@@ -260,7 +260,7 @@ impl<S: Tallies> Store<S> {
         }
     }
 
-    /// Keeps at most `max_resources` resources apart that have no rules of their own.
+    /// Engines that are made from now on keep at most `max_resources` resources apart that have no rules of their own.
     pub fn set_max_resources(&self, max_resources: usize) {
         self.max_resources.set(max_resources);
     }
@@ -593,6 +593,8 @@ struct Table<T: Tally> {
     measuring: HashMap<Rc<str>, Vec<usize>>,
     /// How many resources are named in one way or the other.
     known: usize,
+    /// How many others are kept apart.
+    max_resources: usize,
     rules: Vec<(Rc<FlowRule>, RuleId)>,
     degrade: ByTarget<DegradeRule>,
     authority: ByTarget<AuthorityRule>,
@@ -791,6 +793,7 @@ impl<T: Tally> Table<T> {
             each: Vec::new(),
             measuring: HashMap::new(),
             known: 0,
+            max_resources: store.max_resources.get(),
             rules: Vec::new(),
             degrade: ByTarget::default(),
             authority: ByTarget::default(),
@@ -934,7 +937,7 @@ impl<T: Tally> Table<T> {
     #[cold]
     fn meet<S: Tallies<Tally = T>>(&self, store: &Store<S>, name: &str) -> Rc<Resource<T>> {
         let strangers = self.resources.borrow().len().saturating_sub(self.known);
-        if strangers < store.max_resources.get() {
+        if strangers < self.max_resources {
             return self.add(store, &name.into());
         }
         // The name under which all further ones are known is not that of a resource: none is empty.

@@ -183,6 +183,16 @@ class Resources(EnvoyTest):
         passed = [running.get(f"/{name}")[0] for name in "abcdabcd"]
         self.assertEqual(passed, [200, 200, 200, 429, 429, 429, 429, 429])
 
+    def test_a_bound_on_routes_that_is_put_back_while_the_other_one_drains_holds_again(self):
+        def rules(bound):
+            return {"flowRules": [{**MINUTE, "resource": "*", "count": 1}], "envoy": {"maxResources": bound}}
+
+        # Envoy goes on with what it has of a configuration, and does not say so.
+        names = "abcdefgh"
+        running = self.envoy(rules(100), [route(name) for name in names], workers=1)
+        self.assertTrue(running.configure(rules(2)) and running.configure(rules(100)))
+        self.assertEqual([running.get(f"/{name}")[0] for name in names], [200] * len(names))
+
     def test_a_virtual_host_can_be_the_resource(self):
         hosts = [virtual_host(route("a"), route("b"), domains=["shop.test"]), virtual_host(route("c"), name="rest")]
         rules = {"flowRules": [{**MINUTE, "resource": "shop"}], "envoy": {"resource": {"from": "virtualHost"}}}
