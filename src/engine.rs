@@ -287,7 +287,7 @@ impl<S: Tallies> Store<S> {
         }
     }
 
-    /// Keeps at most `max_resources` resources apart that have no rules of their own.
+    /// Engines that are made from now on keep at most `max_resources` resources apart that have no rules of their own.
     pub fn set_max_resources(&self, max_resources: usize) {
         self.max_resources.set(max_resources);
     }
@@ -630,6 +630,8 @@ struct Table<T: Tally> {
     measuring: HashMap<Rc<str>, Vec<usize>>,
     /// How many resources are named in one way or the other.
     known: usize,
+    /// How many others are kept apart.
+    max_resources: usize,
     rules: Vec<(Rc<FlowRule>, RuleId)>,
     degrade: ByTarget<DegradeRule>,
     authority: ByTarget<AuthorityRule>,
@@ -922,6 +924,7 @@ impl<T: Tally> Table<T> {
             each: Vec::new(),
             measuring: HashMap::new(),
             known: 0,
+            max_resources: store.max_resources.get(),
             rules: Vec::new(),
             degrade: ByTarget::default(),
             authority: ByTarget::default(),
@@ -1080,7 +1083,7 @@ impl<T: Tally> Table<T> {
         name: &str,
         clock: &dyn Fn() -> Option<Timestamp>,
     ) -> Rc<Resource<T>> {
-        let bound = store.max_resources.get();
+        let bound = self.max_resources;
         let make = |name: &Rc<str>, place| self.make(store, name, place);
         if let Some(places) = store.tallies.places(None) {
             if !self.has_states_of_each() {

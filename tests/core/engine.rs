@@ -498,6 +498,24 @@ fn a_rule_for_each_gives_every_unnamed_resource_a_window_of_its_own() {
 }
 
 #[test]
+fn an_engine_goes_on_with_its_own_bound_on_resources_when_another_one_is_made_over_its_store() {
+    let store = Rc::new(Store::without_statistics(Local));
+    let engine = |max_resources| {
+        store.set_max_resources(max_resources);
+        let rules = rules([rule("each", "*", 2.0)]);
+        Engine::with_store(Rc::clone(&store), rules).unwrap()
+    };
+    let (wide, narrow) = (engine(3), engine(1));
+    let passed =
+        |engine: &Engine<Local>, resource: &str| admitted(engine, &Request::new(resource), 9, 1000);
+    assert_eq!(
+        ["a", "b", "c", "d", "e"].map(|name| passed(&wide, name)),
+        [2, 2, 2, 2, 0]
+    );
+    assert_eq!(["f", "g", "h"].map(|name| passed(&narrow, name)), [2, 0, 0]);
+}
+
+#[test]
 fn differs_from_sentinel_resources_beyond_the_bound_are_limited() {
     let store = Rc::new(Store::new(Local));
     store.set_max_resources(3);

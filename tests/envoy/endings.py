@@ -11,7 +11,7 @@ from harness import eventually
 
 
 class Behaving:
-    """Answers as it is told: `status`, after `seconds`; `/reset`, `/broken` and `/hang` end otherwise."""
+    """Answers as it is told: `status`, after `seconds`; `/reset`, `/broken`, `/hang` and `/redirect` end otherwise."""
 
     def __init__(self):
         self.status, self.seconds, self.requests = 200, 0, 0
@@ -64,6 +64,9 @@ class Behaving:
             connection.recv(100)  # until the client has said something, or left
             connection.shutdown(socket.SHUT_RDWR)
             return False
+        if "/redirect" in path:
+            connection.sendall(b"HTTP/1.1 302 Found\r\nlocation: http://shop/login\r\ncontent-length: 0\r\n\r\n")
+            return True
         if "/flaky" in path and self.requests % 2:
             return False
         connection.sendall(f"HTTP/1.1 {self.status} Status\r\ncontent-length: 0\r\n\r\n".encode())

@@ -7,6 +7,7 @@ import time
 
 import grpc
 
+from endings import Behaving
 from harness import EnvoyTest, cluster, eventually, free_port, route, virtual_host
 from load import Load, Source
 
@@ -159,6 +160,16 @@ class Resources(EnvoyTest):
         self.assertEqual(statuses("/a", *["shop.test"] * 4), [200, 200, 429, 429], "a resource of its own")
         self.assertEqual(statuses("/a", "one.test", "two.test", "one.test", "two.test"), [404, 404, 429, 429])
 
+    def test_each_hop_of_an_internal_redirect_is_a_request(self):
+        upstream = Behaving()
+        self.addCleanup(upstream.close)
+        old = route("old", cluster="up")
+        old["route"]["internal_redirect_policy"] = {}
+        running = self.envoy({"flowRules": [MINUTE, {**MINUTE, "resource": "old", "count": 3}]}, [old, route("login")],
+                             clusters=[cluster("up", upstream.port)])
+        self.assertEqual([running.get("/old/redirect", {"host": "shop"})[0] for _ in range(4)], [200, 200, 429, 429])
+        self.assertEqual(upstream.requests, 3)
+
     def test_star_leaves_alone_what_another_rule_names(self):
         rules = [{**MINUTE, "resource": "*", "count": 1}, MINUTE]
         running = self.envoy({"flowRules": rules}, [route("login"), route("a"), route("b")])
@@ -171,6 +182,16 @@ class Resources(EnvoyTest):
         running = self.envoy(rules, [route(name) for name in "abcd"], workers=1)
         passed = [running.get(f"/{name}")[0] for name in "abcdabcd"]
         self.assertEqual(passed, [200, 200, 200, 429, 429, 429, 429, 429])
+
+    def test_a_bound_on_routes_that_is_put_back_while_the_other_one_drains_holds_again(self):
+        def rules(bound):
+            return {"flowRules": [{**MINUTE, "resource": "*", "count": 1}], "envoy": {"maxResources": bound}}
+
+        # Envoy goes on with what it has of a configuration, and does not say so.
+        names = "abcdefgh"
+        running = self.envoy(rules(100), [route(name) for name in names], workers=1)
+        self.assertTrue(running.configure(rules(2)) and running.configure(rules(100)))
+        self.assertEqual([running.get(f"/{name}")[0] for name in names], [200] * len(names))
 
     def test_a_virtual_host_can_be_the_resource(self):
         hosts = [virtual_host(route("a"), route("b"), domains=["shop.test"]), virtual_host(route("c"), name="rest")]
