@@ -95,7 +95,13 @@ mod tests {
 
     #[test]
     fn ordinary_names_read_well() {
-        let cases: [(&[(&str, &str)], &str, &str); 8] = [
+        /// Labels, the name, and what Prometheus shows of it.
+        type Case = (
+            &'static [(&'static str, &'static str)],
+            &'static str,
+            &'static str,
+        );
+        let cases: [Case; 8] = [
             (
                 &[("rule", "login")],
                 "leapgate.passed;rule=login",
