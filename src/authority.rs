@@ -107,12 +107,13 @@ impl AuthorityRule {
                 AuthorityStrategy::White => "white",
                 AuthorityStrategy::Black => "black",
             };
-            let shadow = match self.mode {
-                Mode::Enforce => "",
-                Mode::Shadow => "/shadow",
-            };
-            RuleId::made_of(&format!("{}/{strategy}{shadow}", self.target.as_str()))
+            RuleId::made_of(&format!("{}/{strategy}", self.target.as_str()))
         })
+    }
+
+    /// Its mode, its id, and whether that was given.
+    pub(crate) fn called(&self) -> (Mode, RuleId, bool) {
+        (self.mode, self.id(), self.id.is_some())
     }
 
     /// Which resource it is for.

@@ -3,10 +3,11 @@
 mod throttle;
 mod warm_up;
 
-use crate::rule::{ControlBehavior, Count, FlowRule, Grade, WarmUp};
+use crate::rule::{ControlBehavior, Count, Counting, FlowRule, Grade, WarmUp};
 use crate::tally::{Past, RuleWindow, SharedInstant, Tally};
 use crate::time::Timestamp;
 use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 use throttle::Line;
 pub(crate) use throttle::Pace;
@@ -15,6 +16,8 @@ use warm_up::Warmth;
 /// What a rule asks of its state. It is no part of the state, so that it can change while the state goes on.
 pub(crate) struct Terms {
     pub(crate) count: Count,
+    /// How the window counts.
+    counting: Counting,
     /// In nanoseconds.
     interval: u64,
     warm_up: WarmUp,
@@ -49,6 +52,7 @@ impl Terms {
         };
         Terms {
             count: rule.count(),
+            counting: rule.grade().counting(),
             interval,
             warm_up: rule.warming_up(),
             slowest,
@@ -70,6 +74,8 @@ enum Measure<T> {
     Turns(Box<Line>, T),
     /// Passes in a window, and how cold the rule is; and turns, if they are taken.
     Warm(Box<Warm<T>>),
+    /// What another rule measures, which charges it for both: here nothing is taken.
+    Another(Rc<Controller<T>>, T),
 }
 
 struct Warm<T> {
@@ -80,7 +86,7 @@ struct Warm<T> {
 
 /// The state of a rule on one resource: its window, its turns or its calls in flight, and how it has decided.
 ///
-/// The count is no part of it, so that it can change while the state goes on. A decision has three steps, which let several
+/// The count is no part of it, nor is how a window counts, so that they can change while the state goes on. A decision has three steps, which let several
 /// rules decide together: whether there is room (`has_room`), or when there will be (`wait`), for each; if there is for all,
 /// `reserve` for each; if all could, `commit` for each.
 ///
@@ -120,6 +126,12 @@ impl Ask {
 }
 
 impl<T: Tally> Controller<T> {
+    /// The state of a rule that decides on what `another` measures, and charges nothing: its own are how it has decided, and
+    /// `tally`, which is not used.
+    pub(crate) fn beside(another: Rc<Controller<T>>, tally: T) -> Controller<T> {
+        Controller::of(Measure::Another(another, tally))
+    }
+
     /// The state of a rule of this grade and behaviour over those counts; `compat`: of one that decides as Sentinel does.
     pub fn new(
         grade: Grade,
@@ -149,8 +161,15 @@ impl<T: Tally> Controller<T> {
             }
         };
         Controller {
-            measure,
             is_compat: compat,
+            ..Controller::of(measure)
+        }
+    }
+
+    fn of(measure: Measure<T>) -> Controller<T> {
+        Controller {
+            measure,
+            is_compat: false,
             met: Cell::new(false),
             passed: Cell::new(0),
             waited: Cell::new(0),
@@ -159,12 +178,22 @@ impl<T: Tally> Controller<T> {
         }
     }
 
-    /// The window; `None` for a limit on concurrency and for a throttle.
+    /// The window; `None` for a limit on concurrency and for a throttle, and where it is another rule's.
     pub fn window(&self) -> Option<&RuleWindow<T>> {
         match &self.measure {
             Measure::Passes(window) => Some(window),
             Measure::Warm(warm) => Some(&warm.window),
-            Measure::InFlight(_) | Measure::Turns(..) => None,
+            Measure::InFlight(_) | Measure::Turns(..) | Measure::Another(..) => None,
+        }
+    }
+
+    /// Has the window count as the rule says that asks. Each method that goes by what counts begins so.
+    #[inline]
+    fn count_as(&self, counting: Counting) {
+        match &self.measure {
+            Measure::Passes(window) => window.count_as(counting),
+            Measure::Warm(warm) => warm.window.count_as(counting),
+            Measure::InFlight(_) | Measure::Turns(..) | Measure::Another(..) => {}
         }
     }
 
@@ -173,7 +202,9 @@ impl<T: Tally> Controller<T> {
         match &self.measure {
             Measure::Passes(window) => window.tally(),
             Measure::Warm(warm) => warm.window.tally(),
-            Measure::InFlight(tally) | Measure::Turns(_, tally) => tally,
+            Measure::InFlight(tally) | Measure::Turns(_, tally) | Measure::Another(_, tally) => {
+                tally
+            }
         }
     }
 
@@ -183,7 +214,8 @@ impl<T: Tally> Controller<T> {
         match &self.measure {
             Measure::Passes(window) => window.observe(),
             Measure::Warm(warm) => warm.window.observe(),
-            Measure::InFlight(_) | Measure::Turns(..) => {}
+            // The other rule stands on the same resource, and is observed with it.
+            Measure::InFlight(_) | Measure::Turns(..) | Measure::Another(..) => {}
         }
     }
 
@@ -194,12 +226,14 @@ impl<T: Tally> Controller<T> {
             Measure::Passes(window) => window.advance(now),
             Measure::Warm(warm) => warm.advance(now),
             Measure::InFlight(_) | Measure::Turns(..) => {}
+            Measure::Another(another, _) => another.advance(now),
         }
     }
 
     /// Whether nothing counts at `now`, so that the state can be given to another name. Counts that have changed since they were
     /// last read count.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
+        self.count_as(Counting::Strict);
         let is_free = |tally: &T| tally.latest().get().is_none_or(|latest| latest <= now);
         match &self.measure {
             Measure::Passes(window) => window.is_idle(now),
@@ -211,6 +245,8 @@ impl<T: Tally> Controller<T> {
                 let is_free = !has_turns || !self.is_compat && is_free(warm.window.tally());
                 is_free && warm.window.is_idle(now)
             }
+            // It is the other rule's.
+            Measure::Another(..) => true,
         }
     }
 
@@ -219,7 +255,7 @@ impl<T: Tally> Controller<T> {
     pub(crate) fn can_be_left(&self) -> bool {
         match &self.measure {
             Measure::InFlight(tally) => tally.tickets() == 0,
-            Measure::Turns(..) => true,
+            Measure::Turns(..) | Measure::Another(..) => true,
             Measure::Passes(_) | Measure::Warm(_) => {
                 self.tally().admitted() == Some(self.tally().tickets())
             }
@@ -228,9 +264,13 @@ impl<T: Tally> Controller<T> {
 
     /// Charges all that has been used of `further`, of the same rule, here too. Whether that was done.
     pub(crate) fn take_along(&self, further: &Self, now: Timestamp) -> bool {
+        if let Measure::Another(..) = self.measure {
+            return true;
+        }
         if !further.can_be_left() {
             return false;
         }
+        further.count_as(Counting::Strict);
         let (own, other) = (self.tally(), further.tally());
         let used = further.window().map_or(0, |window| window.most_used(now));
         if used > MAX_TAKEN_ALONG {
@@ -252,17 +292,36 @@ impl<T: Tally> Controller<T> {
 
     /// Whether what it measures has ever been asked for.
     pub(crate) fn is_met(&self) -> bool {
-        self.met.get()
+        match &self.measure {
+            Measure::Another(another, _) => another.is_met(),
+            _ => self.met.get(),
+        }
     }
 
     /// Whether a request of that cost may pass at once. Takes nothing.
     #[inline]
     pub(crate) fn has_room(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
         match &self.measure {
-            Measure::Passes(window) => window.has_room(terms.count, cost, now),
+            Measure::Passes(window) => {
+                window.count_as(terms.counting);
+                window.has_room(terms.count, cost, now)
+            }
             Measure::InFlight(tally) => tally.tickets().saturating_add(cost) <= terms.count.whole(),
             Measure::Turns(line, tally) => has_turn(line, tally, terms, cost, now),
-            Measure::Warm(warm) => cost == 0 || warm.has_room(terms, cost, now),
+            Measure::Warm(warm) => {
+                warm.window.count_as(terms.counting);
+                let rate = || warm.warmth.rate(terms, &warm.window, now);
+                cost == 0 || warm.has_room(terms, rate(), cost, now)
+            }
+            Measure::Another(another, _) => match &another.measure {
+                // How warm it is follows from the terms of the rule that warms up, and not from these.
+                Measure::Warm(warm) => {
+                    warm.window.count_as(terms.counting);
+                    let rate = warm.warmth.rate_then(terms, &warm.window, now);
+                    cost == 0 || warm.has_room(terms, rate, cost, now)
+                }
+                _ => another.has_room(terms, cost, now),
+            },
         }
     }
 
@@ -276,6 +335,7 @@ impl<T: Tally> Controller<T> {
         prioritized: bool,
         now: Timestamp,
     ) -> Option<u64> {
+        self.count_as(terms.counting);
         match &self.measure {
             Measure::Passes(window) if prioritized => {
                 let wait = window.time_to_loan(terms.count, cost, now)?;
@@ -288,6 +348,15 @@ impl<T: Tally> Controller<T> {
                 let line = warm.line.as_ref()?;
                 turn(line, warm.window.tally(), warm.pace(terms, cost, now))
             }
+            Measure::Another(another, _) => match &another.measure {
+                // Nothing is held back for the sake of this rule.
+                Measure::Warm(warm) => {
+                    warm.window.count_as(terms.counting);
+                    let pace = warm.pace(terms, cost, now);
+                    turn(warm.line.as_ref()?, warm.window.tally(), pace)
+                }
+                _ => another.wait(terms, cost, prioritized, now),
+            },
         }
     }
 
@@ -295,7 +364,10 @@ impl<T: Tally> Controller<T> {
     #[inline]
     pub(crate) fn reserve_at_once(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
         match &self.measure {
-            Measure::Passes(window) => window.reserve(terms.count, cost, now),
+            Measure::Passes(window) => {
+                window.count_as(terms.counting);
+                window.reserve(terms.count, cost, now)
+            }
             Measure::InFlight(tally) => {
                 let Some(taken) = tally.take(cost) else {
                     return false;
@@ -307,6 +379,7 @@ impl<T: Tally> Controller<T> {
                 true
             }
             Measure::Turns(..) | Measure::Warm(_) => self.reserve(terms, Ask::at_once(cost), now),
+            Measure::Another(..) => true,
         }
     }
 
@@ -316,13 +389,18 @@ impl<T: Tally> Controller<T> {
         match &self.measure {
             Measure::Passes(_) | Measure::InFlight(_) if !ask.counts => true,
             Measure::Passes(window) if ask.wait > 0 => {
+                window.count_as(terms.counting);
                 window.lend(terms.count, ask.cost, now.plus_nanos(ask.wait), now)
             }
             Measure::Passes(_) | Measure::InFlight(_) => self.reserve_at_once(terms, ask.cost, now),
             Measure::Turns(line, tally) => {
                 take_turn(line, tally, ask, || Pace::new(terms, ask.cost, now))
             }
-            Measure::Warm(warm) => warm.reserve(terms, ask, now),
+            Measure::Warm(warm) => {
+                warm.window.count_as(terms.counting);
+                warm.reserve(terms, ask, now)
+            }
+            Measure::Another(..) => true,
         }
     }
 
@@ -335,6 +413,7 @@ impl<T: Tally> Controller<T> {
             Measure::Passes(window) => window.take_back(ask.cost, now.plus_nanos(ask.wait)),
             Measure::InFlight(tally) => tally.give_back(ask.cost),
             Measure::Turns(..) | Measure::Warm(_) if ask.cost == 0 => {}
+            Measure::Another(..) => {}
             Measure::Turns(line, tally) => line.give_back(tally.latest()),
             Measure::Warm(warm) => match &warm.line {
                 Some(line) => line.give_back(warm.window.tally().latest()),
@@ -363,7 +442,7 @@ impl<T: Tally> Controller<T> {
                 }
                 None => tally.take(1).is_some(),
             },
-            Measure::Turns(..) => false,
+            Measure::Turns(..) | Measure::Another(..) => false,
             Measure::Warm(warm) => {
                 warm.commit(cost);
                 false
@@ -378,7 +457,7 @@ impl<T: Tally> Controller<T> {
                 Measure::Passes(_) => true,
                 // What takes turns is counted when it takes one: what the window says is how much the rule is used.
                 Measure::Warm(warm) => warm.line.is_none(),
-                Measure::InFlight(_) | Measure::Turns(..) => false,
+                Measure::InFlight(_) | Measure::Turns(..) | Measure::Another(..) => false,
             };
         if ask.counts && !is_lent {
             return self.commit_at_once(ask.cost);
@@ -393,7 +472,7 @@ impl<T: Tally> Controller<T> {
             Measure::Passes(window) => charge(window, ask.cost, ask.wait, now),
             Measure::Warm(warm) => charge(&warm.window, ask.cost, ask.wait, now),
             Measure::InFlight(tally) => return tally.take(1).is_some(),
-            Measure::Turns(..) => {}
+            Measure::Turns(..) | Measure::Another(..) => {}
         }
         false
     }
@@ -432,6 +511,7 @@ impl<T: Tally> Controller<T> {
                 None => &warm.window,
             },
             Measure::Passes(window) => window,
+            Measure::Another(..) => return,
         };
         match (release, now) {
             (None, _) => {}
@@ -450,7 +530,9 @@ impl<T: Tally> Controller<T> {
         let window = match &self.measure {
             Measure::Passes(window) => window,
             Measure::Warm(warm) if warm.line.is_none() => &warm.window,
-            Measure::Warm(_) | Measure::InFlight(_) | Measure::Turns(..) => return,
+            Measure::Warm(_) | Measure::InFlight(_) | Measure::Turns(..) | Measure::Another(..) => {
+                return;
+            }
         };
         // Whether a loan of Sentinel's has ever counted nobody knows.
         if waited && window.loses_untouched_loans() {
@@ -498,6 +580,7 @@ impl<T: Tally> Controller<T> {
 
     /// How much is left: whole passes, rounded down. Where turns are taken, one if it would pass at once.
     pub(crate) fn remaining(&self, terms: &Terms, now: Timestamp) -> u64 {
+        self.count_as(terms.counting);
         match &self.measure {
             Measure::Passes(window) => (terms.count.get() - window.sum(now)) as u64,
             Measure::InFlight(tally) => terms.count.whole().saturating_sub(tally.tickets()),
@@ -505,7 +588,10 @@ impl<T: Tally> Controller<T> {
                 u64::from(turn(line, tally, Pace::new(terms, 1, now)) == Some(0))
             }
             Measure::Warm(warm) => match &warm.line {
-                Some(_) => u64::from(warm.has_room(terms, 1, now)),
+                Some(_) => {
+                    let rate = warm.warmth.rate_then(terms, &warm.window, now);
+                    u64::from(warm.has_room(terms, rate, 1, now))
+                }
                 None => {
                     let rate = warm.warmth.rate_then(terms, &warm.window, now);
                     let sum = warm.window.sum(now);
@@ -513,6 +599,7 @@ impl<T: Tally> Controller<T> {
                     ((rate - sum) as u64).max(one)
                 }
             },
+            Measure::Another(another, _) => another.remaining(terms, now),
         }
     }
 
@@ -525,6 +612,7 @@ impl<T: Tally> Controller<T> {
         prioritized: bool,
         now: Timestamp,
     ) -> Option<Duration> {
+        self.count_as(terms.counting);
         match &self.measure {
             Measure::Passes(window) if prioritized => {
                 window.time_to_loan_or_room(terms.count, cost, now)
@@ -538,12 +626,17 @@ impl<T: Tally> Controller<T> {
                 Some(line.time_to_queue(tally.latest(), &pace, now))
             }
             Measure::Warm(warm) => warm.time_to_room(terms, cost, now),
+            Measure::Another(another, _) => another.time_to_room(terms, cost, prioritized, now),
         }
     }
 
     /// How long until one passes at once, or where one does, until quota next comes back, if nothing else came; zero where
     /// none is used or, of calls in flight, unknown.
     pub(crate) fn time_to_more(&self, terms: &Terms, remaining: u64, now: Timestamp) -> Duration {
+        if let Measure::Another(another, _) = &self.measure {
+            return another.time_to_more(terms, remaining, now);
+        }
+        self.count_as(terms.counting);
         let turns = match &self.measure {
             Measure::Turns(line, tally) => Some((&**line, tally, Pace::new(terms, 1, now))),
             Measure::Warm(warm) => warm
@@ -587,8 +680,7 @@ impl<T: Tally> Warm<T> {
     }
 
     #[inline(never)]
-    fn has_room(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
-        let rate = self.warmth.rate(terms, &self.window, now);
+    fn has_room(&self, terms: &Terms, rate: f64, cost: u64, now: Timestamp) -> bool {
         if let Some(line) = &self.line {
             let pace = Pace::at_rate(terms, rate, cost, now);
             return turn(line, self.window.tally(), pace) == Some(0);

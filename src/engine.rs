@@ -67,6 +67,9 @@ pub struct Rules {
 pub struct StateKey {
     /// The rule.
     pub rule: RuleId,
+    /// Whether it has no counts of its own, but looks at those of another rule: one in shadow mode, with the default id of one
+    /// in force.
+    pub is_beside: bool,
     /// The resource, for a rule that applies to each on a window of its own.
     pub resource: Option<Rc<str>>,
     /// Where a list says so, the place of the resource: the state is that of whichever resource has it.
@@ -75,7 +78,8 @@ pub struct StateKey {
     pub origin: Option<Rc<str>>,
     /// The same for the origin, in the list of the resource.
     pub origin_place: Option<NamePlace>,
-    /// What the rule limits, and the geometry of its window.
+    /// What the rule limits, and the geometry of its window. How that counts is no part of the state: it is
+    /// [`Counting::Strict`](crate::Counting::Strict) here.
     pub grade: Grade,
     /// Whose requests it counts.
     pub strategy: Strategy,
@@ -302,13 +306,21 @@ impl<S: Tallies> Store<S> {
         self.tree.as_ref().filter(|_| S::Tally::STATISTICS)
     }
 
-    fn state(&self, key: StateKey) -> Rc<Controller<S::Tally>> {
+    /// The state of that key, beside which there is `another`, or none.
+    fn state(
+        &self,
+        key: StateKey,
+        another: Option<Rc<Controller<S::Tally>>>,
+    ) -> Rc<Controller<S::Tally>> {
         let mut states = self.states.borrow_mut();
         if let Some(state) = states.get(&key).and_then(Weak::upgrade) {
             return state;
         }
         let (tally, past) = self.tallies.open(&key);
-        let controller = Controller::new(key.grade, key.behavior, key.compat, tally, past);
+        let controller = match another {
+            Some(another) => Controller::beside(another, tally),
+            None => Controller::new(key.grade, key.behavior, key.compat, tally, past),
+        };
         let state = Rc::new(controller);
         states.insert(key, Rc::downgrade(&state));
         self.in_order.borrow_mut().push(Rc::downgrade(&state));
@@ -317,14 +329,34 @@ impl<S: Tallies> Store<S> {
 
     /// Opens the states of a keyed rule: those that are there, or, `anew`, others.
     fn open_keyed(&self, check: &KeyCheck, anew: bool) {
+        let Some(state) = self.keyed_state(check, check.id(), anew) else {
+            return;
+        };
+        let measured = match check.beside() {
+            None => Some(Rc::clone(&state)),
+            Some(id) => self.keyed_state(check, id, anew),
+        };
+        if let Some(measured) = measured {
+            check.open(state, measured);
+        }
+    }
+
+    /// The states of a keyed rule under that id.
+    fn keyed_state(
+        &self,
+        check: &KeyCheck,
+        id: &RuleId,
+        anew: bool,
+    ) -> Option<Rc<KeyedController<S::Keyed>>> {
         let rule = check.rule();
         let key = StateKey {
-            rule: check.id().clone(),
+            rule: id.clone(),
+            is_beside: check.beside().is_some_and(|beside| beside != id),
             resource: None,
             resource_place: None,
             origin: None,
             origin_place: None,
-            grade: rule.grade(),
+            grade: rule.grade().of_state(),
             strategy: rule.strategy().clone(),
             behavior: rule.control_behavior(),
             compat: rule.is_compat(),
@@ -335,17 +367,13 @@ impl<S: Tallies> Store<S> {
         let mut keyed = self.keyed.borrow_mut();
         let place = (key, check.geometry());
         let known = keyed.get(&place).and_then(Weak::upgrade);
-        let state = match known {
-            Some(state) => state,
-            None if anew => {
-                let state = KeyedController::new(self.tallies.open_keyed(&place.0, &place.1));
-                let state = Rc::new(state);
-                keyed.insert(place, Rc::downgrade(&state));
-                state
-            }
-            None => return,
-        };
-        check.open(state);
+        if known.is_some() || !anew {
+            return known;
+        }
+        let state = KeyedController::new(self.tallies.open_keyed(&place.0, &place.1));
+        let state = Rc::new(state);
+        keyed.insert(place, Rc::downgrade(&state));
+        Some(state)
     }
 
     fn breaker(&self, key: BreakerKey) -> Rc<BreakerOf<S::Tally>> {
@@ -487,6 +515,8 @@ impl<S: Tallies> Store<S> {
 struct Check<T> {
     rule: Rc<FlowRule>,
     id: RuleId,
+    /// The rule whose state it looks at, where it has none of its own.
+    beside: Option<RuleId>,
     /// What the rule asks, where the decision need not look for it.
     terms: Terms,
     applies: Applies,
@@ -632,12 +662,47 @@ struct Table<T: Tally> {
     known: usize,
     /// How many others are kept apart.
     max_resources: usize,
-    rules: Vec<(Rc<FlowRule>, RuleId)>,
+    rules: Vec<Listed>,
     degrade: ByTarget<DegradeRule>,
     authority: ByTarget<AuthorityRule>,
     system: Rc<[Rc<InForce<SystemRule>>]>,
     mode: Mode,
     resources: Apart<Resource<T>>,
+}
+
+/// A flow rule, as it is called.
+struct Listed {
+    rule: Rc<FlowRule>,
+    id: RuleId,
+    /// Its default id, which is that of a rule in force: it looks at the state of that one.
+    beside: Option<RuleId>,
+}
+
+impl Listed {
+    fn new(rule: FlowRule) -> Listed {
+        Listed {
+            id: rule.id(),
+            rule: Rc::new(rule),
+            beside: None,
+        }
+    }
+
+    /// Of two rules with one id: where one of them is the other in shadow mode, and their id is a default one, that one is called
+    /// otherwise from now on. How.
+    fn part_from(&mut self, earlier: &mut Listed) -> Option<RuleId> {
+        let is_parted = self.rule.mode() != earlier.rule.mode()
+            && self.rule.has_default_id()
+            && earlier.rule.has_default_id()
+            && self.rule.counts_as(&earlier.rule);
+        let shadow = match self.rule.mode() {
+            _ if !is_parted || earlier.beside.is_some() => return None,
+            Mode::Shadow => self,
+            Mode::Enforce => earlier,
+        };
+        let id = shadow.id.in_shadow();
+        shadow.beside = Some(std::mem::replace(&mut shadow.id, id.clone()));
+        Some(id)
+    }
 }
 
 /// The rules of one kind, by the resource that they are for.
@@ -689,15 +754,42 @@ impl<R> ByTarget<R> {
     }
 }
 
-/// Ids that are taken: none is given twice in one list.
+/// Ids that are taken, and by the how manieth rule: none is given twice in one list.
 #[derive(Default)]
-struct Ids(HashSet<RuleId>);
+struct Ids(HashMap<RuleId, usize>);
 
 impl Ids {
-    fn take(&mut self, id: &RuleId, list: &'static str, index: usize) -> Result<(), RulesError> {
-        match self.0.insert(id.clone()) {
-            true => Ok(()),
-            false => Err(RulesError::SameId {
+    /// The default ids of rules in force, of rules whose modes and ids these are, and whether the ids were given.
+    #[inline(never)]
+    fn in_force(rules: &mut dyn Iterator<Item = (Mode, RuleId, bool)>) -> Ids {
+        let mut ids = Ids::default();
+        for (mode, id, given) in rules {
+            if mode == Mode::Enforce && !given {
+                ids.0.insert(id, 0);
+            }
+        }
+        ids
+    }
+
+    /// What a rule is called beside those: otherwise, where it is in shadow mode and its default id is among them.
+    #[inline(never)]
+    fn beside(&self, (mode, id, given): (Mode, RuleId, bool)) -> (Mode, RuleId) {
+        if mode == Mode::Shadow && !given && self.0.contains_key(&id) {
+            return (mode, id.in_shadow());
+        }
+        (mode, id)
+    }
+
+    /// Takes an id for the `number`th rule, which stands in that list at that place.
+    fn take(
+        &mut self,
+        id: &RuleId,
+        number: usize,
+        (list, index): (&'static str, usize),
+    ) -> Result<(), RulesError> {
+        match self.0.insert(id.clone(), number) {
+            None => Ok(()),
+            Some(_) => Err(RulesError::SameId {
                 id: id.clone(),
                 list,
                 index,
@@ -945,8 +1037,19 @@ impl<T: Tally> Table<T> {
             rules.map(move |(place, rule)| (list, place, rule))
         });
         for (index, (list, place, rule)) in rules.enumerate() {
-            let id = rule.id();
-            ids.take(&id, list, place)?;
+            let mut listed = Listed::new(rule);
+            if let Some(earlier) = ids.0.get(&listed.id)
+                && let Some(earlier) = table.rules.get_mut(*earlier)
+                && let Some(id) = listed.part_from(earlier)
+            {
+                ids.take(&id, index, (list, place))?;
+                if listed.beside.is_none() {
+                    ids.0.insert(listed.id.clone(), index);
+                }
+            } else {
+                ids.take(&listed.id, index, (list, place))?;
+            }
+            let rule = Rc::clone(&listed.rule);
             let of_resource = match rule.target() {
                 Target::Resource(name) => table.named.entry(Rc::clone(name)).or_default(),
                 Target::Each => &mut table.each,
@@ -966,7 +1069,7 @@ impl<T: Tally> Table<T> {
                 let measuring = table.measuring.entry(Rc::clone(measured)).or_default();
                 measuring.push(index);
             }
-            table.rules.push((Rc::new(rule), id));
+            table.rules.push(listed);
         }
         for (name, measuring) in &table.measuring {
             let rules = table.named.get(name).unwrap_or(&table.each).len() + measuring.len();
@@ -1031,20 +1134,24 @@ impl<T: Tally> Table<T> {
             return Err(RulesError::ManySystemRules { rules });
         }
         let mut ids = Ids::default();
+        let in_force = Ids::in_force(&mut degrade.iter().map(DegradeRule::called));
+        // A breaker in shadow mode has a state of its own: it may be open where the other one is closed.
         for (index, rule) in degrade.into_iter().enumerate() {
-            let (id, target, mode) = (rule.id(), rule.target().clone(), rule.mode());
-            ids.take(&id, DEGRADE_RULES, index)?;
+            let ((mode, id), target) = (in_force.beside(rule.called()), rule.target().clone());
+            ids.take(&id, index, (DEGRADE_RULES, index))?;
             let rule = InForce::new(rule, id, mode, self.mode);
             self.degrade.add(&target, rule, DEGRADE_RULES, index)?;
         }
         // Authority and system rules keep no state: two with one id may be told apart by what they are.
+        let in_force = Ids::in_force(&mut authority.iter().map(AuthorityRule::called));
         for (index, rule) in authority.into_iter().enumerate() {
-            let (id, target, mode) = (rule.id(), rule.target().clone(), rule.mode());
+            let ((mode, id), target) = (in_force.beside(rule.called()), rule.target().clone());
             let rule = InForce::new(rule, id, mode, self.mode);
             self.authority.add(&target, rule, AUTHORITY_RULES, index)?;
         }
+        let in_force = Ids::in_force(&mut system.iter().map(SystemRule::called));
         let in_force = |rule: SystemRule| {
-            let (id, mode) = (rule.id(), rule.mode());
+            let (mode, id) = in_force.beside(rule.called());
             InForce::new(rule, id, mode, self.mode)
         };
         self.system = system.into_iter().map(in_force).collect();
@@ -1100,7 +1207,7 @@ impl<T: Tally> Table<T> {
     /// Whether resources that no rule names have states of their own. (Those of keys are told apart by names.)
     fn has_states_of_each(&self) -> bool {
         let rules = self.each.iter().filter_map(|&i| self.rules.get(i));
-        let mut plain = rules.filter(|(rule, _)| rule.keyed_by().is_none());
+        let mut plain = rules.filter(|listed| listed.rule.keyed_by().is_none());
         plain.next().is_some() || !self.degrade.each.is_empty()
     }
 
@@ -1118,9 +1225,9 @@ impl<T: Tally> Table<T> {
         let longest_wait = own
             .iter()
             .filter_map(rule)
-            .map(|(rule, _)| longest_wait(rule));
+            .map(|listed| longest_wait(&listed.rule));
         let longest_wait = longest_wait.max().unwrap_or_default();
-        let check = |(rule, id): &(Rc<FlowRule>, RuleId), is_own: bool| {
+        let check = |Listed { rule, id, beside }: &Listed, is_own: bool| {
             let counts = match (rule.strategy(), measured_elsewhere(rule)) {
                 (Strategy::Chain(context), _) => Counts::Context(Rc::clone(context)),
                 (_, Some(measured)) if measured == name => Counts::All,
@@ -1130,6 +1237,7 @@ impl<T: Tally> Table<T> {
             let mut check = Check {
                 rule: Rc::clone(rule),
                 id: id.clone(),
+                beside: beside.clone(),
                 terms: Terms::new(rule, longest_wait),
                 applies: match rule.limit_app() {
                     _ if !is_own => Applies::Nobody,
@@ -1143,20 +1251,21 @@ impl<T: Tally> Table<T> {
                 state: None,
             };
             if !check.is_by_origin() {
-                check.state = Some(store.state(check.key((name, place), None)));
+                check.state = Some(check.open(store, (name, place), None));
             }
             check
         };
         let strangers = measuring.iter().filter(|i| !own.contains(i));
-        let is_keyed = |(rule, _): &&(Rc<FlowRule>, RuleId)| rule.keyed_by().is_some();
+        let is_keyed = |listed: &&Listed| listed.rule.keyed_by().is_some();
         let (mut keys, mut others) = (Vec::new(), 0);
-        for (rule, id) in own.iter().filter_map(rule) {
+        for Listed { rule, id, beside } in own.iter().filter_map(rule) {
             if rule.keyed_by().is_none() {
                 others += 1;
                 continue;
             }
             let enforced = rule.mode() == Mode::Enforce && self.mode == Mode::Enforce;
-            let check = KeyCheck::new(Rc::clone(rule), id.clone(), enforced, others);
+            let name = (id.clone(), beside.clone());
+            let check = KeyCheck::new(Rc::clone(rule), name, enforced, others);
             store.open_keyed(&check, false);
             keys.push(check);
         }
@@ -1244,19 +1353,35 @@ impl<T: Tally> Check<T> {
         *self.rule.target() == Target::Each && measured_elsewhere(&self.rule).is_none()
     }
 
+    /// Its state on a resource, or for an origin there.
+    fn open<S: Tallies<Tally = T>>(
+        &self,
+        store: &Store<S>,
+        resource: NameAndPlace<'_>,
+        origin: Option<NameAndPlace<'_>>,
+    ) -> Rc<Controller<T>> {
+        let another = self.beside.as_ref();
+        let another = another.map(|id| store.state(self.key(id, false, resource, origin), None));
+        let key = self.key(&self.id, another.is_some(), resource, origin);
+        store.state(key, another)
+    }
+
     fn key(
         &self,
+        id: &RuleId,
+        is_beside: bool,
         (resource, place): NameAndPlace<'_>,
         origin: Option<NameAndPlace<'_>>,
     ) -> StateKey {
         let is_of_each = self.is_of_each();
         StateKey {
-            rule: self.id.clone(),
+            rule: id.clone(),
+            is_beside,
             resource: is_of_each.then(|| Rc::clone(resource)),
             resource_place: place.filter(|_| is_of_each),
             origin: origin.map(|(name, _)| Rc::clone(name)),
             origin_place: origin.and_then(|(_, place)| place),
-            grade: self.rule.grade(),
+            grade: self.rule.grade().of_state(),
             strategy: self.rule.strategy().clone(),
             behavior: self.rule.control_behavior(),
             compat: self.terms.compat,
@@ -2523,7 +2648,7 @@ impl<T: Tally> Resource<T> {
         let state = |check: &Check<T>| {
             let applies = matches!(check.applies, Applies::OtherOrigins) && !is_named;
             (applies && check.is_by_origin())
-                .then(|| store.state(check.key((&self.name, self.place), Some((name, place)))))
+                .then(|| check.open(store, (&self.name, self.place), Some((name, place))))
         };
         Origin {
             statistics: store

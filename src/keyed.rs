@@ -81,7 +81,7 @@ pub use hottest::{HotKey, MAX_LABEL, MAX_LABELS};
 pub use page::{KEYS_PER_PAGE, KeyedPages};
 
 use crate::control::Pace;
-use crate::rule::{Count, Grade, MAX_KEYS};
+use crate::rule::{Count, Counting, Grade, MAX_KEYS};
 use crate::time::Timestamp;
 use hottest::{LABEL_BYTES, Wanted};
 use siphasher::sip::SipHasher13;
@@ -387,6 +387,9 @@ pub trait KeyedStates {
 
     /// Gives back `cost` that a window was charged at the instant `charged`. Nothing where windows are shared.
     fn refund(&self, _key: Key, _cost: u64, _charged: Timestamp, _now: Timestamp) {}
+
+    /// Has windows count in this way from now on: what has been counted stays.
+    fn count_as(&self, counting: Counting);
 
     /// How a key stands. Charges nothing; a window may follow the clock to `now`, as it does in a decision.
     fn standing(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> Standing;
@@ -746,6 +749,10 @@ impl KeyedStates for KeyedWindows {
 
     fn refund(&self, key: Key, cost: u64, charged: Timestamp, now: Timestamp) {
         KeyedWindows::refund(self, key, cost, charged, now);
+    }
+
+    fn count_as(&self, counting: Counting) {
+        self.table.borrow_mut().count_as(counting);
     }
 
     fn standing(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> Standing {

@@ -13,7 +13,7 @@ use crate::breaker::Admission;
 use crate::few::Few;
 use crate::keyed::{Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, Reserved, Standing};
 use crate::rule::{
-    Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,
+    Count, Counting, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,
     MAX_KEYS_OF_REQUEST, Network, RuleId, Target,
 };
 use crate::time::Timestamp;
@@ -28,6 +28,8 @@ pub struct KeyedController<K: ?Sized = dyn KeyedStates> {
     waited: Cell<u64>,
     blocked: Cell<u64>,
     shadow_blocked: Cell<u64>,
+    /// How windows count: as the rule says that asks.
+    counting: Cell<Counting>,
     states: K,
 }
 
@@ -38,6 +40,7 @@ impl<K: KeyedStates> KeyedController<K> {
             waited: Cell::new(0),
             blocked: Cell::new(0),
             shadow_blocked: Cell::new(0),
+            counting: Cell::new(Counting::Strict),
             states,
         }
     }
@@ -70,6 +73,17 @@ impl<K: ?Sized> KeyedController<K> {
     }
 }
 
+impl KeyedController {
+    /// Has windows count as a rule says that is about to decide.
+    #[inline]
+    fn count_as(&self, counting: Counting) {
+        if self.counting.get() != counting {
+            self.counting.set(counting);
+            self.states.count_as(counting);
+        }
+    }
+}
+
 fn count(counter: &Cell<u64>) {
     counter.set(counter.get().wrapping_add(1));
 }
@@ -78,6 +92,8 @@ fn count(counter: &Cell<u64>) {
 pub(crate) struct KeyCheck {
     rule: Rc<FlowRule>,
     id: RuleId,
+    /// The rule whose states it looks at, where it has none of its own: there that one charges for both.
+    beside: Option<RuleId>,
     enforced: bool,
     /// How many of the resource's other rules stand before it.
     place: usize,
@@ -91,7 +107,10 @@ pub(crate) struct KeyCheck {
 }
 
 struct Opened {
+    /// How the rule has decided.
     state: Rc<KeyedController>,
+    /// What it decides on: the same, but where that is another rule's.
+    measured: Rc<KeyedController>,
     /// The keys that have another count.
     items: HashMap<Key, Count>,
 }
@@ -176,13 +195,25 @@ pub(crate) struct Keys {
     parts: Box<[KeyPart]>,
 }
 
+impl Opened {
+    fn states(&self) -> &dyn KeyedStates {
+        self.measured.states()
+    }
+}
+
 impl KeyCheck {
-    /// The rule on a resource, before which so many of its other rules stand.
-    pub(crate) fn new(rule: Rc<FlowRule>, id: RuleId, enforced: bool, place: usize) -> KeyCheck {
+    /// The rule on a resource, before which so many of its other rules stand: what it is called, and the rule whose states it
+    /// looks at.
+    pub(crate) fn new(
+        rule: Rc<FlowRule>,
+        (id, beside): (RuleId, Option<RuleId>),
+        enforced: bool,
+        place: usize,
+    ) -> KeyCheck {
         let nothing = KeyedBy::nothing();
         let by = rule.keyed_by().unwrap_or(&nothing);
         let geometry = KeyedGeometry {
-            grade: rule.grade(),
+            grade: rule.grade().of_state(),
             is_paced: rule.control_behavior().is_paced(),
             max_keys: by.max_keys(),
             compat: rule.is_compat(),
@@ -191,6 +222,7 @@ impl KeyCheck {
             count: with_burst(&rule, by, rule.count()),
             rule,
             id,
+            beside,
             enforced,
             place,
             of: Box::default(),
@@ -219,12 +251,16 @@ impl KeyCheck {
         &self.id
     }
 
+    pub(crate) fn beside(&self) -> Option<&RuleId> {
+        self.beside.as_ref()
+    }
+
     pub(crate) fn geometry(&self) -> KeyedGeometry {
         self.geometry
     }
 
-    /// Goes on with these states.
-    pub(crate) fn open(&self, state: Rc<KeyedController>) {
+    /// Goes on with these states: decisions are counted in `state`, and made on what is `measured`.
+    pub(crate) fn open(&self, state: Rc<KeyedController>, measured: Rc<KeyedController>) {
         // The resource and the origin are the caller's, not an item's: for those an item is looked up by its values alone.
         let items = self.by().into_iter().flat_map(KeyedBy::items);
         let items = items.map(|item| {
@@ -236,14 +272,18 @@ impl KeyCheck {
             let mut networks = [const { None }; MAX_KEY_PARTS];
             let values = written(parts, &values, &mut networks);
             let mut values = values.iter().copied().take(parts.len());
-            let key = state.states().key(&mut values);
+            let key = measured.states().key(&mut values);
             let count = self
                 .by()
                 .map_or(item.count, |by| with_burst(&self.rule, by, item.count));
             (key, count)
         });
         let items = items.collect();
-        let _ = self.opened.set(Opened { state, items });
+        let _ = self.opened.set(Opened {
+            state,
+            measured,
+            items,
+        });
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -278,6 +318,7 @@ impl KeyCheck {
         let (Some(opened), Some(by)) = (self.opened.get(), self.by()) else {
             return true;
         };
+        opened.measured.count_as(self.rule.grade().counting());
         let value = |of: &usize| caller.values.get(*of).copied().unwrap_or_default();
         // Most keys have one part.
         if let [of] = &*self.of {
@@ -328,7 +369,7 @@ impl KeyCheck {
                 return;
             }
         }
-        let states = opened.state.states();
+        let states = opened.states();
         let mut networks = [const { None }; N];
         let values = written(by.parts(), raw, &mut networks);
         let values = || values.iter().copied().take(raw.len());
@@ -469,7 +510,7 @@ impl Keys {
                 if holds.has(i, key) {
                     return;
                 }
-                let (states, terms) = (opened.state.states(), check.terms(count));
+                let (states, terms) = (opened.states(), check.terms(count));
                 let wait = match states.ask(key, &terms, check.cost(caller), now) {
                     Asked::Pass => 0,
                     Asked::Wait(wait) => wait,
@@ -514,6 +555,10 @@ impl Keys {
         caller: &KeyCaller<'_>,
         now: Timestamp,
     ) -> bool {
+        // One that looks at another's states has to before those are charged.
+        if self.checks.iter().any(|check| check.beside.is_some()) {
+            return false;
+        }
         for (i, check) in self.checks.iter().enumerate() {
             if !check.applies_to(caller) {
                 continue;
@@ -523,7 +568,7 @@ impl Keys {
                 if !could || holds.has(i, key) {
                     return;
                 }
-                let states = opened.state.states();
+                let states = opened.states();
                 let reserved = states.reserve(key, &check.terms(count), cost, now);
                 could = reserved.is_some_and(|reserved| reserved.wait == 0);
                 holds.holds.push(Hold {
@@ -560,7 +605,11 @@ impl Keys {
             if shadow_refusing >> hold.check & 1 == 1 {
                 continue;
             }
-            let (states, terms) = (opened.state.states(), check.terms(hold.count));
+            if check.beside.is_some() {
+                continue; // the other rule does
+            }
+            let (states, terms) = (opened.states(), check.terms(hold.count));
+            opened.measured.count_as(check.rule.grade().counting());
             // A turn is taken for when the request is released.
             let longest = wait.max(hold.wait);
             let cost = check.cost(caller);
@@ -595,7 +644,7 @@ impl Keys {
             if let Some(reserved) = hold.reserved.take()
                 && let Some((check, opened)) = self.opened(hold.check)
             {
-                let states = opened.state.states();
+                let states = opened.states();
                 states.give_back(reserved, check.cost(caller), now);
             }
         }
@@ -610,10 +659,13 @@ impl Keys {
     ) -> Option<Box<Rest>> {
         let (mut rest, mut passed): (Option<Box<Rest>>, u64) = (None, 0);
         for hold in holds.holds.iter() {
-            let (Some(reserved), Some((check, opened))) = (hold.reserved, self.opened(hold.check))
-            else {
+            let Some((check, opened)) = self.opened(hold.check) else {
                 continue;
             };
+            let looks_on = check.beside.is_some() && holds.shadow_refusing >> hold.check & 1 == 0;
+            if hold.reserved.is_none() && !looks_on {
+                continue;
+            }
             if passed >> hold.check & 1 == 0 {
                 count(&opened.state.passed);
                 if hold.wait > 0 {
@@ -621,7 +673,10 @@ impl Keys {
                 }
             }
             passed |= 1 << hold.check;
-            let in_flight = opened.state.states().commit(reserved, check.cost(caller));
+            let Some(reserved) = hold.reserved else {
+                continue;
+            };
+            let in_flight = opened.states().commit(reserved, check.cost(caller));
             if in_flight || check.geometry.is_paced && wait.max(hold.wait) > 0 {
                 rest.get_or_insert_default().keys.push(HeldKey {
                     check: hold.check,
@@ -657,7 +712,7 @@ impl Keys {
     pub(crate) fn leave(&self, rest: &Rest) {
         for held in rest.keys.iter().filter(|held| held.in_flight) {
             if let Some((_, opened)) = self.opened(held.check) {
-                opened.state.states().leave(held.reserved);
+                opened.states().leave(held.reserved);
             }
         }
     }
@@ -677,7 +732,7 @@ impl Keys {
         };
         for held in rest.keys.iter().filter(|held| !held.in_flight) {
             if let Some((_, opened)) = self.opened(held.check) {
-                opened.state.states().give_back(held.reserved, cost, now);
+                opened.states().give_back(held.reserved, cost, now);
             }
         }
     }
@@ -692,7 +747,7 @@ impl Keys {
                     return;
                 }
                 told.push(key);
-                let states = opened.state.states();
+                let states = opened.states();
                 states.refund(key, check.cost(caller), charged, now);
             });
         }
@@ -711,10 +766,7 @@ impl Keys {
             }
             let mut least: Option<(Count, Standing)> = None;
             check.each_key(&caller, |opened, key, count| {
-                let own = opened
-                    .state
-                    .states()
-                    .standing(key, &check.terms(count), now);
+                let own = opened.states().standing(key, &check.terms(count), now);
                 if least.is_none_or(|(_, least)| own.remaining < least.remaining) {
                     least = Some((count, own));
                 }

@@ -214,6 +214,11 @@ impl RuleId {
         Ok(RuleId(name))
     }
 
+    /// What a rule in shadow mode is called that has the default id of one in force.
+    pub(crate) fn in_shadow(&self) -> RuleId {
+        RuleId::made_of(&[self.as_str(), "/shadow"].concat())
+    }
+
     /// An id made of names that need not be printable: what is not becomes `_`, and what is too long is cut.
     pub(crate) fn made_of(text: &str) -> RuleId {
         let printable = text
@@ -365,6 +370,27 @@ pub enum Grade {
     },
     /// Calls in flight: those and the cost of the request may be at most the count.
     Concurrency,
+}
+
+impl Grade {
+    /// The grade as the state of a rule has it: how a window counts is no part of that, and is [`Counting::Strict`] there.
+    pub(crate) fn of_state(self) -> Grade {
+        match self {
+            Grade::Qps { window, .. } => Grade::Qps {
+                window,
+                counting: Counting::Strict,
+            },
+            Grade::Concurrency => Grade::Concurrency,
+        }
+    }
+
+    /// How the window counts. Calls in flight have none, and are counted strictly.
+    pub(crate) fn counting(self) -> Counting {
+        match self {
+            Grade::Qps { counting, .. } => counting,
+            Grade::Concurrency => Counting::Strict,
+        }
+    }
 }
 
 /// The geometry of a rule's window.
@@ -592,7 +618,7 @@ pub enum Mode {
 /// let gentle = FlowRule::new("search", 50.0)?.counting(Counting::Weighted);
 /// let in_flight = FlowRule::new("report", 4.0)?.concurrency();
 /// let ids = [burst.id(), minute.id(), gentle.id(), in_flight.id()];
-/// assert_eq!(ids.map(|id| id.to_string()), ["login", "login/60s", "search/weighted", "report/concurrency"]);
+/// assert_eq!(ids.map(|id| id.to_string()), ["login", "login/60s", "search", "report/concurrency"]);
 ///
 /// let even = FlowRule::new("mail", 0.5)?.throttle(MaxQueueing::from_millis(10_000)?);
 /// let careful = FlowRule::new("cache", 500.0)?.warm_up(WarmUp::default());
@@ -854,7 +880,8 @@ impl FlowRule {
         FlowRule { mode, ..self }
     }
 
-    /// The id; where none was given, one made of the resource and of what differs from the defaults, the count excepted.
+    /// The id; where none was given, one made of the resource and of what differs from the defaults. The count, the mode and how
+    /// the window counts are no part of it: when they change, the rule goes on with what it has counted.
     pub fn id(&self) -> RuleId {
         self.id
             .clone()
@@ -870,18 +897,13 @@ impl FlowRule {
         match self.grade {
             Grade::Concurrency => part("concurrency"),
             Grade::Qps { .. } if self.compat && self.keyed.is_none() => {}
-            Grade::Qps { window, counting } => {
+            Grade::Qps { window, .. } => {
                 match window.window().interval_ms() {
                     DEFAULT_INTERVAL_MS => {}
                     millis => part(&span(millis)),
                 }
                 if !window.is_finest(self.finest()) {
                     part(&format!("{}buckets", window.window().sample_count()));
-                }
-                match counting {
-                    Counting::Strict => {}
-                    Counting::Sentinel => part("sentinel"),
-                    Counting::Weighted => part("weighted"),
                 }
             }
         }
@@ -919,10 +941,27 @@ impl FlowRule {
             LimitApp::Other => part("app=other"),
             LimitApp::Origin(name) => part(&format!("app={name}")),
         }
-        if self.mode == Mode::Shadow {
-            part("shadow");
-        }
         id
+    }
+
+    /// Whether what it counts, and apart from what, is the same as of `other`.
+    pub(crate) fn counts_as(&self, other: &FlowRule) -> bool {
+        let key = |rule: &FlowRule| {
+            let by = rule.keyed_by()?;
+            Some((by.shared_parts(), by.pattern().cloned(), by.max_keys()))
+        };
+        self.target == other.target
+            && self.grade.of_state() == other.grade.of_state()
+            && self.limit_app == other.limit_app
+            && self.strategy == other.strategy
+            && self.behavior == other.behavior
+            && self.compat == other.compat
+            && key(self) == key(other)
+    }
+
+    /// Whether no id was given.
+    pub(crate) fn has_default_id(&self) -> bool {
+        self.id.is_none()
     }
 
     /// Which resource it is for.

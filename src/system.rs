@@ -257,13 +257,17 @@ impl SystemRule {
             (self.highest_cpu_usage.is_some(), "/cpu"),
             (self.bbr, "/bbr"),
             (self.compat, "/compat=sentinel"),
-            (self.mode == Mode::Shadow, "/shadow"),
         ];
         parts
             .iter()
             .filter(|(has, _)| *has)
             .for_each(|(_, part)| id.push_str(part));
         id
+    }
+
+    /// Its mode, its id, and whether that was given.
+    pub(crate) fn called(&self) -> (Mode, RuleId, bool) {
+        (self.mode, self.id(), self.id.is_some())
     }
 
     /// Whether it refuses.

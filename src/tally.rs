@@ -206,7 +206,8 @@ struct Current {
 /// A request that is let in now and released later, because it waits, is a loan: it counts from now on until the bucket in
 /// which it is released leaves the window. So no interval holds more than the limit, whichever of its requests waited.
 pub struct RuleWindow<T> {
-    counting: Counting,
+    /// As the rule says that asks. (Two may ask that count otherwise: [`RuleWindow::count_as`].)
+    counting: Cell<Counting>,
     /// Whether loans are Sentinel's: they count when their bucket has begun and somebody looks at it, or never.
     untouched: Untouched,
     loans: Loans,
@@ -242,7 +243,7 @@ impl<T: Tally> RuleWindow<T> {
             });
         }
         RuleWindow {
-            counting,
+            counting: Cell::new(counting),
             untouched: Untouched::Kept,
             loans: Loans::default(),
             ring,
@@ -261,6 +262,24 @@ impl<T: Tally> RuleWindow<T> {
         RuleWindow {
             untouched: Untouched::Lost,
             ..self
+        }
+    }
+
+    /// Counts in this way from now on: what has been counted stays.
+    #[inline]
+    pub fn count_as(&self, counting: Counting) {
+        if self.counting.get() != counting {
+            self.counting.set(counting);
+            self.count_anew();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_anew(&self) {
+        // Where a loan was given up the next call that takes a time has to settle it first.
+        if self.current.get().is_some() {
+            self.refresh();
         }
     }
 
@@ -378,7 +397,7 @@ impl<T: Tally> RuleWindow<T> {
                 .newest_and_oldest(behind)
                 .map_or(0, |(_, oldest)| oldest.0.get())
         };
-        let base = at(if self.counting == Counting::Strict {
+        let base = at(if self.counting.get() == Counting::Strict {
             n
         } else {
             n - 1
@@ -426,7 +445,7 @@ impl<T: Tally> RuleWindow<T> {
         let window = self.ring.window();
         let (start, n) = (window.start(now), u64::from(window.sample_count()));
         let base = |buckets| self.admitted_before(start, buckets);
-        match self.counting {
+        match self.counting.get() {
             Counting::Strict => {
                 (admitted.wrapping_sub(base(n))).saturating_add(self.lent(start, n)) as f64
             }
@@ -488,7 +507,7 @@ impl<T: Tally> RuleWindow<T> {
             return false;
         };
         let sum = counted.wrapping_sub(current.base);
-        match self.counting {
+        match self.counting.get() {
             Counting::Weighted => {
                 let kept = kept_part(current.leaving, current.start, now, self.ring.window());
                 sum as f64 + kept + cost as f64 <= limit.get()
@@ -720,7 +739,7 @@ impl<T: Tally> RuleWindow<T> {
         let lent = last_loan.map_or(0, |last| buckets_to(last, start));
         let newest = self.ring.newest_start().unwrap_or(start);
         let (n, since_newest) = (u64::from(window.sample_count()), buckets_to(start, newest));
-        let sum_at = |ahead: u64| match self.counting {
+        let sum_at = |ahead: u64| match self.counting.get() {
             Counting::Strict if last_loan.is_none() => self.admitted_since(n, since_newest + ahead),
             Counting::Sentinel if last_loan.is_none() => {
                 self.admitted_since(n - 1, since_newest + ahead)
@@ -745,7 +764,7 @@ impl<T: Tally> RuleWindow<T> {
         }
         let ahead = (first..=last).find(|ahead| fits(boundary(*ahead), sum_at(*ahead)))?;
         let mut at = boundary(ahead);
-        if self.counting == Counting::Weighted {
+        if self.counting.get() == Counting::Weighted {
             at = self.first_fit_within(boundary(ahead - 1).max(now), at, &fits_at);
         }
         Some(at.since(asked))
@@ -806,7 +825,7 @@ impl<T: Tally> fmt::Debug for RuleWindow<T> {
         write!(
             f,
             "{:?} window of {} x {:?}: ",
-            self.counting,
+            self.counting.get(),
             window.sample_count(),
             window.bucket_length()
         )?;

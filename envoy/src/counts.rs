@@ -252,7 +252,7 @@ impl<H: Host> Counts<H> {
 
     /// Says in the log what is missing, of what has these labels.
     pub(crate) fn warn(&self, labels: &str, what: &str) {
-        let labels = labels.trim_start_matches(';');
+        let labels = labels.get(1..).unwrap_or("system rules");
         self.host
             .log(Level::Warn, &format!("leapgate: {labels}: {what}"));
     }
@@ -412,6 +412,9 @@ impl<H: Host> Tallies for Counts<H> {
     type Keyed = KeyStates<H>;
 
     fn open(&self, key: &StateKey) -> (RuleCounts<H>, Past) {
+        if key.is_beside {
+            return (self.deciding(labels(key)), Past::Fresh);
+        }
         let (names, window) = match key.grade {
             Grade::Concurrency => (["in_flight"; 2], None),
             Grade::Qps { window, .. } => (["tickets", "admitted"], Some(window.window())),
@@ -494,6 +497,21 @@ impl<H: Host> Keeper<H> {
 }
 
 impl<H: Host> Counts<H> {
+    /// Of a rule that has decisions to tell, and counts nothing that others share.
+    fn deciding(&self, labels: String) -> RuleCounts<H> {
+        RuleCounts {
+            keeper: Keeper::Local(LocalTally::default()),
+            host: self.host.clone(),
+            ring_key: None,
+            latest: Latest::Local(LocalInstant::default()),
+            warmth_key: None,
+            published: Cell::new(None),
+            counters: self.counters(labels),
+            waited: OnceCell::new(),
+            told_waited: Cell::new(0),
+        }
+    }
+
     fn open_called(
         &self,
         [exact, readable]: [String; 2],
@@ -509,14 +527,9 @@ impl<H: Host> Counts<H> {
         };
         let mut counts = RuleCounts {
             keeper,
-            host: self.host.clone(),
-            ring_key: None,
             latest: self.latest(&exact, behavior),
             warmth_key: (self.shared && behavior.warms_up()).then(|| self.name("warmth", &exact)),
-            published: Cell::new(None),
-            counters: self.counters(readable),
-            waited: OnceCell::new(),
-            told_waited: Cell::new(0),
+            ..self.deciding(readable)
         };
         let past = match (window, counts.admitted()) {
             (Some(window), Some(admitted)) => {

@@ -13,7 +13,7 @@
 //! many `_` its value has, and a value without a code has no label in it.
 
 /// The labels, in the order in which a name has them. None of them is a word of a value without a code.
-const LABELS: [&str; 11] = [
+const LABELS: [&str; 9] = [
     "root",
     "rule",
     "resource",
@@ -23,8 +23,6 @@ const LABELS: [&str; 11] = [
     "relate",
     "chain",
     "window",
-    "key",
-    "pages",
 ];
 
 /// The name of `what`, with its labels.
@@ -36,7 +34,7 @@ pub fn named(what: &str, labels: &[&str]) -> String {
 
 /// Appends a label. Of the value, the semicolon, which ends it, is written as in a URL, and so are control characters.
 pub fn label(labels: &mut String, label: &str, value: &str) {
-    labels.extend([";", label, "="]);
+    labels.push_str(&[";", label, "="].concat());
     let start = labels.len();
     for byte in value.chars() {
         match byte {
@@ -63,15 +61,21 @@ pub fn label(labels: &mut String, label: &str, value: &str) {
 
 /// Whether a value can be read back from what Prometheus shows of it.
 fn is_plain(value: &str) -> bool {
-    let mut words = value.split('_');
-    let is_word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric());
-    words.clone().all(is_word)
-        && (words.clone().count() == 1 || !words.any(|word| LABELS.contains(&word)))
+    let is_one = value.bytes().all(|byte| byte != b'_');
+    let is_label = |word: &[u8]| LABELS.iter().any(|label| label.as_bytes() == word);
+    value.as_bytes().split(|byte| *byte == b'_').all(|word| {
+        !word.is_empty()
+            && word.iter().all(u8::is_ascii_alphanumeric)
+            && (is_one || !is_label(word))
+    })
 }
 
 fn hex(text: &mut String, byte: u8) {
     for digit in [byte >> 4, byte & 15] {
-        text.extend(char::from_digit(digit.into(), 16));
+        text.push(char::from(match digit {
+            0..=9 => b'0' + digit,
+            _ => b'a' - 10 + digit,
+        }));
     }
 }
 
@@ -99,7 +103,13 @@ mod tests {
 
     #[test]
     fn ordinary_names_read_well() {
-        let cases: [(&[(&str, &str)], &str, &str); 8] = [
+        /// Labels, the name, and what Prometheus shows of it.
+        type Case = (
+            &'static [(&'static str, &'static str)],
+            &'static str,
+            &'static str,
+        );
+        let cases: [Case; 8] = [
             (
                 &[("rule", "login")],
                 "leapgate.passed;rule=login",

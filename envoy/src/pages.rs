@@ -8,7 +8,8 @@ use crate::counts::Counters;
 use crate::host::{Host, Put};
 use crate::reply;
 use leapgate::{
-    Asked, Key, KeyedController, KeyedPages, KeyedStates, KeyedTerms, Reserved, Standing, Timestamp,
+    Asked, Counting, Key, KeyedController, KeyedPages, KeyedStates, KeyedTerms, Reserved, Standing,
+    Timestamp,
 };
 use std::cell::RefCell;
 
@@ -243,6 +244,10 @@ impl<H: Host> KeyedStates for KeyStates<H> {
             self.owed.borrow_mut().push(reserved);
         }
         self.take_off_owed();
+    }
+
+    fn count_as(&self, counting: Counting) {
+        self.layout.count_as(counting);
     }
 
     fn standing(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> Standing {

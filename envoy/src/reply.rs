@@ -97,32 +97,23 @@ pub fn body<'a>(reply: &'a Reply, blocked: &Blocked, is_grpc: bool) -> Cow<'a, s
     }
     let (status, text) = (number(statuses(reply, kind).0.into()), quoted(text));
     let rule = quoted(blocked.id().as_str());
+    let mut body = String::from("{");
+    let mut add = |parts: &[&str]| parts.iter().for_each(|part| body.push_str(part));
     if reply.format == Format::Problem {
-        let mut body = String::from("{");
         if let Some(problem_type) = kind.problem_type() {
-            body = ["{\"type\":\"", problem_type, "\","].concat();
+            add(&["\"type\":\"", problem_type, "\","]);
         }
-        let title = kind.title();
-        body += &["\"title\":\"", title, "\",\"status\":", &status].concat();
-        body += &[",\"detail\":", &text].concat();
+        add(&["\"title\":\"", kind.title(), "\",\"status\":", &status]);
+        add(&[",\"detail\":", &text]);
         if kind == RefusalKind::Limited {
-            body += &[",\"violated-policies\":[", &rule, "]"].concat();
+            add(&[",\"violated-policies\":[", &rule, "]"]);
         }
-        body.push('}');
-        return body.into();
-    }
-    let mut body = [
-        "{\"status\":",
-        &status,
-        ",\"error\":",
-        &text,
-        ",\"rule\":",
-        &rule,
-    ]
-    .concat();
-    if let Some(wait) = blocked.retry_after() {
-        body.push_str(",\"retryAfterSeconds\":");
-        push_number(&mut body, seconds(wait).max(1));
+    } else {
+        add(&["\"status\":", &status, ",\"error\":", &text]);
+        add(&[",\"rule\":", &rule]);
+        if let Some(wait) = blocked.retry_after() {
+            add(&[",\"retryAfterSeconds\":", &number(seconds(wait).max(1))]);
+        }
     }
     body.push('}');
     body.into()

@@ -467,3 +467,35 @@ test('what_nobody_holds_any_more_is_dropped', async () => {
   }
   assert.equal(engine.policies('report')[0].remaining, 3);
 });
+
+// ---- from shadow to enforce ----
+
+for (const key of [undefined, ['clientIp']]) {
+  const rule = (count, more) => ({ resource: 'login', count, ...(key && { key }), ...more });
+  const request = key && { key: '203.0.113.7' };
+  const id = key ? 'login/key=clientIp' : 'login';
+  const counters = (engine) =>
+    Object.fromEntries(engine.counters().map(({ rule, passed, blocked, shadowBlocked }) => [rule, [passed, blocked, shadowBlocked]]));
+
+  test(`a_roll_out_from_shadow_to_enforce_and_to_another_window_goes_on (${id})`, () => {
+    const [engine] = at(flow(rule(4, { mode: 'shadow' })));
+    assert.equal(passes(engine, 'login', 3, request), 3);
+    engine.replace(flow(rule(4)));
+    assert.equal(passes(engine, 'login', 3, request), 1);
+    for (const window of ['sentinel', 'weighted', 'strict']) {
+      engine.replace(flow(rule(4, { window })));
+      assert.equal(passes(engine, 'login', 1, request), 0, window);
+    }
+    assert.deepEqual(counters(engine), { [id]: [4, 5, 0] });
+  });
+
+  test(`a_rule_in_shadow_beside_its_like_in_force_charges_nothing (${id})`, () => {
+    const [engine] = at(flow(rule(2, { mode: 'shadow', window: 'weighted' }), rule(4)));
+    assert.equal(passes(engine, 'login', 6, request), 4);
+    assert.deepEqual(counters(engine), { [id]: [4, 2, 0], [`${id}/shadow`]: [2, 0, 4] });
+    assert.deepEqual(
+      engine.policies('login', request).map(({ id, limit, remaining }) => [id, limit, remaining]),
+      [[`${id}/shadow`, 2, 0], [id, 4, 0]],
+    );
+  });
+}

@@ -324,10 +324,12 @@ impl DegradeRule {
         } else if window.sample_count() != finest {
             part(&format!("{}buckets", window.sample_count()));
         }
-        if self.mode == Mode::Shadow {
-            part("shadow");
-        }
         id
+    }
+
+    /// Its mode, its id, and whether that was given.
+    pub(crate) fn called(&self) -> (Mode, RuleId, bool) {
+        (self.mode, self.id(), self.id.is_some())
     }
 
     /// Which resource it is for.

@@ -58,6 +58,8 @@ pub struct KeyedPages {
 struct Work {
     words: Vec<u64>,
     slab: Slab,
+    /// How windows count is that of the latest [`KeyedPages::count_as`].
+    shape: Shape,
 }
 
 /// Where the entry of a key is or is to be in its page, and what it goes on from.
@@ -91,6 +93,7 @@ impl KeyedPages {
             work: RefCell::new(Work {
                 words: vec![0; shape.stride],
                 slab: Slab::new(1),
+                shape,
             }),
         }
     }
@@ -188,7 +191,7 @@ impl KeyedPages {
 
     /// Takes out what `key` goes on from; says how many calls in the shared entry may be its own beside those.
     fn load(&self, work: &mut Work, page: &[u8], key: Key, now: Timestamp, found: &Found) -> u64 {
-        let Work { words, slab } = work;
+        let Work { words, slab, .. } = work;
         words.fill(0);
         *slab = Slab::new(1);
         let from = found.from.clone().and_then(|from| page.get(from));
@@ -224,7 +227,7 @@ impl KeyedPages {
 
     /// The page with the entry as it is now.
     fn store(&self, work: &mut Work, page: &mut Vec<u8>, span: &Range<usize>) {
-        let Work { words, slab } = work;
+        let Work { words, slab, .. } = work;
         let end = page.split_off(span.end.min(page.len()));
         page.truncate(span.start);
         let mut put = |words: &[u64]| {
@@ -275,6 +278,11 @@ impl KeyedPages {
         Key::of_parts(self.seed, parts)
     }
 
+    /// As [`KeyedStates::count_as`], in all pages.
+    pub fn count_as(&self, counting: Counting) {
+        self.work.borrow_mut().shape.count_as(counting);
+    }
+
     /// As [`KeyedStates::ask`], of the key's page.
     pub fn ask(
         &self,
@@ -287,7 +295,7 @@ impl KeyedPages {
         let work = &mut *self.work.borrow_mut();
         let found = self.find(page, key, now);
         let elsewhere = self.load(work, page, key, now, &found);
-        let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &self.shape) else {
+        let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &work.shape) else {
             if cost == 0 {
                 return Asked::Pass;
             }
@@ -338,7 +346,7 @@ impl KeyedPages {
             is_shared: found.is_shared,
         };
         let mut reserved = Reserved::at_once(place);
-        if let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &self.shape) {
+        if let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &work.shape) {
             let needed = cost.saturating_add(elsewhere);
             if !held.fits(terms.count, needed, now, found.to) {
                 return None;
@@ -385,7 +393,7 @@ impl KeyedPages {
                 return false;
             }
             work.set_line(turn.from);
-        } else if let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &self.shape) {
+        } else if let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &work.shape) {
             // Of the bucket where it was counted: of a newer one it would be gone too soon.
             let behind = (found.to.number as u32).wrapping_sub(at) as usize;
             if self.shape.buckets == 0 {
@@ -403,7 +411,7 @@ impl KeyedPages {
         let work = &mut *self.work.borrow_mut();
         let found = self.find(page, key, now);
         let elsewhere = self.load(work, page, key, now, &found);
-        let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &self.shape) else {
+        let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &work.shape) else {
             let latest = work.line();
             let standing = |pace: Pace| Standing {
                 remaining: u64::from(pace.wait(latest) == Some(0)),

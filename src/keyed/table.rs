@@ -4,7 +4,7 @@ use super::hottest::{Labels, MAX_LABELS};
 use super::window::{Bucket, Held, LISTED, SHARES, Shape, Slab};
 use super::{Key, OVERFLOW_WINDOWS, Place, Standing};
 use crate::control::Pace;
-use crate::rule::Count;
+use crate::rule::{Count, Counting};
 use crate::time::Timestamp;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -174,6 +174,11 @@ impl Table {
         };
         table.resize(FIRST_KEYS.min(max_keys));
         table
+    }
+
+    /// Has windows count in this way from now on.
+    pub(super) fn count_as(&mut self, counting: Counting) {
+        self.shape.count_as(counting);
     }
 
     /// Empties the table and gives it room for `keys`.

@@ -60,6 +60,12 @@ impl Shape {
         }
     }
 
+    pub(super) fn count_as(&mut self, to: Counting) {
+        if let Some((_, counting)) = &mut self.window {
+            *counting = to;
+        }
+    }
+
     /// The counter `steps`, at most one round, after that of `counter`.
     #[inline]
     pub(super) fn after(&self, counter: usize, steps: usize) -> usize {

@@ -771,7 +771,6 @@ fn a_rule_of_another_geometry_or_another_name_begins_anew() {
     for other in [
         rule("r", "api", 3.0).per(2000, None).unwrap(),
         rule("r", "api", 3.0).per(1000, Some(10)).unwrap(),
-        rule("r", "api", 3.0).counting(Counting::Sentinel),
         rule("other", "api", 3.0),
     ] {
         let engine = engine([rule("r", "api", 3.0)]);

@@ -58,6 +58,8 @@ mod rule_files;
 
 mod key_config;
 
+mod rollout;
+
 mod uncounted;
 
 mod model;

@@ -105,7 +105,7 @@ class Endings(EnvoyTest):
                 running = self.running(workers)
                 clients = [Client(running.port, "/pay/hang") for _ in range(3)]
                 eventually("three are in flight", lambda: metric(running, "in_flight;rule=pay") == 3)
-                self.assertEqual([running.get(path)[0] for path in ("/pay", "/after", "/nowhere")], [429] * 3)
+                self.assertEqual([running.get(path)[0] for path in ("/pay", "/after", "/nowhere")], [503] * 3)
                 clients.pop().leave()
                 eventually("one has left", lambda: running.get("/pay")[0] == 200)
                 for client in clients:

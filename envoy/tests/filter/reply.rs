@@ -115,8 +115,8 @@ fn refusals(reply: &str) -> Vec<(RefusalKind, Told)> {
         headers.insert("x-app".into(), "eve".into());
         drop(headers);
         assert!(vm.request("a").is_none(), "{rules}");
-        let told = process.replies.borrow()[0].clone();
-        (kind, told)
+        let told = process.replies.borrow().first().cloned();
+        (kind, told.unwrap())
     };
     REFUSALS.into_iter().map(refusal).collect()
 }

@@ -299,7 +299,7 @@ fn a_shadow_throttle_holds_nobody() {
     assert_eq!((passed.iter().flatten().count(), held(&passed)), (30, 0));
     vm.filter.on_tick();
     let told = ["passed", "waited", "shadow_blocked"]
-        .map(|what| process.metric(&format!("leapgate.{what};rule=login/throttle/shadow;;2f2f")));
+        .map(|what| process.metric(&format!("leapgate.{what};rule=login/throttle;;2f")));
     assert_eq!(told, [Some(21), Some(20), Some(9)]);
 }
 
