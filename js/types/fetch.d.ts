@@ -43,7 +43,8 @@ interface ByAddress<Args extends unknown[]> {
 }
 
 /**
- * A function that puts the limit before a handler: what is refused does not reach it. Handlers of one limit share it.
+ * A function that puts the limit before a handler: what is refused does not reach it. Handlers of one limit share it. What a handler
+ * returns that is no response is passed on as it is, as in Bun, where a request that has become a WebSocket is answered with nothing.
  *
  * With an engine, what a request has entered ends when its response has been read, or left, or the request's signal is aborted.
  * Workers tell of a client that has gone at once with the flag `enable_request_signal`. Without it, what that client held comes
@@ -52,4 +53,6 @@ interface ByAddress<Args extends unknown[]> {
  */
 export function leapgate<Args extends [Request, ...unknown[]] = [request: Request, ...rest: any[]]>(
   options: LeapgateOptions<Args>,
-): <Rest extends Args>(handler: (...request: Rest) => Response | Promise<Response>) => (...request: Rest) => Promise<Response>;
+): <Rest extends Args, Answer extends Response | undefined | void = Response>(
+  handler: (...request: Rest) => Answer | Promise<Answer>,
+) => (...request: Rest) => Promise<Response | Answer>;

@@ -1,0 +1,42 @@
+// WebSockets behind leapgate/fetch: the same claim in each runtime that has a way of its own to begin one.
+
+/** Of a server: `handle(answer)` is what it does with requests, where `answer` makes a WebSocket of a request that wants one. */
+export const SERVER = `
+import { Engine } from 'leapgate/engine';
+import { leapgate } from 'leapgate/fetch';
+const engine = new Engine({ flowRules: [{ resource: 'all', count: 1, grade: 'concurrency' }] });
+const path = (request) => new URL(request.url).pathname;
+const limited = leapgate({ limit: 2, windowMs: 60_000, key: path, countIf: (request, response) => response.status !== 404 });
+const entered = leapgate({ engine, resource: () => 'all' });
+export function handle(answer) {
+  const [byLimit, byEngine] = [limited(answer), entered(answer)];
+  return (request, ...rest) => (path(request) === '/engine' ? byEngine : byLimit)(request, ...rest);
+}
+`;
+
+/** Of a client: `told(url)` is what a server has answered, and has to be `TOLD`. */
+export async function told(url) {
+  const echo = (path) =>
+    new Promise((resolve) => {
+      const socket = new WebSocket(`${url.replace('http', 'ws')}${path}`);
+      socket.onopen = () => socket.send('a');
+      socket.onmessage = ({ data }) => (socket.close(), resolve(data));
+      socket.onerror = () => resolve('refused');
+    });
+  const status = async (path) => {
+    const response = await fetch(url + path);
+    await response.text();
+    return response.status;
+  };
+  return [
+    [await echo('/a'), await echo('/a'), await echo('/a'), await status('/a')],
+    [await status('/b'), await echo('/b'), await status('/b')],
+    [await echo('/engine'), await echo('/engine'), await status('/engine')],
+  ];
+}
+
+export const TOLD = [
+  ['echo a', 'echo a', 'refused', 429],
+  [200, 'echo a', 429],
+  ['echo a', 'echo a', 200],
+];
