@@ -33,7 +33,7 @@ rmSync(out, { recursive: true, force: true });
 mkdirSync(dist, { recursive: true });
 for (const file of ['js/package.json', 'LICENSE', 'js/README.md']) cpSync(file, `${out}/${file.split('/').pop()}`);
 
-// Node and Bun print the line of an error that is not caught. Edge runtimes do not, and count each byte.
+// Node and Bun print the source line of an uncaught error. Edge runtimes do not, and every byte counts there.
 const LINE = 160;
 
 const bundle = async (entry, options) => {
@@ -50,7 +50,7 @@ const bundle = async (entry, options) => {
   });
   return outputFiles[0].text;
 };
-// The module as text, on a line of its own, in which nothing throws: it is put in last, or its line would be cut, too.
+// The module as text, on a line of its own that cannot throw. It is inserted last: the bundler would break that line, too.
 const TEXT = '"the module"';
 const inlined = {
   name: 'inlined',

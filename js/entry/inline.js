@@ -2,7 +2,7 @@
 import text from './leapgate_bg.wasm';
 import { link } from './core.js';
 
-// `Buffer` is faster; it is asked for by the global object, or bundlers would add one to pages.
+// `Buffer` is faster. It is read from the global object: bundlers would add a polyfill to pages otherwise.
 function decode() {
   if (globalThis.Buffer) return globalThis.Buffer.from(text(), 'base64');
   const decoded = atob(text());

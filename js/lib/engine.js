@@ -38,7 +38,7 @@ const registryOf = (drop) =>
 const engines = registryOf((number) => core.engine_free(number));
 const entries = registryOf((number) => core.engine_exit(number, DROP, 0));
 
-// What a call may say of itself.
+// The options of `enter`.
 const ENTER = [...REQUEST, 'canWait', 'within'];
 
 // How many may wait for an engine unless it says otherwise.
@@ -50,7 +50,7 @@ let tellWaiting;
 export class Engine {
   #at = { number: -1, generation: 0 };
   #tree;
-  // To be shown.
+  // What a console shows.
   #about;
   #now;
   #resources = new Map();
@@ -146,7 +146,7 @@ export class Engine {
     return this.#answer({}, decided !== -1, met, now);
   }
 
-  // The names of what a request says are known where those who wait have checked them.
+  // `run` and `acquire` have checked the names of options.
   enter(resource, request, isChecked = false) {
     const number = this.#ready();
     const met = this.#resource(number, resource);
@@ -433,7 +433,7 @@ function treeOf(rules) {
   }
 }
 
-// What its rules are for, by kind; of those that are for no resource, themselves.
+// The resources of rules, by kind of rule. System rules have no resource and are shown themselves.
 const aboutOf = (rules) =>
   Object.fromEntries(
     Object.entries(rules)

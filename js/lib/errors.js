@@ -6,13 +6,14 @@ export function fault(code, message, Kind = Error, cause) {
   return Object.assign(error, { code });
 }
 
-// An error of ours begins its stack where `call` was called: what is within `call` tells users nothing. Not all engines can.
+// Makes the stack of an error of ours begin at the call of the public function `call`: frames within it mean nothing to users. Engines
+// without `captureStackTrace` keep the whole stack.
 export function beginAt(call, error) {
   if (error?.code?.startsWith?.('ERR_LEAPGATE')) Error.captureStackTrace?.(error, call);
   return error;
 }
 
-// The same for an error that is common: to take a stack takes longer than all else, and so it is taken once.
+// An error whose stack begins there, for errors that are frequent: capturing a stack is slow, and this captures it once.
 export function faultAt(call, code, message) {
   const { captureStackTrace, stackTraceLimit } = Error;
   if (captureStackTrace === undefined) return fault(code, message);
@@ -23,7 +24,7 @@ export function faultAt(call, code, message) {
   return error;
 }
 
-// A public function: `call`, from whose call on the stacks of what it throws begin.
+// A public function that does what `call` does: stacks of its errors begin at its call.
 export function outermost(name, call) {
   const outer = {
     [name](...args) {
@@ -37,7 +38,7 @@ export function outermost(name, call) {
   return outer;
 }
 
-// Has a class be called `name`, minified or not, and all of its methods be public functions, those that it inherits, too.
+// Names a class, whose name the bundler has shortened, and makes its methods public functions, including inherited ones.
 export function bounded(Class, name) {
   Object.defineProperty(Class, 'name', { value: name });
   const methods = {};
@@ -51,7 +52,7 @@ export function bounded(Class, name) {
   }
 }
 
-// By which consoles ask what they are to show of an object (Node, Bun and Deno), and what they show.
+// The consoles of Node, Bun and Deno call this method of an object, and show what it returns.
 export const INSPECT = Symbol.for('nodejs.util.inspect.custom');
 export const inspected = (name, parts, options, inspect) => (inspect === undefined ? parts : `${name} ${inspect(parts, options)}`);
 
@@ -75,7 +76,7 @@ export function wrong(place, value, why, Kind = TypeError, code = codeOf(place))
   return fault(code, `${place}: \`${shown(value)}\` ${why}`, Kind);
 }
 
-// Whatever is wrong with an object of options has one code, for constructors and for calls.
+// Wrong options have one code, in constructors and in calls.
 const codeOf = (place) =>
   /^(options|settings|request|outcome|gauges|config)\b/.test(place) ? 'ERR_LEAPGATE_OPTIONS' : 'ERR_LEAPGATE_ARGUMENT';
 
@@ -92,14 +93,14 @@ export function checkObject(place, value, cure) {
   throw wrong(place, value, `is no object; use one, as in ${cure}`);
 }
 
-// Options with no other names than those that are known. A loop over names is faster than a list of them.
+// Options that have only known names. Decisions come here: looping over names is faster than listing them.
 export function checkOptions(place, options, known, cure) {
   checkObject(place, options, cure);
   for (const name in options) if (!known.includes(name)) checkAbsent(place, options, name, known);
   return options;
 }
 
-// As in JSON, what is undefined is not there; and what all objects inherit, this call has not said.
+// A value of undefined is no option, as in JSON; nor is a property that the object inherits.
 function checkAbsent(place, options, name, known) {
   const value = options[name];
   if (value === undefined || !Object.hasOwn(options, name)) return;
@@ -111,7 +112,7 @@ function checkAbsent(place, options, name, known) {
 
 export const listed = (names) => names.map((name) => `\`${name}\``).join(', ');
 
-// What other packages call our options. The first of ours that is known where it was said is meant.
+// What other packages call our options. Of several, the first one counts that is known in this place.
 const PEERS = [
   ['cost', /^(rate|points|weight|tokens)$/],
   ['limit', /^(max|points|rate|tokensPerInterval)$/],

@@ -21,7 +21,7 @@ function addressKey() {
   };
 }
 
-// As an error, a refusal is answered by the error handler of its route.
+// A refusal that is an error goes to the error handler of its route.
 const FORMATS = ['error'];
 
 // What a route takes over from the plugin: all but what is limited, where it says that itself.
@@ -100,7 +100,7 @@ function pluginOf(options) {
   return forAll(plugin);
 }
 
-// Of a plugin, that its hooks are for all routes; and its name, and for which Fastify it is.
+// Marks a plugin as one for all routes of the instance that registers it, as fastify-plugin does.
 function forAll(plugin) {
   plugin[Symbol.for('skip-override')] = true;
   plugin[Symbol.for('fastify.display-name')] = 'leapgate';
@@ -108,7 +108,7 @@ function forAll(plugin) {
   return plugin;
 }
 
-// Makes a plugin of options; or is one, as in `app.register(leapgate, options)`, where Fastify wants to be told what is wrong.
+// Makes a plugin of options; or is the plugin itself in `app.register(leapgate, options)`, where errors go to `ready`.
 export const leapgate = forAll(
   outermost('leapgate', (options = {}, own = {}, ready = undefined) => {
     if (typeof options?.addHook !== 'function') return pluginOf(options);

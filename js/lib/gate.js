@@ -32,7 +32,7 @@ export function checkFunction(place, value, cure) {
   if (value !== undefined && typeof value !== 'function') throw wrong(place, value, `is no function; ${cure}`);
 }
 
-// The options of an adapter, which has some of its own.
+// Checks the names of an adapter's options; `own` are those that only this adapter has.
 export function checkAdapter(options, own = []) {
   checkOptions('options', options, [...SHARED, ...own, ...LIMITS], '`{ limit: 100, windowMs: 60_000 }`');
 }
@@ -103,8 +103,7 @@ export function addressKeys(cure) {
 
 const isMissing = (value) => value === undefined || value === null;
 
-// `key` is how a client is told from others where the options do not say; `formats` are formats of replies that only this adapter
-// has.
+// `key` tells clients apart where the options have no `key`; `formats` are formats of replies that only this adapter has.
 export function makeGate(options, key, formats = []) {
   const { skip, countIf, draft = 11, reply = {} } = options;
   const { engine, resource, origin, limiter } = decider(options);
@@ -122,8 +121,8 @@ export function makeGate(options, key, formats = []) {
     );
   }
 
-  // Requests for which `key` answers nothing, as without a header, share one key: a client must neither get around a limit nor
-  // cause an error by what it leaves out. To an engine, null is what a request does not have.
+  // Requests for which `key` returns nothing share one key: by leaving out a header, a client must neither avoid a limit nor cause an
+  // error. An engine takes null for a part that is missing.
   const nothing = engine === undefined ? '' : null;
   let isWarned = false;
   function known(key) {
@@ -131,11 +130,11 @@ export function makeGate(options, key, formats = []) {
     const isRecord = engine !== undefined && isObject(key) && !Array.isArray(key);
     const parts = isRecord || Array.isArray(key) ? Object.values(key) : [key];
     if (!parts.some(isMissing)) return key;
-    // An engine is used to parts that are missing.
+    // For an engine, a missing part is ordinary.
     if (!isWarned && (key === undefined || engine === undefined)) {
       isWarned = true;
-      const all = 'and all requests for which it does share one limit';
-      warn('LEAPGATE_KEY', `leapgate: \`key\` has answered \`${shown(key)}\`, ${all}; answer whom to limit, or \`skip\` them`);
+      const all = 'and all requests without a key share one limit';
+      warn('LEAPGATE_KEY', `leapgate: \`key\` has returned \`${shown(key)}\`, ${all}; return a key for them, or \`skip\` them`);
     }
     const whole = (part) => part ?? nothing;
     if (isRecord) return Object.fromEntries(Object.entries(key).map(([name, value]) => [name, whole(value)]));

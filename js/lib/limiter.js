@@ -10,7 +10,7 @@ const MAX_COST = 2 ** 32 - 1;
 const MAX_COUNT = 2 ** 53;
 const MAX_KEYS = 100_000;
 
-// What options and calls may say.
+// The options of the constructor, and those of calls.
 const LIMIT = ['limit', 'windowMs', 'window', 'sampleCount', 'id'];
 const OPTIONS = [...LIMIT, 'limits', 'maxKeys', 'now'];
 const REQUEST = ['cost', 'limit'];
@@ -29,7 +29,7 @@ export class Limiter {
   #tree;
   #now;
   #policies = [];
-  // To be shown.
+  // What a console shows.
   #counts;
   #maxKeys;
 
@@ -44,7 +44,7 @@ export class Limiter {
   #make(options) {
     const { now, ...rest } = checkOptions('options', options, OPTIONS, '`{ limit: 100, windowMs: 60_000 }`');
     if (Array.isArray(rest.limits)) {
-      // What is no object is told below.
+      // The core tells what is not an object.
       rest.limits.forEach((limit, i) => Object(limit) === limit && checkOptions(`options.limits[${i}]`, limit, LIMIT));
     }
     if (now !== undefined && typeof now !== 'function') {

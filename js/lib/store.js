@@ -6,7 +6,7 @@ import { INSPECT, bounded, checkObject, checkOptions, fault, inspected, outermos
 
 const KNOWN = ['window', 'sampleCount', 'maxKeys', 'now'];
 
-// Who says a limit of 0 counts for itself, as express-slow-down does, or refuses all: it is told each hit, and none is refused.
+// The limit for a middleware whose own is 0. It needs all hits counted: it refuses all itself, or delays, as express-slow-down does.
 const ENDLESS = 2 ** 53;
 
 // So many keys may have refusals that the middleware has not taken back yet.
@@ -81,7 +81,7 @@ class Store {
     this.#takesBackRefusals = takesBackRefusals(theirs);
   }
 
-  // What was counted is forgotten, and its memory given back.
+  // Forgets all counts and gives their memory back.
   shutdown() {
     this.#limiter?.free();
     this.#owed.clear();

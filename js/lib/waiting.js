@@ -22,7 +22,7 @@ const NEXT = 16;
 // Timers are early by less than this.
 const EARLY_MS = 2;
 
-// What requests may say of themselves: to an engine, and to those that wait.
+// The options of all requests, of `run` and of `acquire`.
 export const REQUEST = ['key', 'origin', 'cost', 'prioritized', 'context', 'inbound'];
 const RUN = [...REQUEST, 'within', 'signal'];
 const ACQUIRE = [...RUN, 'maxWaitMs'];

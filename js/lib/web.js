@@ -1,11 +1,11 @@
 // What the adapters of fetch's Request and Response share.
 
-// A handler may return something else, or nothing: in Bun, a request that has become a WebSocket has no response. A response
-// may be of another realm or a library.
+// A handler may return something else: in Bun, a request that becomes a WebSocket has no response. A response may be of another realm
+// or library, so its class does not tell.
 export const isResponse = (value) => typeof value?.status === 'number' && typeof value.headers?.set === 'function';
 
-// A response with these headers too; what is no response stays what it is. What comes from elsewhere cannot be changed, and is
-// made anew; what switches protocols (101) cannot be made anew.
+// A response with these headers too; anything else is returned unchanged. A response from elsewhere is immutable and is copied; one
+// that switches protocols (101) cannot be copied.
 export function withHeaders(response, headers) {
   const entries = Object.entries(headers);
   if (entries.length === 0 || !isResponse(response)) return response;

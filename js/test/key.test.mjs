@@ -1,4 +1,5 @@
-// Whom each adapter limits where `key` does not say: a client must not get by by leaving a header off, nor cause an error.
+// Requests for which `key` returns nothing, in each adapter: a client must neither avoid a limit nor cause an error by leaving out a
+// header.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import test, { after } from 'node:test';
@@ -13,7 +14,8 @@ import { get, listen, warningsOf } from './http.mjs';
 
 const headersOf = (who) => (who === undefined ? {} : { who });
 
-// Of each, what asks with a client's header, if it has one: the status of the answer. `header` reads it of a request.
+// For each, a function that sends a request with the header `who`, or without it, and returns the status. `options` gets what reads
+// the header of a request.
 const adapters = {
   express: async (options) => {
     const limit = express(options((request) => request.headers.who));
@@ -54,7 +56,7 @@ for (const [name, serve] of Object.entries(adapters)) {
     ['a limit and a part', (header) => ({ ...LIMIT, key: (...request) => [header(...request), 'x'] }), '[…]'],
     ['an engine', (header) => ({ ...engine(who), key: header }), 'undefined'],
     ['an engine of two parts', (header) => ({ ...engine(who, 'path'), key: (...request) => header(...request) && [header(...request), '/'] }), 'undefined'],
-    // As rules say it, what is missing is a value of its own.
+    // In rules, a missing part is a value of its own.
     ['an engine and a part', (header) => ({ ...engine(who, 'path'), key: (...request) => [header(...request), '/'] })],
     ['an engine and a record', (header) => ({ ...engine(who, 'path'), key: (...request) => ({ 'header:who': header(...request), path: '/' }) })],
     ['an engine and null', (header) => ({ ...engine(who), key: (...request) => header(...request) ?? null })],
@@ -66,8 +68,8 @@ for (const [name, serve] of Object.entries(adapters)) {
         for (const client of [undefined, undefined, 'a', 'a', 'b', undefined]) statuses.push(await ask(client));
         assert.deepEqual(statuses, [200, 429, 200, 429, 200, 429]);
       });
-      const all = 'and all requests for which it does share one limit; answer whom to limit, or `skip` them';
-      const message = `leapgate: \`key\` has answered \`${told}\`, ${all}`;
+      const all = 'and all requests without a key share one limit; return a key for them, or `skip` them';
+      const message = `leapgate: \`key\` has returned \`${told}\`, ${all}`;
       assert.deepEqual(warnings, told === undefined ? [] : [{ code: 'LEAPGATE_KEY', message }]);
     });
   }

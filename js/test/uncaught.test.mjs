@@ -1,4 +1,4 @@
-// What is seen of an error that nothing catches: through a pipe, as in a container, and where its stack begins.
+// What an uncaught error prints through a pipe, as in a container, and where stacks begin.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -20,7 +20,7 @@ import { leapgate as store } from 'leapgate/store';
 const here = fileURLToPath(new URL('.', import.meta.url));
 let programs = 0;
 
-// What a program prints on a pipe before it ends by itself.
+// What a program prints on a pipe.
 async function printed(extension, text) {
   const [program, out] = [`${here}program-${++programs}.${extension}`, `${here}program-${programs}.out`];
   writeFileSync(program, text);
@@ -55,7 +55,7 @@ for (const [what, [from, name, text, message]] of Object.entries(PROGRAMS)) {
   }
 }
 
-test('no_line_of_the_package_is_long_but_the_module_which_throws_nothing', () => {
+test('the_only_long_line_is_the_module_which_cannot_throw', () => {
   const require = createRequire(import.meta.url);
   const dist = (file) => new URL(file, `file://${require.resolve('leapgate/leapgate_bg.wasm')}`);
   const names = ['express', 'fastify', 'fetch', 'hono', 'http', 'store', 'stats'];
@@ -135,7 +135,7 @@ test('stacks: what a function of the caller throws is left alone', () => {
   assert.throws(() => limiter.limit('a'), (error) => error === mine && error.stack === stack);
 });
 
-test('stacks: of one who has waited there is nothing of ours', async () => {
+test('stacks: an error after waiting has no frame of the package', async () => {
   const full = engine();
   full.enter('y');
   const late = full.acquire('y').catch((error) => error);

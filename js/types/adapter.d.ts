@@ -49,8 +49,8 @@ export interface Reply {
 type KeyOf<Args extends unknown[], K> = (...request: Args) => K | Promise<K>;
 
 /**
- * Who is limited; for an engine, it may be said by the names of the parts of its rules' keys. Requests for which the function answers
- * nothing share one limit, and of that it warns once.
+ * Who is limited; for an engine, it may be said by the names of the parts of its rules' keys. Requests for which the function returns
+ * nothing share one limit, and a warning says so once.
  */
 export type ByKey<Args extends unknown[]> =
   | { engine?: never; key: KeyOf<Args, Key> }

@@ -19,9 +19,9 @@ export type { EngineLike, EntryLike, Result } from './adapter.js';
 /** What a refusal says. */
 export interface Reply extends Omit<AnyReply, 'format'> {
   /**
-   * Text unless given; or JSON; or JSON of the problem type `quota-exceeded` (RFC 9457). `error`: it is thrown, and answered by the
-   * error handler of its route (`setErrorHandler`): an error with `statusCode`, the code `ERR_LEAPGATE_BLOCKED`, `body` as its
-   * message, and `result`, what was found. The headers are set before.
+   * Text unless given; or JSON; or JSON of the problem type `quota-exceeded` (RFC 9457). `error`: an error that goes to the error
+   * handler of the route (`setErrorHandler`), with `statusCode`, the code `ERR_LEAPGATE_BLOCKED`, `body` as its message, and the
+   * answer as `result`. The headers are set already.
    */
   format?: AnyReply['format'] | 'error';
 }
@@ -63,7 +63,7 @@ export type RouteOptions = LeapgateOptions;
 
 /**
  * A plugin that limits all routes, those of plugins that are registered after it, and what has no route, a 404, too.
- * `request.rateLimit` is what was found. Within a plugin of yours it limits the routes of that one.
+ * `request.rateLimit` is what was found. Registered within another plugin, it limits the routes of that plugin.
  */
 export function leapgate(options?: LeapgateOptions): FastifyPluginCallback;
 /** The plugin itself, for `app.register(leapgate, options)`. */

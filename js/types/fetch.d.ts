@@ -43,8 +43,8 @@ interface ByAddress<Args extends unknown[]> {
 }
 
 /**
- * A function that puts the limit before a handler: what is refused does not reach it. Handlers of one limit share it. What a handler
- * returns that is no response is passed on as it is, as in Bun, where a request that has become a WebSocket is answered with nothing.
+ * A function that puts the limit before a handler: what is refused does not reach it. Handlers of one limit share it. A handler may
+ * return something other than a response, which is passed on unchanged: in Bun, nothing after `server.upgrade(request)`.
  *
  * With an engine, what a request has entered ends when its response has been read, or left, or the request's signal is aborted.
  * Workers tell of a client that has gone at once with the flag `enable_request_signal`. Without it, what that client held comes

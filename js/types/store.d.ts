@@ -8,7 +8,7 @@
  * app.use(rateLimit({ limit: 100, windowMs: 60_000, store: leapgate() }));
  * ```
  *
- * It counts for express-slow-down, too, which delays what is beyond, and refuses nothing.
+ * It also counts for express-slow-down, which delays requests instead of refusing them.
  *
  * @module
  */
@@ -35,7 +35,7 @@ export interface Store {
   readonly localKeys: true;
 }
 
-/** What is counted of a key. What is refused has one hit more than the limit; of a limit of 0, each hit is counted. */
+/** What is counted of a key. A refusal has one hit more than the limit; with a limit of 0, every hit is counted. */
 export interface Hits {
   totalHits: number;
   /** When it is worth trying again, or, of what has passed, when it has left the window. */

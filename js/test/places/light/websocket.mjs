@@ -1,6 +1,6 @@
-// WebSockets behind leapgate/fetch: the same claim in each runtime that has a way of its own to begin one.
+// WebSockets behind leapgate/fetch: one claim for all runtimes, each of which begins a WebSocket in its own way.
 
-/** Of a server: `handle(answer)` is what it does with requests, where `answer` makes a WebSocket of a request that wants one. */
+/** A module of the server: `handle(answer)` is its handler; `answer` is limited, and upgrades requests for a WebSocket. */
 export const SERVER = `
 import { Engine } from 'leapgate/engine';
 import { leapgate } from 'leapgate/fetch';
@@ -14,7 +14,7 @@ export function handle(answer) {
 }
 `;
 
-/** Of a client: `told(url)` is what a server has answered, and has to be `TOLD`. */
+/** The client: what the server at `url` has answered, which has to be `TOLD`. */
 export async function told(url) {
   const echo = (path) =>
     new Promise((resolve) => {
