@@ -50,7 +50,23 @@ const bundle = async (entry, options) => {
   });
   return outputFiles[0].text;
 };
-// The module as text, on a line of its own that cannot throw. It is inserted last: the bundler would break that line, too.
+// The module as text: a byte is one character, or two where it is rare; entry/inline.js reads it. The text begins with the common
+// bytes, in hexadecimal. Base64 is longer, and compresses badly, since it cuts bytes apart.
+function textOf(bytes) {
+  const counts = new Array(256).fill(0);
+  for (const byte of bytes) counts[byte]++;
+  const all = [...counts.keys()];
+  const common = all.toSorted((one, other) => counts[other] - counts[one]).slice(0, 90);
+  const rare = all.filter((byte) => !common.includes(byte));
+  // From `$` to `~` without the backslash; those before it, `!` and `#`, begin two characters.
+  const character = (index) => String.fromCharCode(index < 56 ? index + 36 : index + 37);
+  const written = [];
+  common.forEach((byte, i) => (written[byte] = character(i)));
+  rare.forEach((byte, i) => (written[byte] = (i < 90 ? '!' : '#') + character(i % 90)));
+  return Buffer.from(common).toString('hex') + Array.from(bytes, (byte) => written[byte]).join('');
+}
+
+// It stands on a line of its own, which cannot throw, and is inserted last: the bundler would break that line, too.
 const TEXT = '"the module"';
 const inlined = {
   name: 'inlined',
@@ -66,7 +82,7 @@ for (const { name, path, entries, budgets } of MODULES) {
   for (const dir of ['js/lib', 'js/entry']) cpSync(dir, parts, { recursive: true });
   cpSync(`js/lib/${name}.index.js`, `${parts}/index.js`);
   const bare = await bundle(`${parts}/inline.js`, { plugins: [inlined], inject: [`${parts}/text.js`] });
-  const inline = bare.replace(TEXT, `(\n"${readFileSync(`${parts}/leapgate_bg.wasm`, 'base64')}"\n)`);
+  const inline = bare.replace(TEXT, () => `(\n"${textOf(readFileSync(`${parts}/leapgate_bg.wasm`))}"\n)`);
   writeFileSync(`${to}default.js`, inline);
   for (const entry of entries) {
     const lineLimit = entry === 'slim' ? LINE : 0;

@@ -2,13 +2,23 @@
 import text from './leapgate_bg.wasm';
 import { link } from './core.js';
 
-// `Buffer` is faster. It is read from the global object: bundlers would add a polyfill to pages otherwise.
+// As build.mjs has written it.
 function decode() {
-  if (globalThis.Buffer) return globalThis.Buffer.from(text(), 'base64');
-  const decoded = atob(text());
-  const bytes = new Uint8Array(decoded.length);
-  for (let i = 0; i < bytes.length; i++) bytes[i] = decoded.charCodeAt(i);
-  return bytes;
+  const written = text();
+  const common = written.slice(0, 180).match(/../g).map((pair) => parseInt(pair, 16));
+  const rare = [...Array(256).keys()].filter((byte) => !common.includes(byte));
+  const order = Uint8Array.from([...common, ...rare]);
+  const bytes = new Uint8Array(written.length);
+  let [length, from] = [0, 0];
+  for (let i = 180; i < written.length; i++) {
+    const character = written.charCodeAt(i);
+    if (character < 36) from = character === 33 ? 90 : 180;
+    else {
+      bytes[length++] = order[from + character - (character < 92 ? 36 : 37)];
+      from = 0;
+    }
+  }
+  return bytes.subarray(0, length);
 }
 
 link(() => new WebAssembly.Module(decode()), () => performance.now());

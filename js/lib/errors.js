@@ -113,14 +113,9 @@ function checkAbsent(place, options, name, known) {
 export const listed = (names) => names.map((name) => `\`${name}\``).join(', ');
 
 // What other packages call our options. Of several, the first one counts that is known in this place.
-const PEERS = [
+export const PEERS = [
   ['cost', /^(rate|points|weight|tokens)$/],
   ['limit', /^(max|points|rate|tokensPerInterval)$/],
   ['windowMs', /^(duration|timeWindow|interval)$/, ', in milliseconds'],
   ['key', /^(keys|keyGenerator)$/],
-  ['skip', /^allowList$/],
-  ['countIf', /^(skip(Failed|Successful)Requests|requestWasSuccessful)$/],
-  ['draft', /^(standard|legacy)Headers$/],
-  ['status', /^(code|statusCode)$/],
-  ['reply', /^(message|statusCode|handler|errorResponseBuilder)$/],
 ];

@@ -1,7 +1,7 @@
 // What the adapters share: how a request is asked about, what a refusal says, and when what was taken is given back.
 
 import { Limiter } from 'leapgate';
-import { checkObject, checkOptions, fault, shown, wrong } from './errors.js';
+import { PEERS, checkObject, checkOptions, fault, shown, wrong } from './errors.js';
 import { checkDraft, rateLimitHeaders, retryAfterSeconds } from './headers.js';
 import { V4, V6, keyOfAddress } from './ip.js';
 
@@ -12,6 +12,14 @@ const SHARED = ['key', 'skip', 'countIf', 'draft', 'reply', 'engine', 'resource'
 const LIMITS = ['limit', 'windowMs', 'window', 'sampleCount', 'id', 'limits', 'maxKeys', 'now'];
 
 const FORMATS = { text: 'text/plain; charset=utf-8', json: 'application/json', problem: 'application/problem+json' };
+
+PEERS.push(
+  ['skip', /^allowList$/],
+  ['countIf', /^(skip(Failed|Successful)Requests|requestWasSuccessful)$/],
+  ['draft', /^(standard|legacy)Headers$/],
+  ['status', /^(code|statusCode)$/],
+  ['reply', /^(message|statusCode|handler|errorResponseBuilder)$/],
+);
 
 export const isObject = (value) => typeof value === 'object' && value !== null;
 const isPromise = (value) => typeof value?.then === 'function';

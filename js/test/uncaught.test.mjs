@@ -64,7 +64,7 @@ test('the_only_long_line_is_the_module_which_cannot_throw', () => {
     const long = readFileSync(dist(file), 'utf8').split('\n').filter((line) => line.length > 500);
     const isInlined = /default\.js|node\.cjs/.test(file);
     assert.equal(long.length, isInlined ? 1 : 0, file);
-    if (isInlined) assert.match(long[0], /^"[A-Za-z0-9+/]+=*"$/, file);
+    if (isInlined) assert.match(long[0], /^"[^"\\]+"$/, file);
   }
 });
 
