@@ -33,6 +33,9 @@ rmSync(out, { recursive: true, force: true });
 mkdirSync(dist, { recursive: true });
 for (const file of ['js/package.json', 'LICENSE', 'js/README.md']) cpSync(file, `${out}/${file.split('/').pop()}`);
 
+// Node and Bun print the source line of an uncaught error. Edge runtimes do not, and every byte counts there.
+const LINE = 160;
+
 const bundle = async (entry, options) => {
   const { outputFiles } = await build({
     entryPoints: [entry],
@@ -40,19 +43,34 @@ const bundle = async (entry, options) => {
     format: 'esm',
     target: 'es2022',
     minify: true,
+    lineLimit: LINE,
     write: false,
     logLevel: 'warning',
     ...options,
   });
   return outputFiles[0].text;
 };
-// As text, which is decoded when the first limiter is made.
+// The module as text: a byte is one character, or two where it is rare; entry/inline.js reads it. The text begins with the common
+// bytes, in hexadecimal. Base64 is longer, and compresses badly, since it cuts bytes apart.
+function textOf(bytes) {
+  const counts = new Array(256).fill(0);
+  for (const byte of bytes) counts[byte]++;
+  const all = [...counts.keys()];
+  const common = all.toSorted((one, other) => counts[other] - counts[one]).slice(0, 90);
+  const rare = all.filter((byte) => !common.includes(byte));
+  // From `$` to `~` without the backslash; those before it, `!` and `#`, begin two characters.
+  const character = (index) => String.fromCharCode(index < 56 ? index + 36 : index + 37);
+  const written = [];
+  common.forEach((byte, i) => (written[byte] = character(i)));
+  rare.forEach((byte, i) => (written[byte] = (i < 90 ? '!' : '#') + character(i % 90)));
+  return Buffer.from(common).toString('hex') + Array.from(bytes, (byte) => written[byte]).join('');
+}
+
+// It stands on a line of its own, which cannot throw, and is inserted last: the bundler would break that line, too.
+const TEXT = '"the module"';
 const inlined = {
   name: 'inlined',
-  setup: (build) =>
-    build.onLoad({ filter: /\.wasm$/ }, ({ path }) => ({
-      contents: `export default () => Uint8Array.from(atob("${readFileSync(path, 'base64')}"), (c) => c.charCodeAt(0));`,
-    })),
+  setup: (build) => build.onLoad({ filter: /\.wasm$/ }, () => ({ contents: `export default () => ${TEXT};` })),
 };
 const external = { external: ['./leapgate_bg.wasm', './leapgate_bg.wasm?module'] };
 
@@ -63,9 +81,13 @@ for (const { name, path, entries, budgets } of MODULES) {
   // The parts lie side by side, so that they find the module and what is in it.
   for (const dir of ['js/lib', 'js/entry']) cpSync(dir, parts, { recursive: true });
   cpSync(`js/lib/${name}.index.js`, `${parts}/index.js`);
-  const inline = await bundle(`${parts}/inline.js`, { plugins: [inlined], inject: [`${parts}/text.js`] });
+  const bare = await bundle(`${parts}/inline.js`, { plugins: [inlined], inject: [`${parts}/text.js`] });
+  const inline = bare.replace(TEXT, () => `(\n"${textOf(readFileSync(`${parts}/leapgate_bg.wasm`))}"\n)`);
   writeFileSync(`${to}default.js`, inline);
-  for (const entry of entries) writeFileSync(`${to}${entry}.js`, await bundle(`${parts}/${entry}.js`, external));
+  for (const entry of entries) {
+    const lineLimit = entry === 'slim' ? LINE : 0;
+    writeFileSync(`${to}${entry}.js`, await bundle(`${parts}/${entry}.js`, { ...external, lineLimit }));
+  }
 
   // One instance for `import` and `require`: two would count apart. Each export is an assignment that Node's lexer sees.
   const [exported, list] = /export ?\{([^}]*)\};?\s*$/.exec(inline);

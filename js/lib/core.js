@@ -1,6 +1,8 @@
 // The instance of the wasm module: where its memory is, which keys it knows by number, and what becomes of it after a trap.
 
 import * as glue from './leapgate_bg.js';
+// All that the module imports. The namespace itself would keep the names of all that it exports in each bundle.
+import { __wbindgen_init_externref_table } from './leapgate_bg.js';
 import { fault, wrong } from './errors.js';
 import { flattenTexts } from './tree.js';
 
@@ -52,7 +54,7 @@ export function ready() {
 
 function start() {
   compiled ??= compile();
-  const { exports } = new WebAssembly.Instance(compiled, { './leapgate_bg.js': glue });
+  const { exports } = new WebAssembly.Instance(compiled, { './leapgate_bg.js': { __wbindgen_init_externref_table } });
   glue.__wbg_set_wasm(exports);
   exports.__wbindgen_start?.();
   memory = exports.memory;

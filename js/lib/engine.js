@@ -1,9 +1,9 @@
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
-import { checkNumber, checkOptions, fault, wrong } from './errors.js';
+import { INSPECT, beginAt, bounded, checkNumber, checkObject, checkOptions, fault, inspected, listed, wrong } from './errors.js';
 import { NodeTree, counters, top } from './statistics.js';
 import { flatten, flattenLists } from './tree.js';
-import { Waiting } from './waiting.js';
+import { EXAMPLE, REQUEST, Waiting } from './waiting.js';
 
 // Where policies begin in what a decision told, and how much is told of each: see js/src/engine.rs.
 const [TOLD, PER_POLICY] = [6, 4];
@@ -38,6 +38,9 @@ const registryOf = (drop) =>
 const engines = registryOf((number) => core.engine_free(number));
 const entries = registryOf((number) => core.engine_exit(number, DROP, 0));
 
+// The options of `enter`.
+const ENTER = [...REQUEST, 'canWait', 'within'];
+
 // How many may wait for an engine unless it says otherwise.
 const MAX_WAITING = 1000;
 
@@ -47,6 +50,8 @@ let tellWaiting;
 export class Engine {
   #at = { number: -1, generation: 0 };
   #tree;
+  // What a console shows.
+  #about;
   #now;
   #resources = new Map();
   #maxWaiting;
@@ -55,10 +60,16 @@ export class Engine {
   #waiting;
 
   constructor(rules, settings = {}) {
-    this.#tree = treeOf(rules);
-    if (typeof settings !== 'object' || settings === null) {
-      throw wrong('settings', settings, 'is no object; use one, as in `{ now: () => Date.now() }`, or leave it out');
+    try {
+      this.#make(rules, settings);
+    } catch (error) {
+      throw beginAt(Engine, error);
     }
+  }
+
+  #make(rules, settings) {
+    this.#tree = treeOf(rules);
+    checkOptions('settings', settings, ['now', 'maxWaiting'], '`{ now: () => Date.now() }`, or leave it out');
     const { now, maxWaiting = MAX_WAITING } = settings;
     if (now !== undefined && typeof now !== 'function') {
       throw wrong('settings.now', now, 'is no function; use one that returns milliseconds, or leave it out');
@@ -67,6 +78,7 @@ export class Engine {
     this.#maxWaiting = checkNumber('settings.maxWaiting', maxWaiting, Number.MAX_SAFE_INTEGER, true);
     wasm.ready();
     this.#open();
+    this.#about = aboutOf(rules);
     engines?.register(this, this.#at, this.#at);
   }
 
@@ -108,16 +120,14 @@ export class Engine {
     const wrongs = this.#tell(() => core.engine_replace(number, wasm.put(tree)));
     if (wrongs < 0) throw fault('ERR_LEAPGATE_RULES', wasm.said(-wrongs), RangeError);
     this.#tree = tree;
+    this.#about = aboutOf(rules);
     this.#resources.clear();
     this.#waiting?.replaced();
   }
 
   setGauges(gauges) {
     const number = this.#ready();
-    if (typeof gauges !== 'object' || gauges === null) {
-      throw wrong('gauges', gauges, 'is no object; use one, as in `{ load: os.loadavg()[0] }`');
-    }
-    const { load, cpu } = gauges;
+    const { load, cpu } = checkOptions('gauges', gauges, ['load', 'cpu'], '`{ load: os.loadavg()[0] }`');
     const known = (name, value) => (value === undefined ? -1 : checkNumber(`gauges.${name}`, value, Number.MAX_VALUE, false));
     this.#gauges = [known('load', load), known('cpu', cpu)];
     wasm.seed();
@@ -132,22 +142,23 @@ export class Engine {
       throw wrong('resource', resource, 'has rules that look at how calls end; use `enter` or `run`', Error, 'ERR_LEAPGATE_OPEN');
     }
     const now = this.now();
-    const decided = this.#decide(number, met, request, ENDS, NOBODY, now);
+    const decided = this.#decide(number, met, request, REQUEST, ENDS, NOBODY, now);
     return this.#answer({}, decided !== -1, met, now);
   }
 
-  enter(resource, request) {
+  // `run` and `acquire` have checked the names of options.
+  enter(resource, request, isChecked = false) {
     const number = this.#ready();
     const met = this.#resource(number, resource);
     let flags = 0;
     let within = NOBODY;
     if (request !== undefined) {
-      checkOptions('request', request);
+      checkObject('request', request, EXAMPLE);
       if (request.canWait !== undefined && checkBoolean('request.canWait', request.canWait)) flags = CAN_WAIT;
       if (request.within !== undefined) within = numberOf(request.within, this);
     }
     const now = this.now();
-    const decided = this.#decide(number, met, request, flags, within, now);
+    const decided = this.#decide(number, met, request, isChecked ? undefined : ENTER, flags, within, now);
     const entry = new Entry(this, decided, met, resource, request);
     this.#answer(entry, decided >= 0, met, now);
     if (decided >= 0) entry.waitMs = wasm.told()[5];
@@ -169,7 +180,7 @@ export class Engine {
   policies(resource, request) {
     const number = this.#ready();
     const met = this.#resource(number, resource);
-    this.#decide(number, met, request, LOOKS, NOBODY, this.now());
+    this.#decide(number, met, request, ENTER, LOOKS, NOBODY, this.now());
     return this.#policies(met);
   }
 
@@ -196,9 +207,9 @@ export class Engine {
   }
 
   // The number of the entry, or one below 0.
-  #decide(number, met, request, flags, within, now) {
+  #decide(number, met, request, names, flags, within, now) {
     if (request === undefined) request = {};
-    else checkOptions('request', request);
+    else if (names !== undefined) checkOptions('request', request, names, EXAMPLE);
     const { key, origin, cost, prioritized, context, inbound } = request;
     if (cost !== undefined) checkNumber('request.cost', cost, MAX_COST, true);
     if (prioritized !== undefined && checkBoolean('request.prioritized', prioritized)) flags |= PRIORITIZED;
@@ -318,8 +329,13 @@ export class Engine {
     this.#waiting?.end(freed());
   }
 
+  [INSPECT](_, options, inspect) {
+    return inspected('Engine', this.#about, options, inspect);
+  }
+
   static {
     tellWaiting = (engine, ...ended) => engine.#waiting?.ended(...ended);
+    bounded(this, 'Engine');
     if (Symbol.dispose) this.prototype[Symbol.dispose] = this.prototype.free;
   }
 }
@@ -335,7 +351,6 @@ class Entry {
   #key;
   #resource;
   #request;
-  static name = 'Entry'; // minified or not
   waitMs = 0;
 
   constructor(engine, number, met, resource, request) {
@@ -351,9 +366,7 @@ class Entry {
   }
 
   exit(outcome = {}) {
-    if (typeof outcome !== 'object' || outcome === null) {
-      throw wrong('outcome', outcome, 'is no object; use one, as in `{ error }`, or leave it out');
-    }
+    checkOptions('outcome', outcome, ['error', 'refund', 'unanswered'], '`{ error }`, or leave it out');
     const { error, refund, unanswered } = outcome;
     const failed = error !== undefined && error !== null && error !== false;
     if (refund) this.#end((number, now) => this.#refund(number, failed, now), true);
@@ -363,6 +376,10 @@ class Entry {
 
   cancel() {
     this.#end((number, now) => core.engine_exit(number, CANCEL, now), true);
+  }
+
+  [INSPECT](_, options, inspect) {
+    return inspected('Entry', { ...this }, options, inspect);
   }
 
   #refund(number, failed, now) {
@@ -395,6 +412,7 @@ class Entry {
       if (at === undefined) throw wrong('request.within', entry, 'is not open; use one that was let in and has not ended');
       return at.generation === wasm.generation ? at.number : NOBODY;
     };
+    bounded(this, 'Entry');
     if (Symbol.dispose) {
       this.prototype[Symbol.dispose] = function () {
         this.exit();
@@ -407,7 +425,8 @@ const freed = () => fault('ERR_LEAPGATE_FREED', 'engine: it has been freed; make
 
 function treeOf(rules) {
   if (typeof rules !== 'object' || rules === null) {
-    throw wrong('rules', rules, 'is no object; use a rules document, as in `{ flowRules: [{ resource: \'login\', count: 5 }] }`');
+    const cure = "use a rules document, as in `{ flowRules: [{ resource: 'login', count: 5 }] }`";
+    throw wrong('rules', rules, `is no object; ${cure}`, TypeError, 'ERR_LEAPGATE_RULES');
   }
   try {
     return flatten('document', rules);
@@ -415,6 +434,14 @@ function treeOf(rules) {
     throw Object.assign(error, { code: 'ERR_LEAPGATE_RULES' });
   }
 }
+
+// The resources of rules, by kind of rule. System rules have no resource and are shown themselves.
+const aboutOf = (rules) =>
+  Object.fromEntries(
+    Object.entries(rules)
+      .filter(([, list]) => Array.isArray(list))
+      .map(([kind, list]) => [kind, list.map((rule) => rule.resource ?? rule)]),
+  );
 
 function checkBoolean(place, value) {
   if (typeof value === 'boolean') return value;
@@ -432,8 +459,9 @@ const keyFault = (place, value, why, Kind = TypeError) => wrong(place, value, wh
 // What a key says of each of the parts.
 function valuesOf(parts, key) {
   let values = [key];
-  if (Array.isArray(key)) values = key;
-  else if (typeof key === 'object' && key !== null) values = parts.map((part) => key[part]);
+  if (key === null) values = parts.map(() => null);
+  else if (Array.isArray(key)) values = key;
+  else if (typeof key === 'object') values = parts.map((part) => key[part]);
   if (values.length > parts.length) {
     throw keyFault('request.key', key, `has ${values.length} values; use one for each of ${listed(parts)}`);
   }
@@ -441,8 +469,6 @@ function valuesOf(parts, key) {
   if (missing < 0) return values;
   throw keyFault('request.key', key, `does not say \`${parts[missing]}\`; add it, or null if there is none`);
 }
-
-const listed = (parts) => parts.map((part) => `\`${part}\``).join(', ');
 
 // The number of the key of these values, once it is told.
 function numberOfKey(parts, values) {

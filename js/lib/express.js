@@ -1,6 +1,7 @@
 // For Express, Connect and node:http.
 
-import { addressKeys, checkOptions, makeGate, warn, whenKnown } from './gate.js';
+import { outermost } from './errors.js';
+import { addressKeys, checkAdapter, makeGate, warn, whenKnown } from './gate.js';
 import { isForwarded, outcomeOf, whenOver } from './node.js';
 
 const PROXY =
@@ -20,8 +21,8 @@ function addressKey() {
   };
 }
 
-export function leapgate(options) {
-  checkOptions(options);
+export const leapgate = outermost('leapgate', (options) => {
+  checkAdapter(options);
   const gate = makeGate(options, addressKey());
 
   function go(decision, request, response, next) {
@@ -52,4 +53,4 @@ export function leapgate(options) {
     if (typeof decided === 'function') return decided();
     decided.then((go) => go(), next);
   };
-}
+});

@@ -1,8 +1,8 @@
 // For Fastify: one plugin for all routes, those of sibling plugins and unknown ones included.
 
-import { addressKeys, checkOptions, hasLimits, isObject, makeGate, warn, whenKnown } from './gate.js';
+import { addressKeys, checkAdapter, hasLimits, isObject, makeGate, warn, whenKnown } from './gate.js';
 import { isForwarded, outcomeOf, whenOver } from './node.js';
-import { wrong } from './errors.js';
+import { fault, outermost, wrong } from './errors.js';
 
 const PROXY =
   'leapgate: a request has a header of a proxy, which is not trusted: behind a proxy, all of its clients share one limit; ' +
@@ -21,15 +21,18 @@ function addressKey() {
   };
 }
 
+// A refusal that is an error goes to the error handler of its route.
+const FORMATS = ['error'];
+
 // What a route takes over from the plugin: all but what is limited, where it says that itself.
 function optionsOf(route, { key, skip, countIf, draft, reply, ...limits }) {
   return { key, skip, countIf, draft, reply, ...(hasLimits(route) ? {} : limits), ...route };
 }
 
-export function leapgate(options = {}) {
-  checkOptions(options);
+function pluginOf(options) {
+  checkAdapter(options);
   const key = addressKey();
-  const common = hasLimits(options) ? makeGate(options, key) : undefined;
+  const common = hasLimits(options) ? makeGate(options, key, FORMATS) : undefined;
 
   // The gates of routes with options of their own, by these options and then by path: methods of one path share their limit.
   const gates = new Map();
@@ -48,8 +51,8 @@ export function leapgate(options = {}) {
     if (paths === undefined) gates.set(route, (paths = new Map()));
     let gate = paths.get(url);
     if (gate === undefined) {
-      checkOptions(route);
-      paths.set(url, (gate = makeGate(optionsOf(route, options), key)));
+      checkAdapter(route);
+      paths.set(url, (gate = makeGate(optionsOf(route, options), key, FORMATS)));
     }
     return gate;
   }
@@ -67,6 +70,7 @@ export function leapgate(options = {}) {
   function refuse(gate, result, request, reply, done) {
     const { status, headers, body } = gate.refusal(result);
     reply.code(status).headers(headers);
+    if (gate.isError) return done(Object.assign(fault('ERR_LEAPGATE_BLOCKED', body), { statusCode: status, result }));
     if (gate.reply === undefined) return void reply.send(body);
     const send = (payload) => {
       if (!reply.sent) reply.send(payload);
@@ -93,8 +97,26 @@ export function leapgate(options = {}) {
     });
     ready();
   }
+  return forAll(plugin);
+}
+
+// Marks a plugin as one for all routes of the instance that registers it, as fastify-plugin does.
+function forAll(plugin) {
   plugin[Symbol.for('skip-override')] = true;
   plugin[Symbol.for('fastify.display-name')] = 'leapgate';
   plugin[Symbol.for('plugin-meta')] = { name: 'leapgate', fastify: '5.x' };
   return plugin;
 }
+
+// Makes a plugin of options; or is the plugin itself in `app.register(leapgate, options)`, where errors go to `ready`.
+export const leapgate = forAll(
+  outermost('leapgate', (options = {}, own = {}, ready = undefined) => {
+    if (typeof options?.addHook !== 'function') return pluginOf(options);
+    try {
+      pluginOf(own)(options, own, ready);
+    } catch (error) {
+      ready(error);
+    }
+  }),
+);
+export default leapgate;

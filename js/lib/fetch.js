@@ -1,8 +1,8 @@
 // For what speaks fetch: Workers, Deno, Bun, Next.js and their like.
 
-import { addressKeys, checkFunction, checkOptions, isObject, makeGate } from './gate.js';
-import { fault, wrong } from './errors.js';
-import { responseOf, watch, withHeaders } from './web.js';
+import { addressKeys, checkAdapter, checkFunction, isObject, makeGate } from './gate.js';
+import { checkOptions, fault, outermost, wrong } from './errors.js';
+import { isResponse, responseOf, watch, withHeaders } from './web.js';
 
 const HEADER = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
@@ -17,9 +17,7 @@ function addressOf(ip) {
       "is no source of addresses; use 'cloudflare', `{ header: 'x-forwarded-for', hops: 1 }` or a function",
     );
   }
-  const { header, hops = 1, ...others } = ip;
-  const [other] = Object.keys(others);
-  if (other !== undefined) throw wrong(`options.ip.${other}`, others[other], 'means nothing here; use `header` and `hops`');
+  const { header, hops = 1 } = checkOptions('options.ip', ip, ['header', 'hops']);
   if (typeof header !== 'string' || !HEADER.test(header)) {
     throw wrong('options.ip.header', header, "is no header; use the one that your proxy sets, as in 'x-forwarded-for'");
   }
@@ -44,8 +42,8 @@ function addressKey(ip) {
   return (...args) => keyOf(address(...args) ?? undefined);
 }
 
-export function leapgate(options) {
-  checkOptions(options, ['ip']);
+export const leapgate = outermost('leapgate', (options) => {
+  checkAdapter(options, ['ip']);
   const { ip, key, engine } = options;
   if (ip === undefined && key === undefined && engine === undefined) {
     throw fault(
@@ -57,7 +55,7 @@ export function leapgate(options) {
   if (ip !== undefined && key !== undefined) throw wrong('options.ip', ip, 'stands beside `key`; leave one of them out');
   const gate = makeGate(options, addressKey(ip));
 
-  return function limit(handler) {
+  return outermost('limit', (handler) => {
     checkFunction('handler', handler ?? null, 'use the one that answers requests');
     return async function limited(request, ...rest) {
       const decision = await gate.decide(request, ...rest);
@@ -70,7 +68,7 @@ export function leapgate(options) {
       }
       if (!gate.isOpen) {
         const response = withHeaders(await handler.call(this, request, ...rest), gate.headers(result));
-        await end?.({ response });
+        if (isResponse(response)) await end?.({ response });
         return response;
       }
       const { through, failed } = watch(request, end, rest[1]);
@@ -81,5 +79,5 @@ export function leapgate(options) {
         throw error;
       }
     };
-  };
-}
+  });
+});

@@ -1,7 +1,7 @@
 // What the adapters share: how a request is asked about, what a refusal says, and when what was taken is given back.
 
 import { Limiter } from 'leapgate';
-import { fault, shown, wrong } from './errors.js';
+import { PEERS, checkObject, checkOptions, fault, shown, wrong } from './errors.js';
 import { checkDraft, rateLimitHeaders, retryAfterSeconds } from './headers.js';
 import { V4, V6, keyOfAddress } from './ip.js';
 
@@ -12,6 +12,14 @@ const SHARED = ['key', 'skip', 'countIf', 'draft', 'reply', 'engine', 'resource'
 const LIMITS = ['limit', 'windowMs', 'window', 'sampleCount', 'id', 'limits', 'maxKeys', 'now'];
 
 const FORMATS = { text: 'text/plain; charset=utf-8', json: 'application/json', problem: 'application/problem+json' };
+
+PEERS.push(
+  ['skip', /^allowList$/],
+  ['countIf', /^(skip(Failed|Successful)Requests|requestWasSuccessful)$/],
+  ['draft', /^(standard|legacy)Headers$/],
+  ['status', /^(code|statusCode)$/],
+  ['reply', /^(message|statusCode|handler|errorResponseBuilder)$/],
+);
 
 export const isObject = (value) => typeof value === 'object' && value !== null;
 const isPromise = (value) => typeof value?.then === 'function';
@@ -32,13 +40,9 @@ export function checkFunction(place, value, cure) {
   if (value !== undefined && typeof value !== 'function') throw wrong(place, value, `is no function; ${cure}`);
 }
 
-export function checkOptions(options, own = []) {
-  if (!isObject(options)) throw wrong('options', options, 'is no object; use one, as in `{ limit: 100, windowMs: 60_000 }`');
-  const known = [...SHARED, ...own, ...LIMITS];
-  for (const [name, value] of Object.entries(options)) {
-    if (value === undefined || known.includes(name)) continue;
-    throw wrong(`options.${name}`, value, `means nothing here; use ${known.map((name) => `\`${name}\``).join(', ')}`);
-  }
+// Checks the names of an adapter's options; `own` are those that only this adapter has.
+export function checkAdapter(options, own = []) {
+  checkOptions('options', options, [...SHARED, ...own, ...LIMITS], '`{ limit: 100, windowMs: 60_000 }`');
 }
 
 // Whether the options say what is limited: their own limits, a limiter or an engine.
@@ -74,22 +78,19 @@ function decider(options) {
   return { engine, resource, origin };
 }
 
-function checkReply(reply) {
+function checkReply(reply, formats) {
   if (typeof reply === 'function') return;
   if (!isObject(reply))
     throw wrong('options.reply', reply, "is no reply; use a function, or an object as in `{ format: 'json' }`");
-  const { status = 429, format = 'text', body = '', headers = {}, ...others } = reply;
-  const [other] = Object.keys(others);
-  if (other !== undefined)
-    throw wrong(`options.reply.${other}`, others[other], 'means nothing here; use `status`, `format`, `body`, `headers`');
+  const { status = 429, format = 'text', body = '', headers = {} } = reply;
+  checkOptions('options.reply', reply, ['status', 'format', 'body', 'headers']);
   if (!Number.isInteger(status) || status < 400 || status > 599) {
     throw wrong('options.reply.status', status, 'is no status of a refusal; use 429, or another from 400 to 599', RangeError);
   }
-  if (!Object.hasOwn(FORMATS, format))
-    throw wrong('options.reply.format', format, "is no format; use 'text', 'json' or 'problem'");
+  if (!formats.includes(format))
+    throw wrong('options.reply.format', format, `is no format; use one of ${formats.map((format) => `'${format}'`).join(', ')}`);
   if (typeof body !== 'string') throw wrong('options.reply.body', body, 'is no text; use one');
-  if (!isObject(headers))
-    throw wrong('options.reply.headers', headers, "is no object; use one, as in `{ 'X-Limited-By': 'leapgate' }`");
+  checkObject('options.reply.headers', headers, "`{ 'X-Limited-By': 'leapgate' }`");
 }
 
 // The key of a client by its address. Where that is unknown, all such clients share one: a limiter must not be passed by
@@ -108,15 +109,17 @@ export function addressKeys(cure) {
   };
 }
 
-// `key` is how a client is told from others where the options do not say.
-export function makeGate(options, key) {
+const isMissing = (value) => value === undefined || value === null;
+
+// `key` tells clients apart where the options have no `key`; `formats` are formats of replies that only this adapter has.
+export function makeGate(options, key, formats = []) {
   const { skip, countIf, draft = 11, reply = {} } = options;
   const { engine, resource, origin, limiter } = decider(options);
   checkFunction('options.key', options.key, 'use one that returns whom to limit, as in `(request) => ipKey(address)`');
   checkFunction('options.skip', skip, 'use one that returns whether a request is not to be limited');
   checkFunction('options.countIf', countIf, 'use one that returns whether a request counts');
   if (draft !== false) checkDraft('options.draft', draft, "use 11, 7, 6, 'legacy', or false for none");
-  checkReply(reply);
+  checkReply(reply, [...Object.keys(FORMATS), ...formats]);
   const keyOf = options.key ?? key;
   if (keyOf === undefined && limiter !== undefined) {
     throw fault(
@@ -124,6 +127,26 @@ export function makeGate(options, key) {
       'options.key: nothing says whom to limit; use a function that does, as in `(request) => …`',
       TypeError,
     );
+  }
+
+  // Requests for which `key` returns nothing share one key: by leaving out a header, a client must neither avoid a limit nor cause an
+  // error. An engine takes null for a part that is missing.
+  const nothing = engine === undefined ? '' : null;
+  let isWarned = false;
+  function known(key) {
+    if (typeof key === 'string') return key;
+    const isRecord = engine !== undefined && isObject(key) && !Array.isArray(key);
+    const parts = isRecord || Array.isArray(key) ? Object.values(key) : [key];
+    if (!parts.some(isMissing)) return key;
+    // For an engine, a missing part is ordinary.
+    if (!isWarned && (key === undefined || engine === undefined)) {
+      isWarned = true;
+      const all = 'and all requests without a key share one limit';
+      warn('LEAPGATE_KEY', `leapgate: \`key\` has returned \`${shown(key)}\`, ${all}; return a key for them, or \`skip\` them`);
+    }
+    const whole = (part) => part ?? nothing;
+    if (isRecord) return Object.fromEntries(Object.entries(key).map(([name, value]) => [name, whole(value)]));
+    return Array.isArray(key) ? key.map(whole) : nothing;
   }
 
   // Whether a request counts. What throws here has nobody to tell.
@@ -165,7 +188,8 @@ export function makeGate(options, key) {
     else entry.exit(error ? { error } : {});
   }
 
-  const keyed = (args) => whenKnown(keyOf?.(...args), (key) => ask(key, args));
+  const keyed = (args) =>
+    keyOf === undefined ? ask(undefined, args) : whenKnown(keyOf(...args), (key) => ask(known(key), args));
 
   return {
     // What becomes of a request: `{ result, end }`, at once or as a promise of it; undefined where it is skipped. `end` is
@@ -178,6 +202,7 @@ export function makeGate(options, key) {
     headers: (result) => (draft === false ? {} : rateLimitHeaders(result, { draft })),
     // The function that answers what is refused, if there is one; and what is said without it, or beside what it says.
     reply: typeof reply === 'function' ? reply : undefined,
+    isError: reply.format === 'error',
     refusal: (result) => refusal(result, draft, reply),
   };
 }
@@ -208,7 +233,7 @@ function refusal(result, draft, reply) {
     headers: {
       // RFC 6585, section 4: a 429 must not be stored.
       'Cache-Control': 'no-store',
-      ...(typeof reply === 'function' ? {} : { 'Content-Type': FORMATS[format] }),
+      ...(typeof reply === 'function' || format === 'error' ? {} : { 'Content-Type': FORMATS[format] }),
       ...(wait === undefined ? {} : { 'Retry-After': String(wait) }),
       ...(draft === false ? {} : rateLimitHeaders(result, { draft })),
       ...headers,

@@ -1,6 +1,6 @@
 // What a client is told of its limits, in the drafts of the IETF (draft-ietf-httpapi-ratelimit-headers) and as it was before.
 
-import { wrong } from './errors.js';
+import { checkOptions, outermost, wrong } from './errors.js';
 
 // The largest integer of a structured field (RFC 9651, section 3.3.1).
 const MAX_INTEGER = 999_999_999_999_999;
@@ -76,11 +76,8 @@ export function retryAfterSeconds({ success, retryAfterMs }) {
   return success || retryAfterMs === Infinity ? undefined : Math.max(1, seconds(retryAfterMs));
 }
 
-export function rateLimitHeaders(result, options = {}) {
-  if (typeof options !== 'object' || options === null) {
-    throw wrong('options', options, 'is no object; use one, as in `{ draft: 7 }`, or leave it out');
-  }
-  const { draft = 11 } = options;
+export const rateLimitHeaders = outermost('rateLimitHeaders', (result, options = {}) => {
+  const { draft = 11 } = checkOptions('options', options, ['draft'], '`{ draft: 7 }`, or leave it out');
   checkDraft('options.draft', draft, "use 11, 7, 6 or 'legacy'");
   if (typeof result !== 'object' || result === null || !Array.isArray(result.policies)) {
     throw wrong('result', result, 'is no result; use what `limit` has answered');
@@ -91,4 +88,4 @@ export function rateLimitHeaders(result, options = {}) {
   const wait = retryAfterSeconds(result);
   if (wait !== undefined) headers['Retry-After'] = String(wait);
   return headers;
-}
+});

@@ -1,7 +1,7 @@
 // For Hono, wherever it runs.
 
-import { addressKeys, checkFunction, checkOptions, makeGate } from './gate.js';
-import { fault, wrong } from './errors.js';
+import { addressKeys, checkAdapter, checkFunction, makeGate } from './gate.js';
+import { fault, outermost, wrong } from './errors.js';
 import { outcomeOf, whenOver } from './node.js';
 import { responseOf, watch, withHeaders } from './web.js';
 
@@ -20,8 +20,8 @@ function contextOf(c) {
   }
 }
 
-export function leapgate(options) {
-  checkOptions(options, ['getConnInfo']);
+export const leapgate = outermost('leapgate', (options) => {
+  checkAdapter(options, ['getConnInfo']);
   const { getConnInfo, key, engine } = options;
   checkFunction('options.getConnInfo', getConnInfo, "use that of your runtime, as from '@hono/node-server/conninfo'");
   if (getConnInfo === undefined && key === undefined && engine === undefined) {
@@ -76,4 +76,4 @@ export function leapgate(options) {
     tell(c, result);
     await end?.({ response: c.res });
   };
-}
+});

@@ -1,6 +1,6 @@
 // Who a request comes from, as a key: an address, or the network that one client has.
 
-import { checkNumber, wrong } from './errors.js';
+import { checkNumber, checkOptions, outermost, wrong } from './errors.js';
 
 // The longest that is looked at: an IPv6 address with its zone, brackets and port.
 const MAX_LENGTH = 128;
@@ -106,14 +106,11 @@ export function keyOfAddress(ip, v4, v6) {
   return isMapped ? keyOfV4(groups[6] * 65536 + groups[7], v4) : keyOfV6(groups, v6);
 }
 
-export function ipKey(ip, options = {}) {
-  if (typeof options !== 'object' || options === null) {
-    throw wrong('options', options, 'is no object; use one, as in `{ v6: 56 }`, or leave it out');
-  }
-  const { v4 = V4, v6 = V6 } = options;
+export const ipKey = outermost('ipKey', (ip, options = {}) => {
+  const { v4 = V4, v6 = V6 } = checkOptions('options', options, ['v4', 'v6'], '`{ v6: 56 }`, or leave it out');
   checkNumber('options.v4', v4, 32, true);
   checkNumber('options.v6', v6, 128, true);
   const key = keyOfAddress(ip, v4, v6);
   if (key !== undefined) return key;
   throw wrong('ip', ip, 'is no IP address; use one as in `203.0.113.7` or `2001:db8::1`', TypeError, 'ERR_LEAPGATE_IP');
-}
+});

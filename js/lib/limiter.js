@@ -1,6 +1,6 @@
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
-import { checkNumber, checkOptions, fault, wrong } from './errors.js';
+import { INSPECT, beginAt, bounded, checkNumber, checkOptions, fault, inspected, wrong } from './errors.js';
 import { flatten } from './tree.js';
 
 // Where a limit begins in what a decision told, and how much is told of each: see js/src/shell.rs.
@@ -8,6 +8,13 @@ const [TOLD, PER_LIMIT] = [2, 3];
 
 const MAX_COST = 2 ** 32 - 1;
 const MAX_COUNT = 2 ** 53;
+const MAX_KEYS = 100_000;
+
+// The options of the constructor, and those of calls.
+const LIMIT = ['limit', 'windowMs', 'window', 'sampleCount', 'id'];
+const OPTIONS = [...LIMIT, 'limits', 'maxKeys', 'now'];
+const REQUEST = ['cost', 'limit'];
+const EXAMPLE = '`{ cost: 2 }`, or leave it out';
 
 // Limiters that nobody holds any more are dropped.
 const registry =
@@ -22,12 +29,24 @@ export class Limiter {
   #tree;
   #now;
   #policies = [];
+  // What a console shows.
+  #counts;
+  #maxKeys;
 
   constructor(options) {
-    if (typeof options !== 'object' || options === null) {
-      throw wrong('options', options, 'is no object; use one, as in `{ limit: 100, windowMs: 60_000 }`');
+    try {
+      this.#make(options);
+    } catch (error) {
+      throw beginAt(Limiter, error);
     }
-    const { now, ...rest } = options;
+  }
+
+  #make(options) {
+    const { now, ...rest } = checkOptions('options', options, OPTIONS, '`{ limit: 100, windowMs: 60_000 }`');
+    if (Array.isArray(rest.limits)) {
+      // The core tells what is not an object.
+      rest.limits.forEach((limit, i) => Object(limit) === limit && checkOptions(`options.limits[${i}]`, limit, LIMIT));
+    }
     if (now !== undefined && typeof now !== 'function') {
       throw wrong('options.now', now, 'is no function; use one that returns milliseconds, or leave it out');
     }
@@ -35,6 +54,8 @@ export class Limiter {
     this.#now = now;
     wasm.ready();
     this.#open();
+    this.#counts = (rest.limits ?? [rest]).map(({ limit }) => limit);
+    this.#maxKeys = rest.maxKeys ?? MAX_KEYS;
     registry?.register(this, this.#at, this.#at);
   }
 
@@ -87,7 +108,7 @@ export class Limiter {
     let cost = 1;
     let count = -1;
     if (options !== undefined) {
-      checkOptions('options', options);
+      checkOptions('options', options, REQUEST, EXAMPLE);
       if (options.cost !== undefined) cost = checkNumber('options.cost', options.cost, MAX_COST, true);
       if (options.limit !== undefined) count = this.#count(options.limit);
     }
@@ -135,7 +156,7 @@ export class Limiter {
   refund(key, cost = 1, options = {}) {
     const number = this.#ready();
     checkNumber('cost', cost, MAX_COST, true);
-    const { at } = checkOptions('options', options);
+    const { at } = checkOptions('options', options, ['at'], '`{ at: limiter.now() }`, or leave it out');
     const now = this.now();
     const charged = at === undefined ? now : checkNumber('options.at', at, Number.MAX_VALUE, false);
     this.#tell(() => core.limiter_refund(number, wasm.numberOf(key), cost, charged, now));
@@ -169,7 +190,13 @@ export class Limiter {
     registry?.unregister(at);
   }
 
+  [INSPECT](_, options, inspect) {
+    const limits = this.#policies.map(({ id, windowMs }, i) => ({ id, limit: this.#counts[i], windowMs }));
+    return inspected('Limiter', { limits, maxKeys: this.#maxKeys }, options, inspect);
+  }
+
   static {
+    bounded(this, 'Limiter');
     if (Symbol.dispose) this.prototype[Symbol.dispose] = this.prototype.free;
   }
 }

@@ -3,7 +3,7 @@
 
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
-import { checkNumber, fault, wrong } from './errors.js';
+import { beginAt, bounded, checkNumber, checkObject, checkOptions, fault, wrong } from './errors.js';
 import { flatten, flattenTexts } from './tree.js';
 
 // As js/src/stats.rs has them.
@@ -153,17 +153,11 @@ class Held {
   }
 }
 
-const WINDOW = '{ intervalMs: 1000, sampleCount: 2 }';
-
-function checkObject(place, value, example) {
-  if (typeof value === 'object' && value !== null) return value;
-  throw wrong(place, value, `is no object; use one, as in \`${example}\``);
-}
+const WINDOW = '`{ intervalMs: 1000, sampleCount: 2 }`';
 
 // What the constructors of those that have options hand on: `make` is told how many bytes the options have.
 function made(what, options, make, example = WINDOW) {
-  checkObject('options', options, example);
-  const { now, ...rest } = options;
+  const { now, ...rest } = checkObject('options', options, example);
   if (now !== undefined && typeof now !== 'function') {
     throw wrong('options.now', now, 'is no function; use one that returns milliseconds, or leave it out');
   }
@@ -241,7 +235,11 @@ const windowed = (Base) =>
 
 export class LeapArray extends recording(windowed(Held)) {
   constructor(options) {
-    super(...made('array', options, core.array_new));
+    try {
+      super(...made('array', options, core.array_new));
+    } catch (error) {
+      throw beginAt(LeapArray, error);
+    }
   }
 
   #wraps(doubles) {
@@ -388,9 +386,13 @@ export class ArrayMetric extends recording(Metric) {
   #clock;
 
   constructor(options) {
-    const [what, open, clock] = made('metric', options, core.metric_new);
-    super(what, open, clock);
-    this.#clock = clock;
+    try {
+      const [what, open, clock] = made('metric', options, core.metric_new);
+      super(what, open, clock);
+      this.#clock = clock;
+    } catch (error) {
+      throw beginAt(ArrayMetric, error);
+    }
   }
 
   touch(now) {
@@ -461,7 +463,11 @@ class RecordedNode extends Node {
 
 export class StatisticNode extends RecordedNode {
   constructor(options = {}) {
-    super(...made('node', options, core.node_new, "{ untouched: 'lost' }"));
+    try {
+      super(...made('node', options, core.node_new, "`{ untouched: 'lost' }`"));
+    } catch (error) {
+      throw beginAt(StatisticNode, error);
+    }
   }
 
   addPassRequest(n = 1, now) {
@@ -507,7 +513,7 @@ export class StatisticNode extends RecordedNode {
   }
 
   complete(rt, outcome = {}, now) {
-    const { n = 1, failed = false } = checkObject('outcome', outcome, '{ failed: true }');
+    const { n = 1, failed = false } = checkOptions('outcome', outcome, ['n', 'failed'], '`{ failed: true }`');
     if (typeof failed !== 'boolean') throw wrong('outcome.failed', failed, 'is no boolean; use `true` or `false`');
     callAt(this, now, core.node_record, failed ? COMPLETE_FAILED : COMPLETE, checkRt(rt), checkN('outcome.n', n));
   }
@@ -517,7 +523,10 @@ export class StatisticNode extends RecordedNode {
   }
 }
 
-[LeapArray, ArrayMetric, StatisticNode].forEach(Held.isOwned);
+Object.entries({ LeapArray, ArrayMetric, StatisticNode }).forEach(([name, Class]) => {
+  Held.isOwned(Class);
+  bounded(Class, name);
+});
 
 // As js/src/stats.rs has them: where a node stands, and what is below it.
 const [ROOT, INBOUND, ENTRANCE, DEFAULT, CLUSTER, ORIGIN] = [0, 1, 2, 3, 4, 5];
@@ -664,6 +673,8 @@ class OriginNode extends RecordedNode {
     this.origin = origin;
   }
 }
+
+Object.entries({ Metric, NodeTree, EntranceNode, DefaultNode, ClusterNode, OriginNode }).forEach(([name, Class]) => bounded(Class, name));
 
 const byName = (one, other) => (one < other ? -1 : one > other ? 1 : 0);
 

@@ -2,9 +2,12 @@
 // one fixed window meets the next.
 
 import { Limiter } from 'leapgate';
-import { fault, shown, wrong } from './errors.js';
+import { INSPECT, bounded, checkObject, checkOptions, fault, inspected, outermost, shown, wrong } from './errors.js';
 
 const KNOWN = ['window', 'sampleCount', 'maxKeys', 'now'];
+
+// The limit for a middleware whose own is 0. It needs all hits counted: it refuses all itself, or delays, as express-slow-down does.
+const ENDLESS = 2 ** 53;
 
 // So many keys may have refusals that the middleware has not taken back yet.
 const MAX_OWED = 10_000;
@@ -16,20 +19,15 @@ function takesBackRefusals({ skipFailedRequests, skipSuccessfulRequests, statusC
   return Boolean(isSuccess ? skipSuccessfulRequests : skipFailedRequests);
 }
 
-function checkOptions(options) {
-  if (typeof options !== 'object' || options === null) {
-    throw wrong('options', options, "is no object; use one, as in `{ window: 'weighted' }`, or leave it out");
+const EXAMPLE = "`{ window: 'weighted' }`, or leave it out";
+
+function checkStore(options) {
+  checkObject('options', options, EXAMPLE);
+  for (const name of ['limit', 'windowMs']) {
+    if (options[name] === undefined) continue;
+    throw wrong(`options.${name}`, options[name], 'is for the middleware to say; move it there');
   }
-  for (const [name, value] of Object.entries(options)) {
-    if (value === undefined || KNOWN.includes(name)) continue;
-    const isTheirs = name === 'limit' || name === 'windowMs';
-    const names = KNOWN.map((name) => `\`${name}\``).join(', ');
-    throw wrong(
-      `options.${name}`,
-      value,
-      isTheirs ? 'is for the middleware to say; move it there' : `means nothing here; use ${names}`,
-    );
-  }
+  checkOptions('options', options, KNOWN, EXAMPLE);
 }
 
 class Store {
@@ -76,10 +74,22 @@ class Store {
         TypeError,
       );
     }
-    this.#limiter = new Limiter({ ...this.#options, limit, windowMs });
-    this.#limit = Math.floor(limit);
+    const counted = limit === 0 ? ENDLESS : limit;
+    this.#limiter = new Limiter({ ...this.#options, limit: counted, windowMs });
+    this.#limit = Math.floor(counted);
     this.#windowMs = windowMs;
     this.#takesBackRefusals = takesBackRefusals(theirs);
+  }
+
+  // Forgets all counts and gives their memory back.
+  shutdown() {
+    this.#limiter?.free();
+    this.#owed.clear();
+    this.#error = fault('ERR_LEAPGATE_FREED', 'store: it has been shut down; make another one, or shut it down later');
+  }
+
+  [INSPECT](_, options, inspect) {
+    return inspected('Store', { limiter: this.#limiter ?? null }, options, inspect);
   }
 
   #ready() {
@@ -141,8 +151,9 @@ class Store {
     this.#limiter = new Limiter({ ...this.#options, limit: this.#limit, windowMs: this.#windowMs });
   }
 }
+bounded(Store, 'Store');
 
-export function leapgate(options = {}) {
-  checkOptions(options);
+export const leapgate = outermost('leapgate', (options = {}) => {
+  checkStore(options);
   return new Store(options);
-}
+});

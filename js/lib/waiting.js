@@ -1,7 +1,7 @@
 // Who waits for an engine: `acquire` until it is let in, `run` where a rule says so. Those who ask for one resource with one key
 // stand in a queue, and only the first of them asks again: when its refusal has said, or when a call has ended.
 
-import { checkNumber, checkOptions, fault, wrong } from './errors.js';
+import { beginAt, checkNumber, checkOptions, fault, faultAt, wrong } from './errors.js';
 
 // The longest that setTimeout waits.
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
@@ -22,11 +22,17 @@ const NEXT = 16;
 // Timers are early by less than this.
 const EARLY_MS = 2;
 
-export function refused(resource, result) {
+// The options of all requests, of `run` and of `acquire`.
+export const REQUEST = ['key', 'origin', 'cost', 'prioritized', 'context', 'inbound'];
+const RUN = [...REQUEST, 'within', 'signal'];
+const ACQUIRE = [...RUN, 'maxWaitMs'];
+export const EXAMPLE = '`{ cost: 2 }`, or leave it out';
+
+function refused(call, resource, result) {
   const { rule, retryAfterMs } = result;
   const why = rule === null ? 'nothing is let in' : `\`${rule}\` refuses`;
   const cure = retryAfterMs === Infinity ? 'it never lets this request pass' : `try again in ${retryAfterMs} ms`;
-  return Object.assign(fault('ERR_LEAPGATE_BLOCKED', `${resource}: ${why}; ${cure}`), { result });
+  return Object.assign(faultAt(call, 'ERR_LEAPGATE_BLOCKED', `${resource}: ${why}; ${cure}`), { result });
 }
 
 function checkSignal(signal) {
@@ -94,14 +100,25 @@ export class Waiting {
 
   async run(resource, request, call) {
     if (typeof request === 'function' && call === undefined) [request, call] = [{}, request];
-    if (typeof call !== 'function') throw wrong('fn', call, 'is no function; use the one that is to be called');
-    const { signal, ...rest } = checkOptions('request', request);
-    checkSignal(signal);
-    const entry = this.#engine.enter(resource, { ...rest, canWait: true });
-    if (!entry.success) throw refused(resource, entry);
-    if (entry.waitMs > 0) {
-      await new Promise((resolve, reject) => this.#takeTurn({ resource, request: rest, signal, resolve, reject }, entry));
+    const { run } = this.#engine;
+    let entry;
+    let turn;
+    try {
+      if (typeof call !== 'function') throw wrong('fn', call, 'is no function; use the one that is to be called');
+      const { signal, ...rest } = checkOptions('request', request, RUN, EXAMPLE);
+      checkSignal(signal);
+      entry = this.#engine.enter(resource, { ...rest, canWait: true }, true);
+      if (entry.success && entry.waitMs > 0) {
+        turn = new Promise((resolve, fail) => {
+          const reject = (error) => fail(beginAt(run, error));
+          this.#takeTurn({ resource, request: rest, signal, resolve, reject }, entry);
+        });
+      }
+    } catch (error) {
+      throw beginAt(run, error);
     }
+    if (!entry.success) throw refused(run, resource, entry);
+    if (turn !== undefined) await turn;
     let result;
     try {
       result = await call(entry);
@@ -119,12 +136,19 @@ export class Waiting {
   }
 
   acquire(resource, request = {}) {
-    return new Promise((resolve, reject) => {
-      const { signal, maxWaitMs = Infinity, ...rest } = checkOptions('request', request);
-      if (maxWaitMs !== Infinity) checkNumber('request.maxWaitMs', maxWaitMs, Number.MAX_VALUE, false);
-      checkSignal(signal);
-      const until = maxWaitMs === Infinity ? Infinity : this.#engine.now() + maxWaitMs;
-      this.#arrive({ resource, request: rest, signal, until, resolve, reject });
+    const { acquire } = this.#engine;
+    return new Promise((resolve, fail) => {
+      const reject = (error) => fail(beginAt(acquire, error));
+      try {
+        const { signal, maxWaitMs = Infinity, ...rest } = checkOptions('request', request, ACQUIRE, EXAMPLE);
+        if (maxWaitMs !== Infinity) checkNumber('request.maxWaitMs', maxWaitMs, Number.MAX_VALUE, false);
+        checkSignal(signal);
+        const until = maxWaitMs === Infinity ? Infinity : this.#engine.now() + maxWaitMs;
+        const refuse = (result) => fail(refused(acquire, resource, result));
+        this.#arrive({ resource, request: rest, signal, until, resolve, reject, refuse });
+      } catch (error) {
+        reject(error);
+      }
     });
   }
 
@@ -151,9 +175,9 @@ export class Waiting {
   }
 
   // Whether one who comes behind others waits in vain, as the first of them does not come in while it would wait; it is told so then.
-  #isHopeless({ resource, until, reject }, { at, refusal }) {
+  #isHopeless({ until, refuse }, { at, refusal }) {
     const isHopeless = at < Infinity && at > until;
-    if (isHopeless) reject(refused(resource, refusal));
+    if (isHopeless) refuse(refusal);
     return isHopeless;
   }
 
@@ -180,7 +204,7 @@ export class Waiting {
     const { resource, request } = waiter;
     this.#isAsking = true;
     try {
-      let entry = this.#engine.enter(resource, { ...request, canWait: true });
+      let entry = this.#engine.enter(resource, { ...request, canWait: true }, true);
       if (entry.success && entry.waitMs > 0) {
         if (entry.waitMs <= this.#left(waiter)) {
           this.#leave(waiter);
@@ -188,12 +212,12 @@ export class Waiting {
           return undefined;
         }
         entry.cancel();
-        entry = this.#engine.enter(resource, request);
+        entry = this.#engine.enter(resource, request, true);
       }
       if (!entry.success && !this.#waitsInVain(waiter, entry)) return entry;
       this.#leave(waiter);
       if (entry.success) waiter.resolve(entry);
-      else waiter.reject(refused(resource, entry));
+      else waiter.refuse(entry);
     } catch (error) {
       this.#leave(waiter);
       waiter.reject(error);
@@ -252,7 +276,7 @@ export class Waiting {
       // It may be its moment.
       if (isFirst() || queue.at <= waiter.until) this.#advance(queue);
       if (!queue.waiters.has(waiter)) return;
-      waiter.reject(refused(waiter.resource, queue.refusal));
+      waiter.refuse(queue.refusal);
       leave();
     });
     return true;
@@ -269,7 +293,7 @@ export class Waiting {
       if (refusal === undefined) return void (queue.pauses = 0);
       this.#hold(queue, refusal);
     } else if (waiter.until <= now) {
-      waiter.reject(refused(waiter.resource, queue.refusal));
+      waiter.refuse(queue.refusal);
       return this.#leave(waiter);
     }
     const isSilent = first.heardOf + MAX_SILENCE_MS < now;

@@ -1,10 +1,14 @@
 // What the adapters of fetch's Request and Response share.
 
-// A response with these headers too. What comes from elsewhere cannot be changed, and is made anew; what switches protocols
-// (101) cannot be made anew.
+// A handler may return something else: in Bun, a request that becomes a WebSocket has no response. A response may be of another realm
+// or library, so its class does not tell.
+export const isResponse = (value) => typeof value?.status === 'number' && typeof value.headers?.set === 'function';
+
+// A response with these headers too; anything else is returned unchanged. A response from elsewhere is immutable and is copied; one
+// that switches protocols (101) cannot be copied.
 export function withHeaders(response, headers) {
   const entries = Object.entries(headers);
-  if (entries.length === 0) return response;
+  if (entries.length === 0 || !isResponse(response)) return response;
   try {
     for (const [name, value] of entries) response.headers.set(name, value);
     return response;
@@ -38,6 +42,10 @@ export function watch(request, end, context) {
 
   // Gives the response to be sent instead.
   function through(given) {
+    if (!isResponse(given)) {
+      over(false);
+      return given;
+    }
     response = given;
     const failed = response.status >= 500;
     // A HEAD's body is never read. What switches protocols has none, and another life.

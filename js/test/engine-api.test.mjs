@@ -287,9 +287,10 @@ test('a_machine_is_as_loaded_as_it_is_told', () => {
   for (const [given, message] of [
     [{ cpu: NaN }, `gauges.cpu: \`NaN\` ${most}`],
     [{ load: '1' }, `gauges.load: \`1\` ${most}`],
+    [{ loadavg: 3 }, 'gauges.loadavg: `3` means nothing here; use one of `load`, `cpu`'],
     [5, 'gauges: `5` is no object; use one, as in `{ load: os.loadavg()[0] }`'],
   ]) {
-    assert.throws(() => engine.setGauges(given), { code: 'ERR_LEAPGATE_ARGUMENT', message });
+    assert.throws(() => engine.setGauges(given), { code: 'ERR_LEAPGATE_OPTIONS', message });
   }
 });
 
@@ -347,7 +348,7 @@ test('a_document_that_is_wrong_is_told_in_a_sentence', () => {
     [undefined, "rules: `undefined` is no object; use a rules document, as in `{ flowRules: [{ resource: 'login', count: 5 }] }`", 'TypeError'],
     ['{}', "rules: `{}` is no object; use a rules document, as in `{ flowRules: [{ resource: 'login', count: 5 }] }`", 'TypeError'],
   ]) {
-    const expected = { name, message, code: message.startsWith('rules:') ? 'ERR_LEAPGATE_ARGUMENT' : 'ERR_LEAPGATE_RULES' };
+    const expected = { name, message, code: 'ERR_LEAPGATE_RULES' };
     assert.throws(() => new Engine(rules), expected);
     const [engine] = at({});
     assert.throws(() => engine.replace(rules), expected);
@@ -367,28 +368,36 @@ test('what_is_wrong_is_told_in_a_sentence', () => {
   ended.exit();
   const long = 'x'.repeat(1025);
   const ARGUMENT = 'ERR_LEAPGATE_ARGUMENT';
+  const OPTIONS = 'ERR_LEAPGATE_OPTIONS';
   const KEY = 'ERR_LEAPGATE_KEY';
   for (const [act, name, code, message] of [
-    [() => new Engine({}, 5), 'TypeError', ARGUMENT, 'settings: `5` is no object; use one, as in `{ now: () => Date.now() }`, or leave it out'],
-    [() => new Engine({}, { now: 5 }), 'TypeError', ARGUMENT, 'settings.now: `5` is no function; use one that returns milliseconds, or leave it out'],
+    [() => new Engine({}, 5), 'TypeError', OPTIONS, 'settings: `5` is no object; use one, as in `{ now: () => Date.now() }`, or leave it out'],
+    [() => new Engine({}, { now: 5 }), 'TypeError', OPTIONS, 'settings.now: `5` is no function; use one that returns milliseconds, or leave it out'],
     [() => new Engine({}, { now: () => -1 }).limit('a'), 'TypeError', 'ERR_LEAPGATE_CLOCK', 'settings.now(): `-1` is no time; return milliseconds, a number of at least 0'],
     [() => engine.limit(), 'TypeError', ARGUMENT, 'resource: `undefined` is no string; use one'],
     [() => engine.limit(5), 'TypeError', ARGUMENT, 'resource: `5` is no string; use one'],
     [() => engine.enter(''), 'RangeError', ARGUMENT, 'resource: `` is no resource; use a name, as rules do'],
     [() => engine.policies(long), 'RangeError', ARGUMENT, `resource: \`${'x'.repeat(64)}…\` has 1025 characters; use at most 1024`],
-    [() => engine.limit('any', 5), 'TypeError', ARGUMENT, 'request: `5` is no object; use one, as in `{ cost: 2 }`, or leave it out'],
-    [() => engine.enter('any', null), 'TypeError', ARGUMENT, 'request: `null` is no object; use one, as in `{ cost: 2 }`, or leave it out'],
-    [() => engine.limit('any', { cost: 1.5 }), 'RangeError', ARGUMENT, 'request.cost: `1.5` is not possible; use a whole number from 0 to 4294967295'],
-    [() => engine.limit('any', { origin: 5 }), 'TypeError', ARGUMENT, 'request.origin: `5` is no string; use one'],
-    [() => engine.limit('any', { context: long }), 'RangeError', ARGUMENT, `request.context: \`${'x'.repeat(64)}…\` has 1025 characters; use at most 1024`],
-    [() => engine.limit('any', { inbound: 1 }), 'TypeError', ARGUMENT, 'request.inbound: `1` is neither true nor false; use one of them, or leave it out'],
-    [() => engine.limit('any', { prioritized: 'no' }), 'TypeError', ARGUMENT, 'request.prioritized: `no` is neither true nor false; use one of them, or leave it out'],
-    [() => engine.enter('any', { canWait: 0 }), 'TypeError', ARGUMENT, 'request.canWait: `0` is neither true nor false; use one of them, or leave it out'],
-    [() => engine.enter('any', { within: {} }), 'TypeError', ARGUMENT, 'request.within: `{…}` is no entry of this engine; use what its `enter` returned'],
-    [() => engine.enter('any', { within: null }), 'TypeError', ARGUMENT, 'request.within: `null` is no entry of this engine; use what its `enter` returned'],
-    [() => engine.enter('any', { within: refused }), 'TypeError', ARGUMENT, 'request.within: `{…}` is no entry of this engine; use what its `enter` returned'],
-    [() => engine.enter('any', { within: ended }), 'TypeError', ARGUMENT, 'request.within: `{…}` is not open; use one that was let in and has not ended'],
-    [() => open.exit(new Error('x').message), 'TypeError', ARGUMENT, 'outcome: `x` is no object; use one, as in `{ error }`, or leave it out'],
+    [() => engine.limit('any', 5), 'TypeError', OPTIONS, 'request: `5` is no object; use one, as in `{ cost: 2 }`, or leave it out'],
+    [() => engine.enter('any', null), 'TypeError', OPTIONS, 'request: `null` is no object; use one, as in `{ cost: 2 }`, or leave it out'],
+    [() => engine.limit('any', { cost: 1.5 }), 'RangeError', OPTIONS, 'request.cost: `1.5` is not possible; use a whole number from 0 to 4294967295'],
+    [() => engine.limit('any', { origin: 5 }), 'TypeError', OPTIONS, 'request.origin: `5` is no string; use one'],
+    [() => engine.limit('any', { context: long }), 'RangeError', OPTIONS, `request.context: \`${'x'.repeat(64)}…\` has 1025 characters; use at most 1024`],
+    [() => engine.limit('any', { inbound: 1 }), 'TypeError', OPTIONS, 'request.inbound: `1` is neither true nor false; use one of them, or leave it out'],
+    [() => engine.limit('any', { prioritized: 'no' }), 'TypeError', OPTIONS, 'request.prioritized: `no` is neither true nor false; use one of them, or leave it out'],
+    [() => engine.enter('any', { canWait: 0 }), 'TypeError', OPTIONS, 'request.canWait: `0` is neither true nor false; use one of them, or leave it out'],
+    [() => engine.enter('any', { within: {} }), 'TypeError', OPTIONS, 'request.within: `{…}` is no entry of this engine; use what its `enter` returned'],
+    [() => engine.enter('any', { within: null }), 'TypeError', OPTIONS, 'request.within: `null` is no entry of this engine; use what its `enter` returned'],
+    [() => engine.enter('any', { within: refused }), 'TypeError', OPTIONS, 'request.within: `{…}` is no entry of this engine; use what its `enter` returned'],
+    [() => engine.enter('any', { within: ended }), 'TypeError', OPTIONS, 'request.within: `{…}` is not open; use one that was let in and has not ended'],
+    [() => open.exit(new Error('x').message), 'TypeError', OPTIONS, 'outcome: `x` is no object; use one, as in `{ error }`, or leave it out'],
+    [() => new Engine({}, { maxWaiters: 5 }), 'TypeError', OPTIONS, 'settings.maxWaiters: `5` means nothing here; use one of `now`, `maxWaiting`'],
+    [() => engine.limit('any', { costt: 5 }), 'TypeError', OPTIONS, 'request.costt: `5` means nothing here; use one of `key`, `origin`, `cost`, `prioritized`, `context`, `inbound`'],
+    [() => engine.limit('any', { canWait: true }), 'TypeError', OPTIONS, 'request.canWait: `true` means nothing here; use one of `key`, `origin`, `cost`, `prioritized`, `context`, `inbound`'],
+    [() => engine.enter('any', { weight: 2 }), 'TypeError', OPTIONS, 'request.weight: `2` means nothing here; use `cost`'],
+    [() => engine.enter('any', { signal: 5 }), 'TypeError', OPTIONS, 'request.signal: `5` means nothing here; use one of `key`, `origin`, `cost`, `prioritized`, `context`, `inbound`, `canWait`, `within`'],
+    [() => engine.policies('any', { keys: 'a' }), 'TypeError', OPTIONS, 'request.keys: `a` means nothing here; use `key`'],
+    [() => open.exit({ err: true }), 'TypeError', OPTIONS, 'outcome.err: `true` means nothing here; use one of `error`, `refund`, `unanswered`'],
     [() => engine.limit('api'), 'TypeError', KEY, 'request.key: `undefined` does not say `clientIp`; add it, or null if there is none'],
     [() => engine.limit('api', { key: 'a' }), 'TypeError', KEY, 'request.key: `a` does not say `header:x-api-key`; add it, or null if there is none'],
     [() => engine.limit('api', { key: ['a'] }), 'TypeError', KEY, 'request.key: `[…]` does not say `header:x-api-key`; add it, or null if there is none'],

@@ -312,7 +312,7 @@ for (const [options, message] of [
   [undefined, 'options: `undefined` is no object; use one, as in `{ limit: 100, windowMs: 60_000 }`'],
   [
     { limit: 1, windowMs: 1000, skipp: true },
-    'options.skipp: `true` means nothing here; use `key`, `skip`, `countIf`, `draft`, `reply`, `engine`, `resource`, `origin`, `limiter`, `limit`, `windowMs`, `window`, `sampleCount`, `id`, `limits`, `maxKeys`, `now`',
+    'options.skipp: `true` means nothing here; use one of `key`, `skip`, `countIf`, `draft`, `reply`, `engine`, `resource`, `origin`, `limiter`, `limit`, `windowMs`, `window`, `sampleCount`, `id`, `limits`, `maxKeys`, `now`',
   ],
   [
     { limit: 1, windowMs: 1000, key: 'ip' },
@@ -334,9 +334,24 @@ for (const [options, message] of [
     { limit: 1, windowMs: 1000, reply: 'no' },
     "options.reply: `no` is no reply; use a function, or an object as in `{ format: 'json' }`",
   ],
+  ...[
+    ['max', 'limit'],
+    ['points', 'limit'],
+    ['duration', 'windowMs', ', in milliseconds'],
+    ['timeWindow', 'windowMs', ', in milliseconds'],
+    ['keyGenerator', 'key'],
+    ['allowList', 'skip'],
+    ['skipFailedRequests', 'countIf'],
+    ['standardHeaders', 'draft'],
+    ['handler', 'reply'],
+    ['statusCode', 'reply'],
+  ].map(([theirs, ours, unit = '']) => [
+    { limit: 1, windowMs: 1000, [theirs]: 'x' },
+    `options.${theirs}: \`x\` means nothing here; use \`${ours}\`${unit}`,
+  ]),
   [
     { limit: 1, windowMs: 1000, reply: { code: 429 } },
-    'options.reply.code: `429` means nothing here; use `status`, `format`, `body`, `headers`',
+    'options.reply.code: `429` means nothing here; use `status`',
   ],
   [
     { limit: 1, windowMs: 1000, reply: { status: 200 } },
@@ -344,7 +359,7 @@ for (const [options, message] of [
   ],
   [
     { limit: 1, windowMs: 1000, reply: { format: 'xml' } },
-    "options.reply.format: `xml` is no format; use 'text', 'json' or 'problem'",
+    "options.reply.format: `xml` is no format; use one of 'text', 'json', 'problem'",
   ],
   [{ limit: 1, windowMs: 1000, reply: { body: {} } }, 'options.reply.body: `{…}` is no text; use one'],
   [

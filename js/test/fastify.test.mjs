@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
+import { createRequire } from 'node:module';
 import test, { after } from 'node:test';
 import fastify from 'fastify';
-import { leapgate } from 'leapgate/fastify';
+import { Engine } from 'leapgate/engine';
+import plugin, { leapgate } from 'leapgate/fastify';
 import { assertHeld, flood, get, stepClock, warningsOf } from './http.mjs';
 
 // A server with what `add` adds to it.
@@ -220,6 +222,103 @@ for (const key of [
     assert.deepEqual([status, JSON.parse(body).message], [500, 'no key']);
   });
 }
+
+const ONE = { limit: 1, windowMs: MINUTE };
+const required = createRequire(import.meta.url)('leapgate/fastify');
+
+for (const [form, register] of [
+  ['leapgate(options)', (app) => app.register(leapgate(ONE))],
+  ['leapgate, options', (app) => app.register(leapgate, ONE)],
+  ['leapgate, a function of options', (app) => app.register(leapgate, () => ONE)],
+  ['the default export, options', (app) => app.register(plugin, ONE)],
+  ['import(), options', (app) => app.register(import('leapgate/fastify'), ONE)],
+  ['require(), options', (app) => app.register(required, ONE)],
+  ['leapgate of require(), options', (app) => app.register(required.leapgate, ONE)],
+]) {
+  test(`fastify: register(${form}) limits the routes of all plugins, and of itself is told the name`, async () => {
+    const url = await serve(async (app) => {
+      await register(app);
+      assert.ok(app.hasPlugin('leapgate'));
+      app.register(async (sibling) => sibling.get('/a', async (request) => request.rateLimit.remaining));
+      app.get('/b', async () => 'b');
+    });
+    assert.deepEqual(await statusesOf(url, ['/a', '/b', '/missing']), [200, 429, 429]);
+  });
+}
+
+test('fastify: registered within a plugin, it limits that one alone', async () => {
+  const url = await serve(async (app) => {
+    app.get('/out', async () => '');
+    app.register(async (inner) => {
+      await inner.register(leapgate, ONE);
+      inner.get('/in', async () => '');
+    });
+  });
+  assert.deepEqual(await statusesOf(url, ['/out', '/out', '/in', '/in', '/out']), [200, 200, 200, 429, 200]);
+});
+
+test('fastify: register(leapgate) limits only routes that have their own', async () => {
+  const url = await serve(async (app) => {
+    await app.register(leapgate);
+    app.get('/', async () => '');
+    app.get('/own', { config: { rateLimit: ONE } }, async () => '');
+  });
+  assert.deepEqual(await statusesOf(url, ['/', '/', '/own', '/own']), [200, 200, 200, 429]);
+});
+
+test('fastify: what is wrong with options is told to who registers it', async () => {
+  for (const [options, message] of [
+    [{ limit: -1, windowMs: MINUTE }, 'options.limit: `-1` is no count; use a number from 0 to 9007199254740992'],
+    [{ max: 5, windowMs: MINUTE }, 'options.max: `5` means nothing here; use `limit`'],
+    [{ limit: 5, timeWindow: '1 minute' }, 'options.timeWindow: `1 minute` means nothing here; use `windowMs`, in milliseconds'],
+  ]) {
+    const app = fastify();
+    after(() => app.close());
+    await assert.rejects(async () => app.register(leapgate, options), { code: 'ERR_LEAPGATE_OPTIONS', message });
+    assert.throws(() => leapgate(options), { code: 'ERR_LEAPGATE_OPTIONS', message });
+  }
+});
+
+test('fastify: a refusal may be an error, for the error handler of the route', async () => {
+  const seen = [];
+  const url = await serve(async (app) => {
+    app.setErrorHandler((error, request, reply) => {
+      seen.push([error.code, error.statusCode, error.message, error.result.rule]);
+      reply.code(error.statusCode).send({ path: request.url, again: error.result.retryAfterMs > 0 });
+    });
+    await app.register(leapgate, { ...ONE, reply: { format: 'error', body: 'slow down', status: 420 } });
+    app.get('/', async () => 'hello');
+    app.register(async (inner) => {
+      inner.setErrorHandler(async (error, _, reply) => reply.send(`inner: ${error.message}`));
+      inner.get('/inner', async () => 'hello');
+    });
+    app.get('/own', { config: { rateLimit: { ...ONE, reply: { status: 418 } } } }, async () => 'hello');
+  });
+  assert.equal((await get(url)).status, 200);
+  const refused = await get(url);
+  assert.deepEqual([refused.status, JSON.parse(refused.body)], [420, { path: '/', again: true }]);
+  assert.equal(refused.headers['content-type'], 'application/json; charset=utf-8');
+  assert.equal(refused.headers['ratelimit-policy'], '"60s";q=1;w=60');
+  assert.deepEqual([refused.headers['cache-control'], refused.headers['retry-after'] > 0], ['no-store', true]);
+  const inner = await get(`${url}/inner`);
+  assert.deepEqual([inner.status, inner.body], [420, 'inner: slow down']);
+  assert.deepEqual(seen, [['ERR_LEAPGATE_BLOCKED', 420, 'slow down', '60s']]);
+  assert.deepEqual(await statusesOf(url, ['/own', '/own']), [200, 418], 'a route may have its own reply');
+});
+
+test('fastify: without an error handler, a refusal that is an error is what Fastify makes of one', async () => {
+  const engine = new Engine({ authorityRules: [{ resource: '/', limitApp: 'a' }] });
+  for (const [options, status, told] of [
+    [{ limit: 0, windowMs: MINUTE }, 429, { error: 'Too Many Requests', message: 'too many requests' }],
+    [{ engine, resource: ({ url }) => url, origin: () => 'b' }, 403, { error: 'Forbidden', message: 'forbidden' }],
+  ]) {
+    const app = fastify();
+    after(() => app.close());
+    app.register(leapgate, { ...options, reply: { format: 'error' } });
+    const { statusCode, body } = await app.inject('/');
+    assert.deepEqual([statusCode, JSON.parse(body)], [status, { statusCode: status, code: 'ERR_LEAPGATE_BLOCKED', ...told }]);
+  }
+});
 
 test('fastify: what is wrong with a route is told when it is added', async () => {
   const limits = [

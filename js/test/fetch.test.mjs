@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { createAdaptorServer } from '@hono/node-server';
 import { Limiter } from 'leapgate';
+import { Engine } from 'leapgate/engine';
 import { leapgate } from 'leapgate/fetch';
 import { assertHeld, flood, get, listen, stepClock, until, warningsOf } from './http.mjs';
 
@@ -237,7 +238,7 @@ for (const [options, message] of [
     { ...LIMITS, ip: { header: 'a', hops: 0 } },
     'options.ip.hops: `0` is no number of proxies; use a whole number from 1, how many of yours a request passes',
   ],
-  [{ ...LIMITS, ip: { header: 'a', hop: 1 } }, 'options.ip.hop: `1` means nothing here; use `header` and `hops`'],
+  [{ ...LIMITS, ip: { header: 'a', hop: 1 } }, 'options.ip.hop: `1` means nothing here; use one of `header`, `hops`'],
   [{ ...LIMITS, ip: 'cloudflare', key: () => 'a' }, 'options.ip: `cloudflare` stands beside `key`; leave one of them out'],
 ]) {
   test(`options: ${message}`, () => assert.throws(() => leapgate(options), { message }));
@@ -246,4 +247,27 @@ for (const [options, message] of [
 test('options: no handler', () => {
   const message = 'handler: `null` is no function; use the one that answers requests';
   assert.throws(() => leapgate({ ...LIMITS, key: () => 'a' })(), { message });
+});
+
+test('fetch: what is no response is passed on as it is, and ends what has entered', async () => {
+  for (const answer of [undefined, null, 'hello', { status: 101 }, { headers: new Headers() }]) {
+    const asked = [];
+    const countIf = (_, response) => (asked.push(response), true);
+    const limited = leapgate({ ...LIMITS, key: () => 'all', countIf })(() => answer);
+    assert.equal(await limited(request()), answer);
+    assert.equal((await limited(request())).status, 429, 'it was charged');
+    assert.deepEqual(asked, [], 'there is no response to ask about');
+
+    const engine = new Engine({ flowRules: [{ resource: 'all', count: 1, grade: 'concurrency' }] });
+    const entered = leapgate({ engine, resource: () => 'all', countIf })(async () => answer);
+    for (let i = 0; i < 3; i++) assert.equal(await entered(request()), answer);
+    assert.equal(engine.nodes.cluster('all').totalSuccess(), 3, 'each has ended');
+  }
+});
+
+test('fetch: a response of a library is one', async () => {
+  const headers = new Headers();
+  const response = { status: 200, headers, body: null };
+  assert.equal(await leapgate({ ...LIMITS, key: () => 'all' })(() => response)(request()), response);
+  assert.equal(headers.get('ratelimit-policy'), '"1s";q=1;w=1');
 });

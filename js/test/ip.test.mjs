@@ -72,7 +72,8 @@ for (const [options, message] of [
   [{ v4: 33 }, 'options.v4: `33` is not possible; use a whole number from 0 to 32'],
   [{ v6: -1 }, 'options.v6: `-1` is not possible; use a whole number from 0 to 128'],
   [{ v6: '56' }, 'options.v6: `56` is not possible; use a whole number from 0 to 128'],
+  [{ subnet: 56 }, 'options.subnet: `56` means nothing here; use one of `v4`, `v6`'],
   [56, 'options: `56` is no object; use one, as in `{ v6: 56 }`, or leave it out'],
 ]) {
-  test(`ip: ${JSON.stringify(options)} is wrong`, () => assert.throws(() => ipKey('::1', options), { code: 'ERR_LEAPGATE_ARGUMENT', message }));
+  test(`ip: ${JSON.stringify(options)} is wrong`, () => assert.throws(() => ipKey('::1', options), { code: 'ERR_LEAPGATE_OPTIONS', message }));
 }

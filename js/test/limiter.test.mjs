@@ -344,7 +344,8 @@ test('a_sentence_says_what_is_wrong_in_options', () => {
     [{ ...good, window: 'fast' }, 'options.window: `fast` is not available; use one of `strict`, `sentinel`, `weighted`'],
     [{ ...good, id: 'é' }, 'options.id: `é` is no id; use 1 to 256 characters of printable ASCII'],
     [{ ...good, maxKeys: 0 }, 'options.maxKeys: `0` is not possible; use a whole number from 1 to 16777216'],
-    [{ ...good, max: 5 }, 'options: `max` is no key here; use one of `limit`, `windowMs`, `window`, `sampleCount`, `id`, `limits`, `maxKeys`, `now`'],
+    [{ ...good, maxKey: 5 }, 'options.maxKey: `5` means nothing here; use one of `limit`, `windowMs`, `window`, `sampleCount`, `id`, `limits`, `maxKeys`, `now`'],
+    [{ limits: [{ ...good, now: 5 }] }, 'options.limits[0].now: `5` means nothing here; use one of `limit`, `windowMs`, `window`, `sampleCount`, `id`'],
     [{ ...good, limits: [good] }, 'options.limit: `1` stands beside `limits`; put it into one of them'],
     [{ limits: [] }, 'options.limits: `0` limits are not possible; use 1 to 8'],
     [{ limits: [good, good] }, 'options.limits[1].id: `1s` is the id of another limit; use one of its own'],
@@ -355,9 +356,39 @@ test('a_sentence_says_what_is_wrong_in_options', () => {
   for (const [options, message] of rows) {
     assert.throws(() => new Limiter(options), (error) => {
       assert.equal(error.message, message);
-      assert.match(error.code, /^ERR_LEAPGATE_(OPTIONS|ARGUMENT)$/);
+      assert.equal(error.code, 'ERR_LEAPGATE_OPTIONS');
       return error instanceof Error;
     });
+  }
+});
+
+test('what_other_packages_call_an_option_is_told_by_our_name', () => {
+  const [limiter] = at({ limit: 10, windowMs: 1000 });
+  const good = { limit: 1, windowMs: 1000 };
+  for (const [use, message] of [
+    [() => limiter.limit('a', { rate: 5 }), 'options.rate: `5` means nothing here; use `cost`'],
+    [() => limiter.peek('a', { points: 5 }), 'options.points: `5` means nothing here; use `cost`'],
+    [() => limiter.limit('a', { max: 5 }), 'options.max: `5` means nothing here; use `limit`'],
+    [() => limiter.limit('a', { costs: 5 }), 'options.costs: `5` means nothing here; use one of `cost`, `limit`'],
+    [() => limiter.refund('a', 1, { time: 5 }), 'options.time: `5` means nothing here; use `at`'],
+    [() => new Limiter({ max: 5, windowMs: 1000 }), 'options.max: `5` means nothing here; use `limit`'],
+    [() => new Limiter({ points: 5, duration: 1 }), 'options.points: `5` means nothing here; use `limit`'],
+    [() => new Limiter({ rate: 5, ...good }), 'options.rate: `5` means nothing here; use `limit`'],
+    [() => new Limiter({ limit: 5, duration: 60 }), 'options.duration: `60` means nothing here; use `windowMs`, in milliseconds'],
+    [() => new Limiter({ limits: [good, { limit: 5, timeWindow: 60 }] }), 'options.limits[1].timeWindow: `60` means nothing here; use `windowMs`, in milliseconds'],
+  ]) {
+    assert.throws(use, { name: 'TypeError', code: 'ERR_LEAPGATE_OPTIONS', message });
+  }
+  assert.equal(limiter.peek('a').remaining, 10, 'nothing was charged');
+});
+
+test('an_option_that_is_undefined_or_that_all_objects_have_is_not_there', () => {
+  const [limiter] = at({ limit: 10, windowMs: 1000, max: undefined });
+  Object.prototype.rate = 5;
+  try {
+    assert.equal(limiter.limit('a', { cost: 2, points: undefined }).remaining, 8);
+  } finally {
+    delete Object.prototype.rate;
   }
 });
 
@@ -375,13 +406,13 @@ test('a_wrong_argument_is_caught_before_it_counts', () => {
     [() => limiter.limit([undefined]), key.replace('%', 'undefined'), 'KEY'],
     [() => limiter.limit(['a', undefined]), 'key[1]: `undefined` is no part of a key; use a string, a number or a bigint', 'KEY'],
     [() => limiter.limit('x'.repeat(65537)), `key: \`${'x'.repeat(64)}…\` has 65537 characters; use at most 65536, or a hash of it`, 'KEY'],
-    [() => limiter.limit('a', 2), 'options: `2` is no object; use one, as in `{ cost: 2 }`, or leave it out', 'ARGUMENT'],
-    [() => limiter.limit('a', { cost: 1.5 }), cost.replace('%', '1.5'), 'ARGUMENT'],
-    [() => limiter.limit('a', { cost: -1 }), cost.replace('%', '-1'), 'ARGUMENT'],
-    [() => limiter.limit('a', { cost: '1' }), cost.replace('%', '1'), 'ARGUMENT'],
-    [() => limiter.limit('a', { limit: NaN }), 'options.limit: `NaN` is not possible; use a number from 0 to 9007199254740992', 'ARGUMENT'],
+    [() => limiter.limit('a', 2), 'options: `2` is no object; use one, as in `{ cost: 2 }`, or leave it out', 'OPTIONS'],
+    [() => limiter.limit('a', { cost: 1.5 }), cost.replace('%', '1.5'), 'OPTIONS'],
+    [() => limiter.limit('a', { cost: -1 }), cost.replace('%', '-1'), 'OPTIONS'],
+    [() => limiter.limit('a', { cost: '1' }), cost.replace('%', '1'), 'OPTIONS'],
+    [() => limiter.limit('a', { limit: NaN }), 'options.limit: `NaN` is not possible; use a number from 0 to 9007199254740992', 'OPTIONS'],
     [() => limiter.refund('a', 0.5), 'cost: `0.5` is not possible; use a whole number from 0 to 4294967295', 'ARGUMENT'],
-    [() => limiter.refund('a', 1, { at: -1 }), /^options\.at: `-1` is not possible/, 'ARGUMENT'],
+    [() => limiter.refund('a', 1, { at: -1 }), /^options\.at: `-1` is not possible/, 'OPTIONS'],
     [() => limiter.block('a'), 'ms: `undefined` is not possible; use a number from 0 to 9007199254740991', 'ARGUMENT'],
     [() => limiter.block('a', Infinity), 'ms: `Infinity` is not possible; use a number from 0 to 9007199254740991', 'ARGUMENT'],
   ];
@@ -390,7 +421,7 @@ test('a_wrong_argument_is_caught_before_it_counts', () => {
   const [two] = at({ limits: [{ limit: 1, windowMs: 1000 }, { limit: 1, windowMs: 2000 }] });
   assert.throws(() => two.limit('a', { limit: 5 }), {
     message: 'options.limit: `5` could be that of any of `limits`; leave it out',
-    code: 'ERR_LEAPGATE_ARGUMENT',
+    code: 'ERR_LEAPGATE_OPTIONS',
   });
   const broken = new Limiter({ limit: 1, windowMs: 1000, now: () => undefined });
   assert.throws(() => broken.limit('a'), {

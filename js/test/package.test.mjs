@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { test } from 'node:test';
+import { inspect } from 'node:util';
 import { crash } from './traps.mjs';
 
 const require = createRequire(import.meta.url);
@@ -13,6 +14,35 @@ test('imported_and_required_it_is_one_instance', async () => {
   assert.deepEqual(Object.keys(required), ['Limiter']);
   assert.deepEqual(Object.keys(imported), ['Limiter']);
   assert.equal(imported.Limiter, required.Limiter);
+});
+
+test('a_console_shows_what_an_object_is_for_by_its_name', async () => {
+  const { Limiter } = await import('leapgate');
+  const { ArrayMetric, Engine, LeapArray, StatisticNode } = await import('leapgate/engine');
+  const { leapgate } = await import('leapgate/store');
+  const limits = "{ limits: [ { id: '1s', limit: 5, windowMs: 1000 } ], maxKeys: 100000 }";
+  const shown = (value) => inspect(value, { breakLength: Infinity });
+  const limiter = new Limiter(options);
+  assert.equal(shown(limiter), `Limiter ${limits}`);
+  assert.equal(shown({ limiter }), `{ limiter: Limiter ${limits} }`);
+  const store = leapgate();
+  assert.equal(shown(store), 'Store { limiter: null }');
+  store.init(options);
+  assert.equal(shown(store), `Store { limiter: Limiter ${limits} }`);
+  limiter.free();
+  assert.equal(shown(limiter), `Limiter ${limits}`, 'freed, too');
+  const several = { limits: [{ limit: 1, windowMs: 1000 }, { limit: 9, windowMs: 60_000, id: 'long' }], maxKeys: 10 };
+  const both = "[ { id: '1s', limit: 1, windowMs: 1000 }, { id: 'long', limit: 9, windowMs: 60000 } ]";
+  assert.equal(shown(new Limiter(several)), `Limiter { limits: ${both}, maxKeys: 10 }`);
+  const engine = new Engine({ flowRules: [{ resource: 'a', count: 1 }], systemRules: [{ qps: 9 }], mode: 'shadow' });
+  assert.equal(shown(engine), "Engine { flowRules: [ 'a' ], systemRules: [ { qps: 9 } ] }");
+  engine.replace({});
+  assert.equal(shown(engine), 'Engine {}');
+  assert.match(shown(engine.enter('a')), /^Entry \{ waitMs: 0, success: true, /);
+  assert.deepEqual([shown(Limiter), shown(Engine)], ['[class Limiter]', '[class Engine]']);
+  const named = [Limiter, Engine, ArrayMetric, LeapArray, StatisticNode].map(({ name }) => name);
+  assert.deepEqual(named, ['Limiter', 'Engine', 'ArrayMetric', 'LeapArray', 'StatisticNode']);
+  assert.equal(shown(new StatisticNode()), 'StatisticNode {}');
 });
 
 test('it_is_loaded_before_a_slim_one_works', async () => {

@@ -297,6 +297,7 @@ test('a_sentence_says_what_is_wrong_with_an_argument', () => {
     [() => node.addPassRequest(2 ** 32), `n: \`4294967296\` ${whole}`, RangeError],
     [() => node.complete(1, { n: -1 }), `outcome.n: \`-1\` ${whole}`, RangeError],
     [() => node.complete(1, null), 'outcome: `null` is no object; use one, as in `{ failed: true }`', TypeError],
+    [() => node.complete(1, { error: 1 }), 'outcome.error: `1` means nothing here; use one of `n`, `failed`', TypeError],
     [() => node.complete(1, { failed: 1 }), 'outcome.failed: `1` is no boolean; use `true` or `false`', TypeError],
     [() => metric.updateConcurrency(-1), `inFlight: \`-1\` ${whole}`, RangeError],
     [() => metric.addRt(-1), 'rt: `-1` is not possible; use a number from 0 to 9007199254740991', RangeError],
@@ -304,7 +305,7 @@ test('a_sentence_says_what_is_wrong_with_an_argument', () => {
     [() => metric.sum('passes'), 'event: `passes` is no event; use one of pass, block, exception, success, rt, occupiedPass', TypeError],
     [() => metric.detailsOnCondition(5), 'predicate: `5` is no function; use one that is told when a bucket starts', TypeError],
   ]) {
-    sentence(act, 'ERR_LEAPGATE_ARGUMENT', message, Kind);
+    sentence(act, /^(options|outcome)/.test(message) ? 'ERR_LEAPGATE_OPTIONS' : 'ERR_LEAPGATE_ARGUMENT', message, Kind);
   }
   const stopped = new StatisticNode({ now: () => undefined });
   const message = 'options.now(): `undefined` is no time; use milliseconds, a number of at least 0';

@@ -4,6 +4,7 @@ import test from 'node:test';
 import { createAdaptorServer } from '@hono/node-server';
 import express from 'express';
 import { rateLimit } from 'express-rate-limit';
+import { slowDown } from 'express-slow-down';
 import { Hono } from 'hono';
 import { rateLimiter } from 'hono-rate-limiter';
 import { leapgate } from 'leapgate/store';
@@ -113,6 +114,36 @@ for (const [name, serve] of Object.entries(middlewares)) {
   });
 }
 
+test('express-slow-down: hits are counted on, and each beyond the delayed ones waits longer', async () => {
+  const clock = stepClock(0);
+  const delays = [];
+  const app = express();
+  const delayMs = (used) => (delays.push(used), 0);
+  const store = leapgate({ now: clock.now });
+  app.use(slowDown({ windowMs: 60_000, delayAfter: 1, delayMs, store, keyGenerator: (request) => request.path }));
+  app.use((request, response) => response.json([request.slowDown.used, request.slowDown.remaining]));
+  const url = await listen(http.createServer(app));
+  const told = [];
+  for (const path of ['/a', '/a', '/a', '/a', '/b']) told.push(JSON.parse((await get(url + path)).body));
+  assert.deepEqual(told, [[1, 0], [2, 0], [3, 0], [4, 0], [1, 0]]);
+  assert.deepEqual(delays, [2, 3, 4], 'the first hit of each is not delayed');
+  clock.ms = 70_000;
+  assert.deepEqual(JSON.parse((await get(`${url}/a`)).body), [1, 0], 'when its window has passed');
+});
+
+test('express-slow-down: skipFailedRequests gives back a hit', async () => {
+  const app = express();
+  const used = [];
+  app.use(slowDown({ windowMs: 60_000, delayAfter: 1, delayMs: 0, store: leapgate(), skipFailedRequests: true }));
+  app.use((request, response) => {
+    used.push(request.slowDown.used);
+    response.status(Number(request.path.slice(1))).end();
+  });
+  const url = await listen(http.createServer(app));
+  await statusesOf(url, ['/200', '/404', '/404', '/200', '/200']);
+  assert.deepEqual(used, [1, 2, 2, 2, 3]);
+});
+
 const opened = (options) => {
   const store = leapgate(options);
   store.init({ limit: 3, windowMs: 1000 });
@@ -183,6 +214,31 @@ test('store: a refusal has one hit more than the limit', () => {
   );
 });
 
+test('store: of a limit of 0 each hit is counted, and all are more than it', () => {
+  const store = leapgate();
+  store.init({ limit: 0, windowMs: 1000 });
+  assert.deepEqual(
+    [1, 2, 3].map(() => store.increment('a').totalHits),
+    [1, 2, 3],
+  );
+  store.decrement('a');
+  assert.deepEqual([store.get('a').totalHits, store.get('b')], [2, undefined]);
+});
+
+test('store: when it is shut down, it has given its memory back, and says so', () => {
+  const store = opened();
+  store.increment('a');
+  store.shutdown();
+  store.shutdown();
+  const message = 'store: it has been shut down; make another one, or shut it down later';
+  for (const use of [() => store.increment('a'), () => store.get('a'), () => store.resetAll()]) {
+    assert.throws(use, { code: 'ERR_LEAPGATE_FREED', message });
+  }
+  const unused = leapgate();
+  unused.shutdown();
+  assert.throws(() => unused.increment('a'), { message });
+});
+
 test('store: refusals that are never taken back cost no memory without end', () => {
   const store = leapgate();
   store.init({ limit: 1, windowMs: 60_000, skipFailedRequests: true });
@@ -200,7 +256,7 @@ for (const [name, call, message] of [
   [
     'an option',
     () => leapgate({ windows: 'strict' }),
-    'options.windows: `strict` means nothing here; use `window`, `sampleCount`, `maxKeys`, `now`',
+    'options.windows: `strict` means nothing here; use one of `window`, `sampleCount`, `maxKeys`, `now`',
   ],
   ['no options', () => leapgate(5), "options: `5` is no object; use one, as in `{ window: 'weighted' }`, or leave it out"],
   [

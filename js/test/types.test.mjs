@@ -12,7 +12,8 @@ const ENTRIES = [
   ['engine', ['ArrayMetric', 'Engine', 'LeapArray', 'StatisticNode']],
   ['stats', ['ArrayMetric', 'LeapArray', 'StatisticNode']],
   ['http', ['ipKey', 'rateLimitHeaders']],
-  ...['express', 'fastify', 'fetch', 'hono', 'store'].map((name) => [name, ['leapgate']]),
+  ['fastify', ['default', 'leapgate']],
+  ...['express', 'fetch', 'hono', 'store'].map((name) => [name, ['leapgate']]),
 ];
 
 test('types: an option that is right is no error, and a mistyped one is', async () => {

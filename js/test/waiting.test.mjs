@@ -625,6 +625,7 @@ test('mistakes are told', async (t) => {
   const { engine, time } = engineOf(t, [inFlight(1)]);
   const range = 'is not possible; use a number from 0 to 1.7976931348623157e+308';
   const signal = 'is no AbortSignal; use that of an AbortController, or leave it out';
+  const use = 'means nothing here; use one of `key`, `origin`, `cost`, `prioritized`, `context`, `inbound`, `within`';
   const rows = [
     [() => engine.acquire('pay', 5), 'request: `5` is no object; use one, as in `{ cost: 2 }`, or leave it out'],
     [() => engine.acquire('pay', null), 'request: `null` is no object; use one, as in `{ cost: 2 }`, or leave it out'],
@@ -634,17 +635,21 @@ test('mistakes are told', async (t) => {
     [() => engine.acquire('pay', { maxWaitMs: null }), `request.maxWaitMs: \`null\` ${range}`],
     [() => engine.acquire('pay', { signal: {} }), `request.signal: \`{…}\` ${signal}`],
     [() => engine.run('pay', { signal: 'x' }, () => {}), `request.signal: \`x\` ${signal}`],
+    [() => engine.acquire('pay', { timeout: 5 }), `request.timeout: \`5\` ${use}, \`signal\`, \`maxWaitMs\``],
+    [() => engine.run('pay', { maxWaitMs: 5 }, () => {}), `request.maxWaitMs: \`5\` ${use}, \`signal\``],
+    [() => engine.run('pay', { points: 2 }, () => {}), 'request.points: `2` means nothing here; use `cost`'],
     [() => engine.run('pay', {}), 'fn: `undefined` is no function; use the one that is to be called'],
     [() => engine.run('pay'), 'fn: `undefined` is no function; use the one that is to be called'],
     [() => engine.run('pay', 5, () => {}), 'request: `5` is no object; use one, as in `{ cost: 2 }`, or leave it out'],
   ];
-  for (const [ask, message] of rows) await isWrong(ask(), 'ERR_LEAPGATE_ARGUMENT', message);
+  const codeOf = (message) => (message.startsWith('fn') ? 'ERR_LEAPGATE_ARGUMENT' : 'ERR_LEAPGATE_OPTIONS');
+  for (const [ask, message] of rows) await isWrong(ask(), codeOf(message), message);
   engine.enter('pay');
   engine.acquire('pay').catch(() => {});
-  for (const [ask, message] of rows) await isWrong(ask(), 'ERR_LEAPGATE_ARGUMENT', message);
+  for (const [ask, message] of rows) await isWrong(ask(), codeOf(message), message);
   await assert.rejects(engine.acquire('pay', { cost: -1 }), RangeError);
   for (const origin of [7n, {}, Symbol('a')]) {
-    await assert.rejects(engine.acquire('pay', { origin }), { code: 'ERR_LEAPGATE_ARGUMENT' });
+    await assert.rejects(engine.acquire('pay', { origin }), { code: 'ERR_LEAPGATE_OPTIONS' });
   }
   assert.equal(time.timers, 0);
 });
@@ -814,7 +819,8 @@ test('who comes behind others and asks wrongly is told so at once', async (t) =>
   engine.enter('pay');
   const first = new AbortController();
   engine.acquire('pay', { signal: first.signal }).catch(() => {});
-  await assert.rejects(engine.acquire('pay', { cost: -1 }), { code: 'ERR_LEAPGATE_ARGUMENT' });
+  await assert.rejects(engine.acquire('pay', { cost: -1 }), { code: 'ERR_LEAPGATE_OPTIONS' });
+  await assert.rejects(engine.acquire('pay', { rate: 2 }), { code: 'ERR_LEAPGATE_OPTIONS' });
   first.abort();
 });
 

@@ -48,7 +48,10 @@ export interface Reply {
 
 type KeyOf<Args extends unknown[], K> = (...request: Args) => K | Promise<K>;
 
-/** Who is limited; for an engine, it may be said by the names of the parts of its rules' keys. */
+/**
+ * Who is limited; for an engine, it may be said by the names of the parts of its rules' keys. Requests for which the function returns
+ * nothing share one limit, and a warning says so once.
+ */
 export type ByKey<Args extends unknown[]> =
   | { engine?: never; key: KeyOf<Args, Key> }
   | { engine: EngineLike; key: KeyOf<Args, NonNullable<RequestOptions['key']>> };
@@ -57,7 +60,7 @@ export type ByKey<Args extends unknown[]> =
 export type PerhapsByKey<Args extends unknown[]> = ByKey<Args> | { key?: never };
 
 /** What all adapters have. `Args` is what a request is here, and `Response` what `countIf` sees of the answer. */
-export interface Common<Args extends unknown[], Response, ReplyFunction> {
+export interface Common<Args extends unknown[], Response, ReplyFunction, Refusal = Reply> {
   /** Whether a request is not limited, and not counted. */
   skip?: (...request: Args) => boolean | Promise<boolean>;
   /**
@@ -68,7 +71,7 @@ export interface Common<Args extends unknown[], Response, ReplyFunction> {
   /** In which form all responses tell the limits: 11 unless given; false for not at all. `Retry-After` is told in any case. */
   draft?: HeadersDraft | false;
   /** What a refusal says, or a function that answers instead; status and headers are set then, of what it answers too. */
-  reply?: Reply | ReplyFunction;
+  reply?: Refusal | ReplyFunction;
 }
 
 /** What became of a request. */

@@ -43,7 +43,8 @@ interface ByAddress<Args extends unknown[]> {
 }
 
 /**
- * A function that puts the limit before a handler: what is refused does not reach it. Handlers of one limit share it.
+ * A function that puts the limit before a handler: what is refused does not reach it. Handlers of one limit share it. A handler may
+ * return something other than a response, which is passed on unchanged: in Bun, nothing after `server.upgrade(request)`.
  *
  * With an engine, what a request has entered ends when its response has been read, or left, or the request's signal is aborted.
  * Workers tell of a client that has gone at once with the flag `enable_request_signal`. Without it, what that client held comes
@@ -52,4 +53,6 @@ interface ByAddress<Args extends unknown[]> {
  */
 export function leapgate<Args extends [Request, ...unknown[]] = [request: Request, ...rest: any[]]>(
   options: LeapgateOptions<Args>,
-): <Rest extends Args>(handler: (...request: Rest) => Response | Promise<Response>) => (...request: Rest) => Promise<Response>;
+): <Rest extends Args, Answer extends Response | undefined | void = Response>(
+  handler: (...request: Rest) => Answer | Promise<Answer>,
+) => (...request: Rest) => Promise<Response | Answer>;

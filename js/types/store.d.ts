@@ -8,6 +8,8 @@
  * app.use(rateLimit({ limit: 100, windowMs: 60_000, store: leapgate() }));
  * ```
  *
+ * It also counts for express-slow-down, which delays requests instead of refusing them.
+ *
  * @module
  */
 import type { LimiterSettings, WindowMode } from 'leapgate';
@@ -28,10 +30,12 @@ export interface Store {
   get(key: string): Hits | undefined;
   resetKey(key: string): void;
   resetAll(): void;
+  /** Gives its memory back. It cannot be used afterwards. */
+  shutdown(): void;
   readonly localKeys: true;
 }
 
-/** What is counted of a key. What is refused has one hit more than the limit. */
+/** What is counted of a key. A refusal has one hit more than the limit; with a limit of 0, every hit is counted. */
 export interface Hits {
   totalHits: number;
   /** When it is worth trying again, or, of what has passed, when it has left the window. */

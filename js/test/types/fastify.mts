@@ -1,10 +1,21 @@
 import fastify, { type FastifyContextConfig } from 'fastify';
-import { leapgate, type RouteOptions } from 'leapgate/fastify';
+import plugin, { leapgate, type RouteOptions } from 'leapgate/fastify';
 import { Engine } from 'leapgate/engine';
 
 const app = fastify();
 await app.register(leapgate({ limit: 100, windowMs: 60_000 }));
 app.register(leapgate());
+await app.register(leapgate, { limit: 100, windowMs: 60_000 });
+await app.register(leapgate, { limit: 100, windowMs: 60_000, reply: { format: 'error', status: 420 } });
+app.register(leapgate);
+app.register(plugin, { limits: [{ limit: 1, windowMs: 1000 }], key: (request) => request.ip });
+app.register(import('leapgate/fastify'), { limit: 100, windowMs: 60_000 });
+// @ts-expect-error an option that is not there
+app.register(leapgate, { limit: 1, windowMs: 1000, max: 1 });
+// @ts-expect-error no window
+app.register(leapgate, { limit: 1 });
+// @ts-expect-error no format
+leapgate({ limit: 1, windowMs: 1000, reply: { format: 'xml' } });
 app.register(leapgate({ key: (request) => request.ip, draft: 7 }));
 app.register(
   leapgate({

@@ -16,6 +16,21 @@ export const GET: (request: Request, context: { params: Promise<{ id: string }> 
     Response.json({ url: request.url, id: (await params).id }),
 );
 export const plain: (request: Request) => Promise<Response> = limited((request) => new Response(request.url));
+interface BunServer {
+  upgrade(request: Request): boolean;
+}
+export const ofBun: (request: Request, server: BunServer) => Promise<Response | undefined> = limited(
+  (request: Request, server: BunServer) => (server.upgrade(request) ? undefined : new Response('hello')),
+);
+export const early = limited((request: Request, server: BunServer) => {
+  if (server.upgrade(request)) return;
+  return new Response('hello');
+});
+export const perhaps: Promise<Response | undefined> = early(new Request('http://localhost'), { upgrade: () => true });
+// @ts-expect-error it may be undefined
+export const response: Promise<Response> = early(new Request('http://localhost'), { upgrade: () => true });
+class OtherResponse extends Response {}
+export const other: Promise<Response> = limited(async () => new OtherResponse())(new Request('http://localhost'));
 leapgate({ limit: 1, windowMs: 1000, ip: { header: 'x-forwarded-for', hops: 2 } });
 leapgate({ limit: 1, windowMs: 1000, ip: (request, info) => info.remoteAddr.hostname ?? request.headers.get('a') });
 leapgate<[Request, Bindings]>({ limit: 1, windowMs: 1000, key: (request, env) => request.url + env.NAME });

@@ -1,4 +1,5 @@
 import { rateLimit } from 'express-rate-limit';
+import { slowDown } from 'express-slow-down';
 import { rateLimiter } from 'hono-rate-limiter';
 import { Limiter } from 'leapgate';
 import { Engine } from 'leapgate/engine';
@@ -6,6 +7,7 @@ import { ipKey, rateLimitHeaders } from 'leapgate/http';
 import { leapgate } from 'leapgate/store';
 
 rateLimit({ limit: 100, windowMs: 60_000, store: leapgate() });
+slowDown({ windowMs: 60_000, delayAfter: 1, delayMs: (used) => used * 100, store: leapgate() });
 rateLimiter({ limit: 100, windowMs: 60_000, keyGenerator: () => 'a', store: leapgate({ window: 'sentinel', maxKeys: 1000 }) });
 // @ts-expect-error the middleware says it
 leapgate({ limit: 100 });

@@ -1,6 +1,7 @@
 // What is particular to Workers: no timers and no randomness while they are loaded, and what has no client is dropped.
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { SERVER, TOLD, told } from './websocket.mjs';
 import { leave, worker } from './workerd.mjs';
 
 test('workerd: ten thousand keys expire without a timer, and others take their place', async () => {
@@ -301,4 +302,22 @@ test('workerd: a client that leaves while it waits holds nobody up', async () =>
   for (let i = 1; i <= 3; i++) await leave(`${url}/two/0`, until(get, '/state', ({ waiting }) => waiting === i));
   await answered(get, '/two/0', 40);
   await Promise.all(long);
+});
+
+test('workerd: a WebSocket behind leapgate/fetch', async () => {
+  const { url } = await worker(
+    `
+    import { handle } from './handle.mjs';
+    const answer = (request) => {
+      if (request.headers.get('upgrade') !== 'websocket') return new Response('hello');
+      const [webSocket, socket] = Object.values(new WebSocketPair());
+      socket.accept();
+      socket.addEventListener('message', ({ data }) => socket.send(\`echo \${data}\`));
+      return new Response(null, { status: 101, webSocket });
+    };
+    export default { fetch: handle(answer) };
+  `,
+    { files: { 'handle.mjs': SERVER } },
+  );
+  assert.deepEqual(await told(url), TOLD);
 });
