@@ -10,6 +10,7 @@ pub use rule::{
 pub use state::{Counts, Phase, State};
 
 use crate::leap_array::{Bucket, LeapArray};
+use crate::snapshots::Snapshots;
 use crate::time::Timestamp;
 use state::Event;
 use std::cell::Cell;
@@ -41,6 +42,13 @@ pub trait BreakerStorage {
 
     /// Counts one completed call, and says what the counts are then.
     fn add(&self, bad: bool) -> Counts;
+
+    /// What another breaker over these counts has kept of their totals and of the bad ones, where this one may have missed
+    /// something: it was not asked for, and not kept up to date. Called when a bucket begins, and first when the breaker is
+    /// made.
+    fn published(&self) -> Option<[Snapshots; 2]> {
+        None
+    }
 }
 
 /// A state and counts that nobody shares.
@@ -216,11 +224,22 @@ impl Breaker {
 }
 
 impl<S: BreakerStorage> Breaker<S> {
-    /// A breaker over what `storage` keeps. What was counted there before is not in its window.
+    /// A breaker over what `storage` keeps. What was counted there before is not in its window, but for what another breaker
+    /// has published.
     pub fn with_storage(geometry: BreakerGeometry, storage: S) -> Breaker<S> {
         let ring = LeapArray::<Snapshot>::with_one_more(geometry.window());
         let initial = storage.counts();
         ring.fill(|snapshot| snapshot.0.set(initial));
+        if let Some([total, bad]) = storage.published() {
+            // The two have the same buckets.
+            ring.restore(total.newest, |_, _| {});
+            ring.for_each_start(|snapshot, start| {
+                let at = |kept: &Snapshots| kept.at(start, geometry.window());
+                if let (Some(total), Some(bad)) = (at(&total), at(&bad)) {
+                    snapshot.0.set(Counts { total, bad });
+                }
+            });
+        }
         Breaker {
             geometry,
             ring,
@@ -308,11 +327,63 @@ impl<S: BreakerStorage> Breaker<S> {
     /// Brings the ring up to `now` and files what was observed before.
     #[inline]
     pub fn move_to(&self, now: Timestamp) {
-        self.ring
-            .current_window_with(now, |snapshot, _| snapshot.0.set(self.last.get()));
+        match self.ring.newest_start() {
+            Some(start) if self.ring.window().contains(start, now) => {}
+            _ => self.begin_bucket(now),
+        }
         if let Some(seen) = self.seen.take() {
             self.last.set(seen);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_bucket(&self, now: Timestamp) {
+        self.ring
+            .current_window_with(now, |snapshot, _| snapshot.0.set(self.last.get()));
+        if let Some(kept) = self.storage.published() {
+            self.take_up(&kept);
+        }
+    }
+
+    /// Takes up what another breaker over the same counts has kept: of two snapshots of a bucket the later is right, since
+    /// neither is ahead of the truth.
+    pub fn take_up(&self, [total, bad]: &[Snapshots; 2]) {
+        let window = self.ring.window();
+        self.ring.for_each_start(|snapshot, start| {
+            if let (Some(total), Some(bad)) = (total.at(start, window), bad.at(start, window)) {
+                snapshot.0.set(snapshot.0.get().later(Counts { total, bad }));
+            }
+        });
+        // So much has been counted at least.
+        if let Some((newest, _)) = self.ring.newest_and_oldest(0) {
+            let base = newest.0.get();
+            self.last.set(self.last.get().later(base));
+            self.seen.set(self.seen.get().map(|seen| seen.later(base)));
+        }
+    }
+
+    /// What another breaker over the same counts needs to go on with this one: of the totals, and of the bad ones. `None`
+    /// while this one has not begun.
+    pub fn snapshots(&self) -> Option<[Snapshots; 2]> {
+        let newest = self.ring.newest_start()?;
+        let kept = |of: fn(Counts) -> u64| {
+            let mut at_start = Vec::new();
+            self.ring
+                .for_each_start(|snapshot, _| at_start.push(of(snapshot.0.get())));
+            at_start.reverse();
+            Snapshots {
+                newest,
+                at_start,
+                last: of(self.last.get()),
+            }
+        };
+        Some([kept(|counts| counts.total), kept(|counts| counts.bad)])
+    }
+
+    /// All that was counted so far, as far as it is known here.
+    pub fn counted(&self) -> Counts {
+        self.last.get()
     }
 
     /// Whether a request would be let through. Takes nothing.

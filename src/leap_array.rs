@@ -293,6 +293,21 @@ impl<T: Bucket> LeapArray<T> {
         self.slots.iter().for_each(|wrap| fill(&wrap.value));
     }
 
+    /// Tells `each` of every bucket, touched or not, and of its start, newest first.
+    pub(crate) fn for_each_start(&self, mut each: impl FnMut(&T, Timestamp)) {
+        let Some(newest) = self.newest.get() else {
+            return;
+        };
+        let length = self.window.bucket_nanos();
+        let starts = std::iter::successors(Some(newest.start.as_nanos()), |start| {
+            start.checked_sub(length)
+        });
+        for (behind, start) in starts.take(self.slots.len()).enumerate() {
+            let wrap = self.slot(self.before(newest.slot, behind));
+            each(&wrap.value, Timestamp::from_nanos(start));
+        }
+    }
+
     /// Places a ring that was kept elsewhere: its newest bucket starts at `start`, and `fill` says what each bucket held, by
     /// how many buckets it lies behind.
     pub(crate) fn restore(&self, start: Timestamp, fill: impl Fn(&T, usize)) {

@@ -22,6 +22,7 @@ use crate::breaker::{BreakerStorage, LocalBreaker};
 use crate::leap_array::{Bucket, LeapArray};
 use crate::occupy::{Loans, OCCUPY_TIMEOUT_MS, Untouched};
 use crate::rule::{Count, Counting};
+use crate::snapshots::{Snapshots, later};
 use crate::time::Timestamp;
 use crate::window::Window;
 use std::cell::Cell;
@@ -62,6 +63,12 @@ pub trait Tally {
 
     /// Tells the others how warm the rule is.
     fn tell_warmth(&self, _: [u64; 4]) {}
+
+    /// What another window over these counts has kept, where this one may have missed something: it was not asked for, and
+    /// not kept up to date. Called when a bucket begins.
+    fn published(&self) -> Option<Snapshots> {
+        None
+    }
 }
 
 /// An instant that several may share. It moves by compare-and-swap alone: who has been overtaken looks again.
@@ -145,17 +152,6 @@ pub enum Past {
     },
     /// What another window over the same counts has kept.
     Kept(Snapshots),
-}
-
-/// What `admitted` was at each bucket start of a window: enough to go on with it elsewhere.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Snapshots {
-    /// When the newest bucket starts.
-    pub newest: Timestamp,
-    /// What `admitted` was at the start of each bucket, oldest first; the newest bucket's is last.
-    pub at_start: Vec<u64>,
-    /// What `admitted` was last known to be.
-    pub last: u64,
 }
 
 const OCCUPY_TIMEOUT: Duration = Duration::from_millis(OCCUPY_TIMEOUT_MS);
@@ -275,7 +271,7 @@ impl<T: Tally> RuleWindow<T> {
 
     /// What has been admitted so far, as far as it is known here, and without what is lent.
     #[inline]
-    pub(crate) fn admitted(&self) -> u64 {
+    pub fn admitted(&self) -> u64 {
         self.last.get()
     }
 
@@ -326,6 +322,27 @@ impl<T: Tally> RuleWindow<T> {
             // The clock has stepped back by an interval or more: as the rest of the window, what is lent is counted now.
             let lent = self.loans.take_before(Timestamp::MAX);
             self.pay(lent, true);
+        }
+        match self.tally.published() {
+            Some(kept) => self.take_up(&kept),
+            None => self.refresh(),
+        }
+    }
+
+    /// Takes up what another window over the same counts has kept: of two snapshots of a bucket the later is right, since
+    /// neither is ahead of the truth.
+    pub fn take_up(&self, kept: &Snapshots) {
+        let window = self.ring.window();
+        self.ring.for_each_start(|snapshot, start| {
+            if let Some(known) = kept.at(start, window) {
+                snapshot.0.set(later(known, snapshot.0.get()));
+            }
+        });
+        // So much has been admitted at least.
+        if let Some((newest, _)) = self.ring.newest_and_oldest(0) {
+            let base = newest.0.get();
+            self.last.set(later(self.last.get(), base));
+            self.seen.set(self.seen.get().map(|seen| later(seen, base)));
         }
         self.refresh();
     }
@@ -389,6 +406,11 @@ impl<T: Tally> RuleWindow<T> {
             leaving: base.wrapping_sub(at(n)),
         };
         self.current.set(self.ring.newest_start().map(current));
+    }
+
+    /// Whether passes are lent: they count when [`RuleWindow::advance`] comes to the buckets in which they are released.
+    pub fn lends(&self) -> bool {
+        self.loans.total() > 0
     }
 
     /// How much counts at `now`, with what is lent. Changes nothing.
