@@ -46,7 +46,7 @@ pub trait BreakerStorage {
     /// What another breaker over these counts has kept of their totals and of the bad ones, where this one may have missed
     /// something: it was not asked for, and not kept up to date. Called when a bucket begins, and first when the breaker is
     /// made.
-    fn published(&self) -> Option<[Snapshots; 2]> {
+    fn published(&self) -> Option<Snapshots> {
         None
     }
 }
@@ -230,24 +230,19 @@ impl<S: BreakerStorage> Breaker<S> {
         let ring = LeapArray::<Snapshot>::with_one_more(geometry.window());
         let initial = storage.counts();
         ring.fill(|snapshot| snapshot.0.set(initial));
-        if let Some([total, bad]) = storage.published() {
-            // The two have the same buckets.
-            ring.restore(total.newest, |_, _| {});
-            ring.for_each_start(|snapshot, start| {
-                let at = |kept: &Snapshots| kept.at(start, geometry.window());
-                if let (Some(total), Some(bad)) = (at(&total), at(&bad)) {
-                    snapshot.0.set(Counts { total, bad });
-                }
-            });
-        }
-        Breaker {
+        let breaker = Breaker {
             geometry,
             ring,
             last: Cell::new(initial),
             seen: Cell::new(None),
             initial,
             storage,
+        };
+        if let Some(kept) = breaker.storage.published() {
+            breaker.ring.restore(kept.newest);
+            breaker.take_up(&kept);
         }
+        breaker
     }
 
     /// What the state belongs to.
@@ -346,17 +341,17 @@ impl<S: BreakerStorage> Breaker<S> {
         }
     }
 
-    /// Takes up what another breaker over the same counts has kept: of two snapshots of a bucket the later is right, since
-    /// neither is ahead of the truth.
-    pub fn take_up(&self, [total, bad]: &[Snapshots; 2]) {
+    /// Takes up what another breaker over the same counts has kept, and all that was known here with it.
+    fn take_up(&self, kept: &Snapshots) {
         let window = self.ring.window();
         self.ring.for_each_start(|snapshot, start| {
-            if let (Some(total), Some(bad)) = (total.at(start, window), bad.at(start, window)) {
-                snapshot.0.set(snapshot.0.get().later(Counts { total, bad }));
+            let at = |index| kept.at(index, start, window);
+            if let (Some(total), Some(bad)) = (at(0), at(1)) {
+                snapshot.0.set(Counts { total, bad });
             }
         });
-        // So much has been counted at least.
         if let Some((newest, _)) = self.ring.newest_and_oldest(0) {
+            // So much has been counted at least.
             let base = newest.0.get();
             self.last.set(self.last.get().later(base));
             self.seen.set(self.seen.get().map(|seen| seen.later(base)));
@@ -365,20 +360,17 @@ impl<S: BreakerStorage> Breaker<S> {
 
     /// What another breaker over the same counts needs to go on with this one: of the totals, and of the bad ones. `None`
     /// while this one has not begun.
-    pub fn snapshots(&self) -> Option<[Snapshots; 2]> {
+    pub fn snapshots(&self) -> Option<Snapshots> {
         let newest = self.ring.newest_start()?;
-        let kept = |of: fn(Counts) -> u64| {
-            let mut at_start = Vec::new();
-            self.ring
-                .for_each_start(|snapshot, _| at_start.push(of(snapshot.0.get())));
-            at_start.reverse();
-            Snapshots {
-                newest,
-                at_start,
-                last: of(self.last.get()),
-            }
-        };
-        Some([kept(|counts| counts.total), kept(|counts| counts.bad)])
+        let mut counts = Vec::new();
+        for of in [|counts: Counts| counts.total, |counts: Counts| counts.bad] {
+            let at_start = (0..=self.ring.window().sample_count()).rev();
+            let at_start =
+                at_start.filter_map(|behind| self.ring.newest_and_oldest(behind as usize));
+            counts.extend(at_start.map(|(_, snapshot)| of(snapshot.0.get())));
+            counts.push(of(self.last.get()));
+        }
+        Some(Snapshots { newest, counts })
     }
 
     /// All that was counted so far, as far as it is known here.

@@ -1593,6 +1593,12 @@ impl<T: Tally> Resource<T> {
         }
     }
 
+    /// Brings the windows of its rules up to `now`, for [`Resource::policies`] of a resource that was not asked for a while.
+    pub fn advance(&self, now: Timestamp) {
+        let states = self.checks.iter().filter_map(|check| check.state.as_ref());
+        states.for_each(|state| state.advance(now));
+    }
+
     /// How the rules stand that apply to requests of no origin in particular and no context, in order. Rules with a key stand
     /// differently for each.
     pub fn policies(&self, now: Timestamp) -> impl Iterator<Item = Policy<'_>> {

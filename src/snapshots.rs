@@ -1,37 +1,37 @@
-//! What a running count was at each bucket's start: enough to go on with a ring elsewhere.
+//! What running counts were at each bucket's start: enough to go on with a ring elsewhere.
 
 use crate::time::Timestamp;
 use crate::window::Window;
 
-/// What a running count was at each bucket start of a window: enough to go on with it elsewhere.
+/// What one running count, or several that go together, were at each bucket start of a window.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshots {
     /// When the newest bucket starts.
     pub newest: Timestamp,
-    /// What the count was at the start of each bucket, oldest first; the newest bucket's is last.
-    pub at_start: Vec<u64>,
-    /// What the count was last known to be.
-    pub last: u64,
+    /// What the count was at the start of each bucket, oldest first, and then what it was last known to be. Of several
+    /// counts, one after the other.
+    pub counts: Vec<u64>,
 }
 
 impl Snapshots {
-    /// What the count was known to be when the bucket of `window` began that starts at `start`; `None` where that is longer
-    /// ago than these reach.
-    pub(crate) fn at(&self, start: Timestamp, window: Window) -> Option<u64> {
-        let Some(since) = self.newest.as_nanos().checked_sub(start.as_nanos()) else {
-            return Some(self.last);
-        };
-        let behind = (since / window.bucket_nanos()) as usize;
-        let index = self.at_start.len().checked_sub(behind.saturating_add(1))?;
-        self.at_start.get(index).copied()
+    fn of(&self, index: usize, window: Window) -> Option<&[u64]> {
+        let length = window.sample_count() as usize + 2;
+        self.counts.chunks(length).nth(index)
     }
-}
 
-/// The later of two values of one running count, which may have wrapped around between them.
-pub(crate) fn later(one: u64, other: u64) -> u64 {
-    if one.wrapping_sub(other) < 1 << 63 {
-        one
-    } else {
-        other
+    /// What the count of that index was last known to be.
+    pub fn last(&self, index: usize, window: Window) -> Option<u64> {
+        self.of(index, window)?.last().copied()
+    }
+
+    /// What it was known to be when the bucket began that starts at `start`; `None` where that is longer ago than these reach.
+    pub(crate) fn at(&self, index: usize, start: Timestamp, window: Window) -> Option<u64> {
+        let counts = self.of(index, window)?;
+        let behind = match self.newest.as_nanos().wrapping_sub(start.as_nanos()) {
+            later if later >= 1 << 63 => 0,
+            since => since / window.bucket_nanos() + 1,
+        };
+        let index = counts.len().checked_sub(behind as usize + 1)?;
+        counts.get(index).copied()
     }
 }

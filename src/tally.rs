@@ -22,7 +22,7 @@ use crate::breaker::{BreakerStorage, LocalBreaker};
 use crate::leap_array::{Bucket, LeapArray};
 use crate::occupy::{Loans, OCCUPY_TIMEOUT_MS, Untouched};
 use crate::rule::{Count, Counting};
-use crate::snapshots::{Snapshots, later};
+use crate::snapshots::Snapshots;
 use crate::time::Timestamp;
 use crate::window::Window;
 use std::cell::Cell;
@@ -64,11 +64,14 @@ pub trait Tally {
     /// Tells the others how warm the rule is.
     fn tell_warmth(&self, _: [u64; 4]) {}
 
-    /// What another window over these counts has kept, where this one may have missed something: it was not asked for, and
-    /// not kept up to date. Called when a bucket begins.
-    fn published(&self) -> Option<Snapshots> {
+    /// What is known of the past where the window may have missed something, since it was neither asked for nor kept up to
+    /// date; `None` where it goes on with what it knows. Called when a bucket begins, and after [`RuleWindow::rest`].
+    fn published(&self) -> Option<Past> {
         None
     }
+
+    /// `admitted` has fallen: whatever is known of the past is of no use.
+    fn fallen(&self) {}
 }
 
 /// An instant that several may share. It moves by compare-and-swap alone: who has been overtaken looks again.
@@ -226,18 +229,13 @@ impl<T: Tally> RuleWindow<T> {
         let (initial, last) = match &past {
             Past::Fresh => (0, 0),
             Past::Unknown { admitted } => (admitted.wrapping_sub(FULL), *admitted),
-            Past::Kept(kept) => (kept.last.wrapping_sub(FULL), kept.last),
+            Past::Kept(kept) => {
+                let last = kept.last(0, window).unwrap_or(0);
+                (last.wrapping_sub(FULL), last)
+            }
         };
         ring.fill(|snapshot| snapshot.0.set(initial));
-        if let Past::Kept(kept) = past {
-            ring.restore(kept.newest, |snapshot, behind| {
-                let index = kept.at_start.len().checked_sub(behind + 1);
-                if let Some(at_start) = index.and_then(|i| kept.at_start.get(i)) {
-                    snapshot.0.set(*at_start);
-                }
-            });
-        }
-        RuleWindow {
+        let window = RuleWindow {
             counting,
             untouched: Untouched::Kept,
             loans: Loans::default(),
@@ -247,7 +245,12 @@ impl<T: Tally> RuleWindow<T> {
             current: Cell::new(None),
             initial,
             tally,
+        };
+        if let Past::Kept(kept) = &past {
+            window.ring.restore(kept.newest);
+            window.take_up(kept, 0);
         }
+        window
     }
 
     /// This window, lending as Sentinel does: a loan counts when its bucket has begun, and only if somebody comes while it
@@ -324,25 +327,37 @@ impl<T: Tally> RuleWindow<T> {
             self.pay(lent, true);
         }
         match self.tally.published() {
-            Some(kept) => self.take_up(&kept),
             None => self.refresh(),
+            // All that was known here is in there ([`RuleWindow::rest`]).
+            Some(Past::Kept(kept)) => self.take_up(&kept, 0),
+            Some(_) => self.forget(self.last.get()),
         }
     }
 
-    /// Takes up what another window over the same counts has kept: of two snapshots of a bucket the later is right, since
-    /// neither is ahead of the truth.
-    pub fn take_up(&self, kept: &Snapshots) {
+    /// All that is known here is known to the others: what they know by then is asked for with the next call here that takes a
+    /// time.
+    pub fn rest(&self) {
+        self.current.set(None);
+    }
+
+    /// Takes up what another window over the same counts has kept, and all that was known here with it; `index` says which of
+    /// the counts these are.
+    pub fn take_up(&self, kept: &Snapshots, index: usize) {
         let window = self.ring.window();
         self.ring.for_each_start(|snapshot, start| {
-            if let Some(known) = kept.at(start, window) {
-                snapshot.0.set(later(known, snapshot.0.get()));
+            if let Some(known) = kept.at(index, start, window) {
+                snapshot.0.set(known);
             }
         });
-        // So much has been admitted at least.
         if let Some((newest, _)) = self.ring.newest_and_oldest(0) {
+            // So much has been admitted at least.
             let base = newest.0.get();
-            self.last.set(later(self.last.get(), base));
-            self.seen.set(self.seen.get().map(|seen| later(seen, base)));
+            let at_least = |known: u64| match known.wrapping_sub(base) {
+                less if less >= 1 << 63 => base,
+                _ => known,
+            };
+            self.last.set(at_least(self.last.get()));
+            self.seen.set(self.seen.get().map(at_least));
         }
         self.refresh();
     }
@@ -384,6 +399,7 @@ impl<T: Tally> RuleWindow<T> {
     fn forget(&self, seen: u64) {
         self.ring
             .fill(|snapshot| snapshot.0.set(seen.wrapping_sub(FULL)));
+        self.tally.fallen();
         self.refresh();
     }
 
@@ -790,10 +806,10 @@ impl<T: Tally> RuleWindow<T> {
                 .newest_and_oldest(behind)
                 .map_or(0, |(_, oldest)| oldest.0.get())
         };
+        let last = self.last.get();
         Some(Snapshots {
             newest,
-            at_start: (0..=n).rev().map(at).collect(),
-            last: self.last.get(),
+            counts: (0..=n).rev().map(at).chain([last]).collect(),
         })
     }
 }
@@ -810,13 +826,11 @@ impl<T: Tally> fmt::Debug for RuleWindow<T> {
         )?;
         match self.snapshots() {
             None => f.write_str("not begun"),
-            Some(kept) => write!(
-                f,
-                "{:?} at starts up to {}, now {}",
-                kept.at_start,
-                kept.newest.as_millis(),
-                kept.last
-            ),
+            Some(kept) => {
+                let (last, at_start) = kept.counts.split_last().unwrap_or((&0, &[]));
+                let newest = kept.newest.as_millis();
+                write!(f, "{at_start:?} at starts up to {newest}, now {last}")
+            }
         }
     }
 }

@@ -9,7 +9,10 @@
 
 use crate::counts::{Counts, Keeper};
 use crate::host::{Host, Kind, Level, MetricId, Put};
-use leapgate::{BreakerKey, BreakerStorage, LocalBreaker, Phase, State};
+use crate::ring::Published;
+use leapgate::{
+    Breaker, BreakerKey, BreakerStorage, LocalBreaker, Phase, Snapshots, State, Timestamp,
+};
 use std::cell::Cell;
 use std::fmt::Write;
 
@@ -31,6 +34,8 @@ pub struct Shared<H> {
     state: Option<MetricId>,
     /// What stood there when it was last looked up, and its version.
     known: Cell<(State, u32)>,
+    /// Where the ring of completions is published.
+    ring: Published<H>,
 }
 
 /// What the gauge says of a state: 0 closed, 1 open, 2 half-open.
@@ -85,8 +90,12 @@ impl<H: Host> BreakerPlace<H> {
         let state = matches!(keeper, Keeper::Gauges { .. })
             .then(|| host.define_metric(Kind::Gauge, &gauge))
             .flatten();
+        let (total, bad) = keeper.pair().unwrap_or_default();
+        let (ring, _) = Published::open(counts, &name, window, [total, bad], false);
+        ring.sleep(); // the breaker asks for it when it is made
         let shared = Shared {
             counts: keeper,
+            ring,
             key: name + ".breaker",
             state,
             known: Cell::new((State::new(leapgate::Counts::default()), 0)),
@@ -163,6 +172,32 @@ impl<H: Host> Shared<H> {
     }
 }
 
+/// A breaker whose completions may be those of the process.
+type BreakerOf<H> = Breaker<BreakerPlace<H>>;
+
+impl<H: Host> BreakerPlace<H> {
+    /// Whether there may be something to be kept up to date, published or made good: while the breaker is asked, and after.
+    pub(crate) fn is_moving(&self, breaker: &BreakerOf<H>) -> bool {
+        match self {
+            BreakerPlace::Process(Shared { ring, counts, .. }) => {
+                ring.is_moving(breaker) || counts.owes()
+            }
+            BreakerPlace::Worker(_) => false,
+        }
+    }
+
+    /// Tells the others what is known of the window, which has been moved to `now`, and makes good what is owed. Whether
+    /// nothing is left, which it can only be `at_once`.
+    pub(crate) fn settle(&self, breaker: &BreakerOf<H>, now: Timestamp, at_once: bool) -> bool {
+        match self {
+            BreakerPlace::Process(Shared { ring, counts, .. }) => {
+                counts.settle() & ring.publish(breaker, now, at_once)
+            }
+            BreakerPlace::Worker(_) => true,
+        }
+    }
+}
+
 impl<H: Host> BreakerStorage for BreakerPlace<H> {
     #[inline]
     fn load(&self) -> State {
@@ -198,6 +233,17 @@ impl<H: Host> BreakerStorage for BreakerPlace<H> {
             BreakerPlace::Process(shared) => shared.add(bad),
             BreakerPlace::Worker(local) => local.add(bad),
         }
+    }
+
+    fn published(&self) -> Option<Snapshots> {
+        let BreakerPlace::Process(shared) = self else {
+            return None;
+        };
+        let now = || {
+            let (total, bad) = shared.counts.pair()?;
+            Some([total, bad])
+        };
+        shared.ring.wake(&now)
     }
 }
 

@@ -15,6 +15,8 @@ use std::rc::Rc;
 
 #[path = "filter/breaker.rs"]
 mod breaker;
+#[path = "filter/sleep.rs"]
+mod sleep;
 #[path = "filter/system.rs"]
 mod system;
 
@@ -36,6 +38,7 @@ struct Process {
     asked: RefCell<Vec<String>>,
     silent_gauges: Cell<bool>,
     no_shared_data: Cell<bool>,
+    no_clock: Cell<bool>,
     /// How often shared data was read.
     reads: Cell<u32>,
     /// How many compare-and-swaps are lost to others.
@@ -138,7 +141,7 @@ impl Host for Fake {
     }
 
     fn now(&self) -> Option<Timestamp> {
-        Some(Timestamp::from_millis(self.0.millis.get()))
+        (!self.0.no_clock.get()).then(|| Timestamp::from_millis(self.0.millis.get()))
     }
 
     fn set_tick_period(&self, millis: u32) -> bool {

@@ -1,7 +1,6 @@
 //! The three states of a breaker, and what leads from one to another.
 
 use crate::breaker::{Admission, DegradeRule};
-use crate::snapshots::later;
 use crate::time::Timestamp;
 
 /// Two running counts of completed calls. They wrap around after 2^64.
@@ -34,6 +33,9 @@ impl Counts {
 
     /// The later of the two.
     pub(crate) fn later(self, other: Counts) -> Counts {
+        let later = |a: u64, b: u64| {
+            if a.wrapping_sub(b) < 1 << 63 { a } else { b }
+        };
         Counts {
             total: later(self.total, other.total),
             bad: later(self.bad, other.bad),

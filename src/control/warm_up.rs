@@ -374,7 +374,10 @@ impl Tokens {
             self.filled.set(Some(number));
             let (tokens, max) = (self.tokens.get() as u64, self.max.get() as u64);
             // One more than it was: 0 says nothing.
-            let before = self.second.get().map_or(0, |second| second.before.wrapping_add(1));
+            let before = self
+                .second
+                .get()
+                .map_or(0, |second| second.before.wrapping_add(1));
             tally.tell_warmth([tokens, max, number, before]);
         }
     }

@@ -247,8 +247,7 @@ fn counts_may_wrap_around() {
         tally.admitted.set(u64::MAX - 3);
         let kept = Snapshots {
             newest: at(0),
-            at_start: vec![u64::MAX - 3; 3],
-            last: u64::MAX - 3,
+            counts: vec![u64::MAX - 3; 4],
         };
         let window = RuleWindow::new(buckets(2, 500), counting, tally, Past::Kept(kept));
         let plain = local(buckets(2, 500), counting);
@@ -400,8 +399,8 @@ fn a_window_goes_on_with_what_another_has_kept() {
             }
             let kept = old.snapshots().unwrap();
             assert_eq!(
-                (kept.newest, kept.at_start.len(), kept.last),
-                (at(1900), 11, tally.admitted.get())
+                (kept.newest, kept.counts.len(), kept.counts[11]),
+                (at(1900), 12, tally.admitted.get())
             );
             let new = RuleWindow::new(buckets(10, 100), counting, tally, Past::Kept(kept));
             let now = 1950 + later;
@@ -430,8 +429,7 @@ fn what_was_kept_of_fewer_buckets_counts_the_rest_as_used() {
     tally.admitted.set(9);
     let kept = Snapshots {
         newest: at(1900),
-        at_start: vec![8, 9],
-        last: 9,
+        counts: vec![8, 9, 9],
     };
     let window = RuleWindow::new(buckets(10, 100), Counting::Strict, tally, Past::Kept(kept));
     assert_eq!(
@@ -499,14 +497,14 @@ fn what_is_observed_is_filed_after_the_buckets_that_it_opens() {
     window.observe();
     window.advance(at(1100));
     assert_eq!(
-        window.snapshots().unwrap().at_start,
-        [0, 0, 0],
+        window.snapshots().unwrap().counts,
+        [0, 0, 0, 4],
         "{window:?}"
     );
     window.advance(at(1200));
     assert_eq!(
-        window.snapshots().unwrap().at_start,
-        [0, 0, 4],
+        window.snapshots().unwrap().counts,
+        [0, 0, 4, 4],
         "{window:?}"
     );
 }
