@@ -350,12 +350,6 @@ impl<S: BreakerStorage> Breaker<S> {
                 snapshot.0.set(Counts { total, bad });
             }
         });
-        if let Some((newest, _)) = self.ring.newest_and_oldest(0) {
-            // So much has been counted at least.
-            let base = newest.0.get();
-            self.last.set(self.last.get().later(base));
-            self.seen.set(self.seen.get().map(|seen| seen.later(base)));
-        }
     }
 
     /// What another breaker over the same counts needs to go on with this one: of the totals, and of the bad ones. `None`
@@ -364,11 +358,9 @@ impl<S: BreakerStorage> Breaker<S> {
         let newest = self.ring.newest_start()?;
         let mut counts = Vec::new();
         for of in [|counts: Counts| counts.total, |counts: Counts| counts.bad] {
-            let at_start = (0..=self.ring.window().sample_count()).rev();
-            let at_start =
-                at_start.filter_map(|behind| self.ring.newest_and_oldest(behind as usize));
-            counts.extend(at_start.map(|(_, snapshot)| of(snapshot.0.get())));
             counts.push(of(self.last.get()));
+            self.ring
+                .for_each_start(|snapshot, _| counts.push(of(snapshot.0.get())));
         }
         Some(Snapshots { newest, counts })
     }

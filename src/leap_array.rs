@@ -295,7 +295,7 @@ impl<T: Bucket> LeapArray<T> {
 
     /// Tells `each` of every bucket, touched or not, and of its start, newest first. What would have started before the clock
     /// did wraps around.
-    pub(crate) fn for_each_start(&self, each: impl Fn(&T, Timestamp)) {
+    pub(crate) fn for_each_start(&self, mut each: impl FnMut(&T, Timestamp)) {
         let Some(newest) = self.newest.get() else {
             return;
         };

@@ -8,7 +8,7 @@ use crate::window::Window;
 pub struct Snapshots {
     /// When the newest bucket starts.
     pub newest: Timestamp,
-    /// What the count was at the start of each bucket, oldest first, and then what it was last known to be. Of several
+    /// What the count was last known to be, and then what it was at the start of each bucket, newest first. Of several
     /// counts, one after the other.
     pub counts: Vec<u64>,
 }
@@ -21,17 +21,15 @@ impl Snapshots {
 
     /// What the count of that index was last known to be.
     pub fn last(&self, index: usize, window: Window) -> Option<u64> {
-        self.of(index, window)?.last().copied()
+        self.of(index, window)?.first().copied()
     }
 
     /// What it was known to be when the bucket began that starts at `start`; `None` where that is longer ago than these reach.
     pub(crate) fn at(&self, index: usize, start: Timestamp, window: Window) -> Option<u64> {
-        let counts = self.of(index, window)?;
         let behind = match self.newest.as_nanos().wrapping_sub(start.as_nanos()) {
             later if later >= 1 << 63 => 0,
             since => since / window.bucket_nanos() + 1,
         };
-        let index = counts.len().checked_sub(behind as usize + 1)?;
-        counts.get(index).copied()
+        self.of(index, window)?.get(behind as usize).copied()
     }
 }

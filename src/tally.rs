@@ -349,15 +349,11 @@ impl<T: Tally> RuleWindow<T> {
                 snapshot.0.set(known);
             }
         });
-        if let Some((newest, _)) = self.ring.newest_and_oldest(0) {
-            // So much has been admitted at least.
-            let base = newest.0.get();
-            let at_least = |known: u64| match known.wrapping_sub(base) {
-                less if less >= 1 << 63 => base,
-                _ => known,
-            };
-            self.last.set(at_least(self.last.get()));
-            self.seen.set(self.seen.get().map(at_least));
+        // What was observed may be older than this.
+        if let (Some((newest, _)), Some(seen)) = (self.ring.newest_and_oldest(0), self.seen.get())
+            && newest.0.get().wrapping_sub(seen) < 1 << 63
+        {
+            self.seen.set(Some(newest.0.get()));
         }
         self.refresh();
     }
@@ -800,17 +796,10 @@ impl<T: Tally> RuleWindow<T> {
     /// What another window over the same counts needs to go on with this one; `None` while this one has not begun.
     pub fn snapshots(&self) -> Option<Snapshots> {
         let newest = self.ring.newest_start()?;
-        let n = self.ring.window().sample_count() as usize;
-        let at = |behind| {
-            self.ring
-                .newest_and_oldest(behind)
-                .map_or(0, |(_, oldest)| oldest.0.get())
-        };
-        let last = self.last.get();
-        Some(Snapshots {
-            newest,
-            counts: (0..=n).rev().map(at).chain([last]).collect(),
-        })
+        let mut counts = vec![self.last.get()];
+        self.ring
+            .for_each_start(|snapshot, _| counts.push(snapshot.0.get()));
+        Some(Snapshots { newest, counts })
     }
 }
 
@@ -827,7 +816,8 @@ impl<T: Tally> fmt::Debug for RuleWindow<T> {
         match self.snapshots() {
             None => f.write_str("not begun"),
             Some(kept) => {
-                let (last, at_start) = kept.counts.split_last().unwrap_or((&0, &[]));
+                let (last, at_start) = kept.counts.split_first().unwrap_or((&0, &[]));
+                let at_start: Vec<&u64> = at_start.iter().rev().collect();
                 let newest = kept.newest.as_millis();
                 write!(f, "{at_start:?} at starts up to {newest}, now {last}")
             }

@@ -90,12 +90,9 @@ impl<H: Host> BreakerPlace<H> {
         let state = matches!(keeper, Keeper::Gauges { .. })
             .then(|| host.define_metric(Kind::Gauge, &gauge))
             .flatten();
-        let (total, bad) = keeper.pair().unwrap_or_default();
-        let (ring, _) = Published::open(counts, &name, window, [total, bad], false);
-        ring.sleep(); // the breaker asks for it when it is made
         let shared = Shared {
             counts: keeper,
-            ring,
+            ring: Published::new(counts, &name, window),
             key: name + ".breaker",
             state,
             known: Cell::new((State::new(leapgate::Counts::default()), 0)),
@@ -240,8 +237,8 @@ impl<H: Host> BreakerStorage for BreakerPlace<H> {
             return None;
         };
         let now = || {
-            let (total, bad) = shared.counts.pair()?;
-            Some([total, bad])
+            let counts = shared.counts();
+            Some([counts.total, counts.bad])
         };
         shared.ring.wake(&now)
     }

@@ -76,11 +76,6 @@ impl<H: Host> Counts<H> {
         self.wakes.set(self.wakes.get().wrapping_add(1));
     }
 
-    /// What others publish cannot be read.
-    pub(crate) fn stay_awake(&self) {
-        self.stays_awake.set(true);
-    }
-
     /// Whether this virtual machine may sleep.
     pub(crate) fn may_sleep(&self) -> bool {
         !self.stays_awake.get()
@@ -511,12 +506,15 @@ impl<H: Host> Counts<H> {
         };
         let past = match (window, counts.admitted()) {
             (Some(window), Some(admitted)) => {
-                let begins = admitted == 0;
-                let (ring, kept) = Published::open(self, &name, window, [admitted; 2], begins);
+                let ring = Published::new(self, &name, window);
+                let kept = ring.wake(&|| Some([admitted; 2]));
+                if kept.is_none() && !ring.begin(admitted > 0) {
+                    self.stays_awake.set(true);
+                }
                 counts.ring = Some(ring);
                 match kept.filter(|kept| !kept.counts.is_empty()) {
                     Some(kept) => Past::Kept(kept),
-                    None if begins => Past::Fresh,
+                    None if admitted == 0 => Past::Fresh,
                     None => Past::Unknown { admitted },
                 }
             }

@@ -11,7 +11,7 @@ use crate::{keys, reply};
 use leapgate::config::ConfigError;
 use leapgate::{
     Blocked, ControlBehavior, Decision, Engine, Entry, Grade, Inbound, KeyValue, LimitApp, Policy,
-    Request, Resource, RuleId, Rules, Store, Timestamp,
+    Request, Resource, RuleId, Rules, Store, Timestamp, Window,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -100,22 +100,21 @@ impl<H: Host> Drop for Passed<H> {
 
 /// How often windows are brought up to date.
 fn tick_ms<H: Host>(rules: &Rules, system: Option<&System<H>>) -> u64 {
-    let flow = rules.flow.iter().chain(&rules.gateway_flow);
-    let flow = flow.filter_map(|rule| match rule.grade() {
-        Grade::Qps { window, .. }
-            if rule.keyed_by().is_none()
-                && rule.control_behavior() != ControlBehavior::Throttle =>
+    let mut shortest = system.map_or(*TICK_MS.end(), System::bucket_ms);
+    let mut keep_up_with = |window: Window| {
+        shortest = shortest.min(window.bucket_length().as_millis() as u64);
+    };
+    for rule in rules.flow.iter().chain(&rules.gateway_flow) {
+        if let Grade::Qps { window, .. } = rule.grade()
+            && rule.keyed_by().is_none()
+            && rule.control_behavior() != ControlBehavior::Throttle
         {
-            Some(window.window())
+            keep_up_with(window.window());
         }
-        _ => None,
-    });
-    let degrade = rules.degrade.iter().map(|rule| rule.geometry().window());
-    let buckets = flow
-        .chain(degrade)
-        .map(|window| window.bucket_length().as_millis() as u64);
-    let shortest = buckets.chain(system.map(System::bucket_ms)).min();
-    let shortest = shortest.unwrap_or(*TICK_MS.end());
+    }
+    for rule in &rules.degrade {
+        keep_up_with(rule.geometry().window());
+    }
     shortest.clamp(*TICK_MS.start(), *TICK_MS.end())
 }
 

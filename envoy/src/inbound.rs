@@ -55,7 +55,8 @@ impl<H: Host> Ring for Numbers<H> {
 
     fn snapshots(&self) -> Option<Snapshots> {
         let mut both = self.completed.snapshots()?;
-        both.counts.extend(self.millis.snapshots()?.counts);
+        both.counts
+            .extend_from_slice(&self.millis.snapshots()?.counts);
         Some(both)
     }
 }
@@ -83,21 +84,14 @@ impl<H: Host> Numbers<H> {
             RuleWindow::new(halves, Counting::Sentinel, tally, past)
         };
         let (completed, millis) = (average("completed"), average("response_ms"));
-        let times = counts.is_shared().then(|| {
-            let (name, now) = (
-                counts.key_as("inbound.times"),
-                [completed.admitted(), millis.admitted()],
-            );
-            let (times, _) = Published::open(counts, &name, halves, now, false);
-            times.sleep(); // what was found there is taken up with the first request
-            times
-        });
+        let is_shared = completed.tally().admitted().is_some();
+        let times = || Published::new(counts, &counts.key_as("inbound.times"), halves);
         Some(Numbers {
             passes,
             in_flight,
             completed,
             millis,
-            times,
+            times: is_shared.then(times),
             shortest: Shortest {
                 host: counts.host().clone(),
                 key: counts
@@ -209,11 +203,10 @@ impl<H: Host> System<H> {
         if let (true, Some(times)) = (self.looks.times, &numbers.times) {
             is_settled &= times.publish(numbers, now, at_once);
         }
-        let windows = [&numbers.passes, &numbers.completed, &numbers.millis];
-        let tallies = windows.iter().map(|window| window.tally());
-        tallies
-            .chain([&numbers.in_flight])
-            .fold(is_settled, |is_settled, tally| is_settled & tally.pay())
+        for window in [&numbers.passes, &numbers.completed, &numbers.millis] {
+            is_settled &= window.tally().pay();
+        }
+        is_settled & numbers.in_flight.pay()
     }
 
     /// A request that asks, and the numbers that system rules look at, without it.
@@ -263,7 +256,7 @@ fn best_half<H: Host>(completed: &RuleWindow<RuleCounts<H>>) -> f64 {
     let Some(kept) = completed.snapshots() else {
         return 1.0;
     };
-    let [.., before, start, last] = *kept.counts else {
+    let [last, start, before, ..] = *kept.counts else {
         return 1.0;
     };
     let (current, earlier) = (last.wrapping_sub(start), start.wrapping_sub(before));

@@ -12,6 +12,9 @@ use leapgate::{Breaker, BreakerStorage, RuleWindow, Snapshots, Tally, Timestamp,
 use std::cell::Cell;
 use std::rc::Rc;
 
+/// How the names of rings end; another layout has another one, since shared data outlives the module.
+const RING: &str = ".ring2";
+
 /// A ring of a running count, or of two that are observed together; of one, both numbers are the same.
 pub(crate) trait Ring {
     /// What the counts are, those of others included; `None` where they cannot be read.
@@ -70,47 +73,31 @@ pub(crate) struct Published<H> {
 }
 
 impl<H: Host> Published<H> {
-    /// The place of the ring of what is called `name`, whose counts are these by `now`, and what stands there. Where nothing
-    /// does and a ring `begins` whose count was always 0, that is put there: who is born next need not take the first
-    /// requests for an unknown past.
-    pub(crate) fn open(
-        counts: &Counts<H>,
-        name: &str,
-        window: Window,
-        now: [u64; 2],
-        begins: bool,
-    ) -> (Published<H>, Option<Snapshots>) {
-        let host = counts.host().clone();
-        let published = Published {
-            key: [name, ".ring"].concat(),
+    /// The place of the ring of what is called `name`. What stands there is taken up when the ring is asked for first.
+    pub(crate) fn new(counts: &Counts<H>, name: &str, window: Window) -> Published<H> {
+        Published {
+            host: counts.host().clone(),
+            key: [name, RING].concat(),
             window,
             wakes: counts.wakes(),
-            taken_up: Cell::new(counts.wakes().get()),
+            taken_up: Cell::new(counts.wakes().get().wrapping_sub(1)),
             told: Cell::new(None),
             is_void: Cell::new(false),
-            host,
-        };
-        let (found, _) = published.read(&|| Some(now));
-        if let Some(kept) = &found {
-            published
-                .told
-                .set(Some((Timestamp::ZERO, published.lasts(kept))));
-        } else {
-            let begun = Snapshots {
-                newest: window.start(published.host.now().unwrap_or(Timestamp::ZERO)),
-                counts: vec![0; window.sample_count() as usize + 2],
-            };
-            let bytes = if begins {
-                published.encoded(&begun)
-            } else {
-                Vec::new()
-            };
-            published.host.share(&published.key, &bytes, Put::IfAbsent);
-            if published.host.shared(&published.key).is_none() {
-                counts.stay_awake();
-            }
         }
-        (published, found)
+    }
+
+    /// Puts a ring there, where there is none, of a count that was always 0: so who is born next need not take the first
+    /// requests for an unknown past. Where the past `is_unknown`, it has no counts. Whether something stands there now.
+    pub(crate) fn begin(&self, is_unknown: bool) -> bool {
+        let length = self.window.sample_count() as usize + 2;
+        let now = self.host.now().unwrap_or(Timestamp::ZERO);
+        let begun = Snapshots {
+            newest: self.window.start(now),
+            counts: vec![0; if is_unknown { 0 } else { length }],
+        };
+        let bytes = self.encoded(&begun);
+        self.host.share(&self.key, &bytes, Put::IfAbsent);
+        self.host.shared(&self.key).is_some()
     }
 
     /// What stands there, and how it may be replaced. It is empty if more had been counted then than has been by `now`, which
@@ -139,11 +126,6 @@ impl<H: Host> Published<H> {
         self.taken_up.set(self.wakes.get());
         self.told.set(None);
         self.is_void.set(true);
-    }
-
-    /// Has what stands there taken up when the ring is asked for next.
-    pub(crate) fn sleep(&self) {
-        self.taken_up.set(self.wakes.get().wrapping_sub(1));
     }
 
     /// Whether the ring has been asked for since this virtual machine last woke: then it is kept up to date.
@@ -193,13 +175,14 @@ impl<H: Host> Published<H> {
 
     /// The geometry, the newest start and the counts, each in eight bytes.
     fn encoded(&self, kept: &Snapshots) -> Vec<u8> {
-        let head = [
+        let mut numbers = vec![
             self.window.interval_ms(),
             self.window.sample_count().into(),
             kept.newest.as_nanos(),
         ];
-        let numbers = head.iter().chain(&kept.counts);
-        numbers.flat_map(|n| n.to_le_bytes()).collect()
+        numbers.extend_from_slice(&kept.counts);
+        let numbers = numbers.iter().map(|n| n.to_le_bytes());
+        numbers.collect::<Vec<_>>().into_flattened()
     }
 
     fn decoded(&self, bytes: &[u8]) -> Option<Snapshots> {
@@ -220,6 +203,7 @@ impl<H: Host> Published<H> {
 
 /// Whether a running count was at one of the first numbers after it was at the second.
 fn is_later(one: [u64; 2], other: [u64; 2]) -> bool {
-    let mut pairs = one.iter().zip(other);
-    pairs.any(|(one, other)| other.wrapping_sub(*one) >= 1 << 63)
+    let is_later = |one: u64, other: u64| other.wrapping_sub(one) >= 1 << 63;
+    let ([first, second], [other_first, other_second]) = (one, other);
+    is_later(first, other_first) || is_later(second, other_second)
 }

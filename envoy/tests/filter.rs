@@ -209,7 +209,8 @@ impl Host for Fake {
         self.interrupted();
         self.0.reads.set(self.0.reads.get() + 1);
         let shared = self.0.shared.borrow();
-        let (bytes, cas) = shared.get(key)?;
+        // Envoy gives no bytes of none.
+        let (bytes, cas) = shared.get(key).filter(|(bytes, _)| !bytes.is_empty())?;
         Some(SharedValue {
             bytes: bytes.clone(),
             cas: *cas,

@@ -399,7 +399,7 @@ fn a_window_goes_on_with_what_another_has_kept() {
             }
             let kept = old.snapshots().unwrap();
             assert_eq!(
-                (kept.newest, kept.counts.len(), kept.counts[11]),
+                (kept.newest, kept.counts.len(), kept.counts[0]),
                 (at(1900), 12, tally.admitted.get())
             );
             let new = RuleWindow::new(buckets(10, 100), counting, tally, Past::Kept(kept));
@@ -429,7 +429,7 @@ fn what_was_kept_of_fewer_buckets_counts_the_rest_as_used() {
     tally.admitted.set(9);
     let kept = Snapshots {
         newest: at(1900),
-        counts: vec![8, 9, 9],
+        counts: vec![9, 9, 8],
     };
     let window = RuleWindow::new(buckets(10, 100), Counting::Strict, tally, Past::Kept(kept));
     assert_eq!(
@@ -498,13 +498,13 @@ fn what_is_observed_is_filed_after_the_buckets_that_it_opens() {
     window.advance(at(1100));
     assert_eq!(
         window.snapshots().unwrap().counts,
-        [0, 0, 0, 4],
+        [4, 0, 0, 0],
         "{window:?}"
     );
     window.advance(at(1200));
     assert_eq!(
         window.snapshots().unwrap().counts,
-        [0, 0, 4, 4],
+        [4, 4, 0, 0],
         "{window:?}"
     );
 }
