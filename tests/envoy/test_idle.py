@@ -6,16 +6,16 @@ import unittest
 from harness import EnvoyTest, eventually, route
 
 WORKERS = 4
-SECONDS = 3
+ROUNDS = 3
+SECONDS = 1
 
 ONE = {"flowRules": [{"resource": "hot", "count": 100_000}]}
 MANY = {"flowRules": [{"resource": f"r{n}", "count": 1} for n in range(999)] + ONE["flowRules"]}
-# A bucket of 10 ms, a breaker, averages, and a window for each key.
+# A breaker, averages, and a window for each client.
 ALL_KINDS = {
-    **ONE,
+    "flowRules": ONE["flowRules"] + [{"resource": "hot", "count": 100_000, "key": ["clientIp"]}],
     "degradeRules": [{"resource": "hot", "grade": "errorRatio", "count": 0.5, "timeWindow": 1}],
-    "systemRules": [{"qps": 100_000, "avgRt": 10_000}],
-    "gatewayFlowRules": [],
+    "systemRules": [{"qps": 100_000, "avgRt": 10_000, "bbr": True, "mode": "shadow"}],
 }
 
 
@@ -42,7 +42,9 @@ class Idle(EnvoyTest):
         running = {name: self.busy_once(rules) for name, rules in
                    (("without", None), ("1 rule", ONE), ("1,000 rules", MANY), ("all kinds", ALL_KINDS))}
         time.sleep(0.5)
-        idle = {name: self.idle(envoy) for name, envoy in running.items()}
+        # What else the machine does can make it more, never less.
+        rounds = [{name: self.idle(envoy) for name, envoy in running.items()} for _ in range(ROUNDS)]
+        idle = {name: min(costs[name] for costs in rounds) for name in running}
         print({name: f"{cost:.2f} ms/s" for name, cost in idle.items()}, end=" ", flush=True)
         for name in idle:
             self.assertLess(idle[name], idle["without"] + 1.5, f"{name}: {idle}")
