@@ -480,6 +480,24 @@ fn worst(plan: &Plan, schedules: u64) -> (usize, usize) {
     (worst, passes)
 }
 
+/// Under many schedules, so many workers never let in more than `most` in an interval.
+#[track_caller]
+fn let_in_at_most(most: usize, workers: usize, counting: Counting, sleeps: bool) {
+    let plan = Plan {
+        sleeps,
+        ..plan(counting, workers)
+    };
+    let (worst, passes) = worst(&plan, 24);
+    assert!(
+        worst <= most,
+        "{workers} workers, {counting:?}: {worst} in one interval"
+    );
+    assert!(
+        passes > 24 * LIMIT,
+        "{workers} workers, {counting:?}: only {passes} have passed"
+    );
+}
+
 #[test]
 fn workers_that_share_two_counts_never_let_in_more_than_the_limit() {
     for workers in [1, 2, 4] {
@@ -488,15 +506,7 @@ fn workers_that_share_two_counts_never_let_in_more_than_the_limit() {
             (Counting::Sentinel, 2 * LIMIT),
             (Counting::Weighted, 2 * LIMIT),
         ] {
-            let (worst, passes) = worst(&plan(counting, workers), 24);
-            assert!(
-                worst <= most,
-                "{workers} workers, {counting:?}: {worst} in one interval"
-            );
-            assert!(
-                passes > 24 * LIMIT,
-                "{workers} workers, {counting:?}: only {passes} have passed"
-            );
+            let_in_at_most(most, workers, counting, false);
         }
     }
 }
@@ -523,19 +533,7 @@ fn a_worker_that_is_born_later_lets_in_no_more_than_the_limit() {
 fn workers_that_sleep_and_wake_never_let_in_more_than_the_limit() {
     for workers in [2, 4] {
         for (counting, most) in [(Counting::Strict, LIMIT), (Counting::Weighted, 2 * LIMIT)] {
-            let plan = Plan {
-                sleeps: true,
-                ..plan(counting, workers)
-            };
-            let (worst, passes) = worst(&plan, 24);
-            assert!(
-                worst <= most,
-                "{workers} workers, {counting:?}: {worst} in one interval"
-            );
-            assert!(
-                passes > 24 * LIMIT,
-                "{workers} workers, {counting:?}: only {passes} have passed"
-            );
+            let_in_at_most(most, workers, counting, true);
         }
     }
 }
