@@ -423,6 +423,32 @@ fn a_window_goes_on_with_what_another_has_kept() {
 }
 
 #[test]
+fn a_window_takes_up_what_another_has_kept_also_where_the_clock_is_younger_than_the_window() {
+    for counting in ALL {
+        for begin in [0, 50, 250, 1000, 70_000] {
+            let tally = Shared::default();
+            let busy = RuleWindow::new(buckets(10, 100), counting, tally.clone(), Past::Fresh);
+            let idle = RuleWindow::new(buckets(10, 100), counting, tally, Past::Fresh);
+            idle.observe();
+            idle.advance(at(begin));
+            for now in (begin..begin + 700).step_by(30) {
+                enter(&busy, 7.0, 1, now);
+            }
+            for now in (begin + 700..begin + 2500).step_by(90) {
+                idle.observe();
+                idle.advance(at(now));
+                idle.take_up(&busy.snapshots().unwrap(), 0);
+                assert_eq!(
+                    idle.sum(at(now)),
+                    busy.sum(at(now)),
+                    "{now}: {busy:?}, {idle:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn what_was_kept_of_fewer_buckets_counts_the_rest_as_used() {
     let tally = Shared::default();
     tally.tickets.set(9);
