@@ -10,6 +10,7 @@ pub use rule::{
 pub use state::{Counts, Phase, State};
 
 use crate::leap_array::{Bucket, LeapArray};
+use crate::snapshots::Snapshots;
 use crate::time::Timestamp;
 use state::Event;
 use std::cell::Cell;
@@ -44,6 +45,13 @@ pub trait BreakerStorage {
 
     /// Counts one completed call, and says what the counts are then.
     fn add(&self, bad: bool) -> Counts;
+
+    /// What another breaker over these counts has kept of their totals and of the bad ones, where this one may have missed
+    /// something: it was not asked for, and not kept up to date. Called when a bucket begins, and first when the breaker is
+    /// made.
+    fn published(&self) -> Option<Snapshots> {
+        None
+    }
 }
 
 /// A state and counts that nobody shares.
@@ -221,12 +229,13 @@ impl Breaker {
 }
 
 impl<S: BreakerStorage> Breaker<S> {
-    /// A breaker over what `storage` keeps. What was counted there before is not in its window.
+    /// A breaker over what `storage` keeps. What was counted there before is not in its window, but for what another breaker
+    /// has published.
     pub fn with_storage(geometry: BreakerGeometry, storage: S) -> Breaker<S> {
         let ring = LeapArray::<Snapshot>::with_one_more(geometry.window());
         let initial = storage.counts();
         ring.fill(|snapshot| snapshot.0.set(initial));
-        Breaker {
+        let breaker = Breaker {
             geometry,
             ring,
             last: Cell::new(initial),
@@ -234,7 +243,12 @@ impl<S: BreakerStorage> Breaker<S> {
             initial,
             watched_since: Cell::new(None),
             storage,
+        };
+        if let Some(kept) = breaker.storage.published() {
+            breaker.ring.restore(kept.newest);
+            breaker.take_up(&kept);
         }
+        breaker
     }
 
     /// What the state belongs to.
@@ -331,11 +345,52 @@ impl<S: BreakerStorage> Breaker<S> {
     /// Brings the ring up to `now` and files what was observed before.
     #[inline]
     pub fn move_to(&self, now: Timestamp) {
-        self.ring
-            .current_window_with(now, |snapshot, _| snapshot.0.set(self.last.get()));
+        match self.ring.newest_start() {
+            Some(start) if self.ring.window().contains(start, now) => {}
+            _ => self.begin_bucket(now),
+        }
         if let Some(seen) = self.seen.take() {
             self.last.set(seen);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_bucket(&self, now: Timestamp) {
+        self.ring
+            .current_window_with(now, |snapshot, _| snapshot.0.set(self.last.get()));
+        if let Some(kept) = self.storage.published() {
+            self.take_up(&kept);
+        }
+    }
+
+    /// Takes up what another breaker over the same counts has kept, and all that was known here with it.
+    fn take_up(&self, kept: &Snapshots) {
+        let window = self.ring.window();
+        self.ring.for_each_start(|snapshot, start| {
+            let at = |index| kept.at(index, start, window);
+            if let (Some(total), Some(bad)) = (at(0), at(1)) {
+                snapshot.0.set(Counts { total, bad });
+            }
+        });
+    }
+
+    /// What another breaker over the same counts needs to go on with this one: of the totals, and of the bad ones. `None`
+    /// while this one has not begun.
+    pub fn snapshots(&self) -> Option<Snapshots> {
+        let newest = self.ring.newest_start()?;
+        let mut counts = Vec::new();
+        for of in [|counts: Counts| counts.total, |counts: Counts| counts.bad] {
+            counts.push(of(self.last.get()));
+            self.ring
+                .for_each_start(|snapshot, _| counts.push(of(snapshot.0.get())));
+        }
+        Some(Snapshots { newest, counts })
+    }
+
+    /// All that was counted so far, as far as it is known here.
+    pub fn counted(&self) -> Counts {
+        self.last.get()
     }
 
     /// Whether a request would be let through. Takes nothing.

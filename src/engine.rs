@@ -807,6 +807,9 @@ impl<T: Tally> Placed for Origin<T> {
         self.place
     }
 
+    /// The clock of a request has been read: what is observed now would be filed too early.
+    fn keep_up(&self, _: &dyn Fn() -> Option<Timestamp>) {}
+
     fn is_idle(&self, now: Timestamp) -> bool {
         self.states.iter().flatten().all(|state| state.is_idle(now))
     }
@@ -847,6 +850,11 @@ impl<T: Tally> Placed for Resource<T> {
 
     fn place(&self) -> Option<NamePlace> {
         self.place
+    }
+
+    fn keep_up(&self, clock: &dyn Fn() -> Option<Timestamp>) {
+        self.observe();
+        clock().into_iter().for_each(|now| self.advance(now));
     }
 
     /// The origins that it tells apart are not all known here.
@@ -1930,6 +1938,12 @@ impl<T: Tally> Resource<T> {
         {
             state.observe();
         }
+    }
+
+    /// Brings the windows of its rules up to `now`, for [`Resource::policies`] of a resource that was not asked for a while.
+    pub fn advance(&self, now: Timestamp) {
+        let states = self.checks.iter().filter_map(|check| check.state.as_ref());
+        states.for_each(|state| state.advance(now));
     }
 
     /// How the rules stand that apply to requests of no origin in particular and no context, in order. Rules with a key stand

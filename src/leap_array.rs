@@ -293,19 +293,25 @@ impl<T: Bucket> LeapArray<T> {
         self.slots.iter().for_each(|wrap| fill(&wrap.value));
     }
 
-    /// Places a ring that was kept elsewhere: its newest bucket starts at `start`, and `fill` says what each bucket held, by
-    /// how many buckets it lies behind.
-    pub(crate) fn restore(&self, start: Timestamp, fill: impl Fn(&T, usize)) {
+    /// Tells `each` of every bucket, touched or not, and of its start, newest first. What would have started before the clock
+    /// did wraps around.
+    pub(crate) fn for_each_start(&self, mut each: impl FnMut(&T, Timestamp)) {
+        let Some(newest) = self.newest.get() else {
+            return;
+        };
+        for behind in 0..self.slots.len() {
+            let since = self.window.bucket_nanos().wrapping_mul(behind as u64);
+            let start = newest.start.as_nanos().wrapping_sub(since);
+            let wrap = self.slot(self.before(newest.slot, behind));
+            each(&wrap.value, Timestamp::from_nanos(start));
+        }
+    }
+
+    /// Places a ring that was kept elsewhere: its newest bucket starts at `start`.
+    pub(crate) fn restore(&self, start: Timestamp) {
         let start = self.window.start(start);
         let slot = self.slot_of(self.window.number(start));
         self.newest.set(Some(Newest { start, slot }));
-        let mut behind = self.slots.len();
-        let mut at = slot;
-        while behind > 0 {
-            behind -= 1;
-            at = self.after(at);
-            fill(&self.slot(at).value, behind);
-        }
         self.slot(slot).start.set(Some(start));
     }
 

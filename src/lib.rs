@@ -65,6 +65,7 @@
 //! | `time` | [`Timestamp`] |
 //! | `window` | geometry: which bucket, which slot, what still counts; every inclusive or exclusive decision |
 //! | `leap_array` | the ring, reused in place; knows no counter |
+//! | `snapshots` | what a running count was at each bucket's start |
 //! | `metric_bucket` | what happened in one bucket |
 //! | `occupy` | borrowing from buckets to come |
 //! | `metric` | sums, rates and details; views of a coarser window over a finer ring |
@@ -181,6 +182,7 @@ mod places;
 mod refusal;
 mod rule;
 mod shown;
+mod snapshots;
 mod system;
 mod tally;
 mod time;
@@ -221,8 +223,9 @@ pub use rule::{
     MAX_KEYS, MAX_KEYS_OF_REQUEST, MAX_NAME, MAX_SAMPLE_COUNT, MaxQueueing, Mode, Ratio, Regex,
     RuleError, RuleGeometry, RuleId, Strategy, Target, WarmUp,
 };
+pub use snapshots::Snapshots;
 pub use system::{Gauges, Inbound, SystemLimit, SystemRule};
-pub use tally::{LocalInstant, LocalTally, Past, RuleWindow, SharedInstant, Snapshots, Tally};
+pub use tally::{LocalInstant, LocalTally, Past, RuleWindow, SharedInstant, Tally};
 pub use time::Timestamp;
 pub use tree::{DEFAULT_CONTEXT, MAX_CONTEXTS, NodeTree};
 pub use window::{Window, WindowError};

@@ -82,6 +82,9 @@ pub(crate) trait Placed {
     /// Its place, if it has one in a list.
     fn place(&self) -> Option<NamePlace>;
 
+    /// Brings its windows up to date, where that is what comes before they are asked; `clock` is read in between.
+    fn keep_up(&self, clock: &dyn Fn() -> Option<Timestamp>);
+
     /// Whether none of its windows counts anything, so that nothing is forgotten with it.
     fn is_idle(&self, now: Timestamp) -> bool;
 
@@ -170,7 +173,7 @@ impl<R: Placed> Apart<R> {
         let mut claimed = places.claim(name, bound, &may_come);
         if claimed == Claim::Full
             && let Some(now) = clock()
-            && self.make_room(places, now, make)
+            && self.make_room(places, now, clock, make)
         {
             claimed = places.claim(name, bound, &may_come);
         }
@@ -196,6 +199,7 @@ impl<R: Placed> Apart<R> {
         &self,
         places: &dyn Places,
         now: Timestamp,
+        clock: &dyn Fn() -> Option<Timestamp>,
         make: &dyn Fn(&Rc<str>, Option<NamePlace>) -> R,
     ) -> bool {
         let (mut next, unmet) = self.next.get();
@@ -217,8 +221,9 @@ impl<R: Placed> Apart<R> {
                 placed.get(next).map(Rc::clone)
             };
             self.next.set((next, self.next.get().1));
-            if let Some(one) = one
-                && let Some(place) = one.place()
+            let Some(one) = one else { continue };
+            one.keep_up(clock);
+            if let Some(place) = one.place()
                 && one.is_idle(now)
                 && places.leave(place)
                 && places.end_leaving(place, one.is_idle(now))

@@ -22,6 +22,7 @@ use crate::breaker::{BreakerStorage, LocalBreaker};
 use crate::leap_array::{Bucket, LeapArray};
 use crate::occupy::{Loans, OCCUPY_TIMEOUT_MS, Untouched};
 use crate::rule::{Count, Counting};
+use crate::snapshots::Snapshots;
 use crate::time::Timestamp;
 use crate::window::Window;
 use std::cell::Cell;
@@ -62,6 +63,15 @@ pub trait Tally {
 
     /// Tells the others how warm the rule is.
     fn tell_warmth(&self, _: [u64; 4]) {}
+
+    /// What is known of the past where the window may have missed something, since it was neither asked for nor kept up to
+    /// date; `None` where it goes on with what it knows. Called when a bucket begins, and after [`RuleWindow::rest`].
+    fn published(&self) -> Option<Past> {
+        None
+    }
+
+    /// `admitted` has fallen: whatever is known of the past is of no use.
+    fn fallen(&self) {}
 }
 
 /// An instant that several may share. It moves by compare-and-swap alone: who has been overtaken looks again.
@@ -147,17 +157,6 @@ pub enum Past {
     Kept(Snapshots),
 }
 
-/// What `admitted` was at each bucket start of a window: enough to go on with it elsewhere.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Snapshots {
-    /// When the newest bucket starts.
-    pub newest: Timestamp,
-    /// What `admitted` was at the start of each bucket, oldest first; the newest bucket's is last.
-    pub at_start: Vec<u64>,
-    /// What `admitted` was last known to be.
-    pub last: u64,
-}
-
 const OCCUPY_TIMEOUT: Duration = Duration::from_millis(OCCUPY_TIMEOUT_MS);
 
 /// More than any count: what is counted as used where the past is unknown.
@@ -231,18 +230,13 @@ impl<T: Tally> RuleWindow<T> {
         let (initial, last) = match &past {
             Past::Fresh => (0, 0),
             Past::Unknown { admitted } => (admitted.wrapping_sub(FULL), *admitted),
-            Past::Kept(kept) => (kept.last.wrapping_sub(FULL), kept.last),
+            Past::Kept(kept) => {
+                let last = kept.last(0, window).unwrap_or(0);
+                (last.wrapping_sub(FULL), last)
+            }
         };
         ring.fill(|snapshot| snapshot.0.set(initial));
-        if let Past::Kept(kept) = past {
-            ring.restore(kept.newest, |snapshot, behind| {
-                let index = kept.at_start.len().checked_sub(behind + 1);
-                if let Some(at_start) = index.and_then(|i| kept.at_start.get(i)) {
-                    snapshot.0.set(*at_start);
-                }
-            });
-        }
-        RuleWindow {
+        let window = RuleWindow {
             counting: Cell::new(counting),
             untouched: Untouched::Kept,
             loans: Loans::default(),
@@ -252,7 +246,12 @@ impl<T: Tally> RuleWindow<T> {
             current: Cell::new(None),
             initial,
             tally,
+        };
+        if let Past::Kept(kept) = &past {
+            window.ring.restore(kept.newest);
+            window.take_up(kept, 0);
         }
+        window
     }
 
     /// This window, lending as Sentinel does: a loan counts when its bucket has begun, and only if somebody comes while it
@@ -294,7 +293,7 @@ impl<T: Tally> RuleWindow<T> {
 
     /// What has been admitted so far, as far as it is known here, and without what is lent.
     #[inline]
-    pub(crate) fn admitted(&self) -> u64 {
+    pub fn admitted(&self) -> u64 {
         self.last.get()
     }
 
@@ -346,6 +345,35 @@ impl<T: Tally> RuleWindow<T> {
             let lent = self.loans.take_before(Timestamp::MAX);
             self.pay(lent, true);
         }
+        match self.tally.published() {
+            None => self.refresh(),
+            // All that was known here is in there ([`RuleWindow::rest`]).
+            Some(Past::Kept(kept)) => self.take_up(&kept, 0),
+            Some(_) => self.forget(self.last.get()),
+        }
+    }
+
+    /// All that is known here is known to the others: what they know by then is asked for with the next call here that takes a
+    /// time.
+    pub fn rest(&self) {
+        self.current.set(None);
+    }
+
+    /// Takes up what another window over the same counts has kept, and all that was known here with it; `index` says which of
+    /// the counts these are.
+    pub fn take_up(&self, kept: &Snapshots, index: usize) {
+        let window = self.ring.window();
+        self.ring.for_each_start(|snapshot, start| {
+            if let Some(known) = kept.at(index, start, window) {
+                snapshot.0.set(known);
+            }
+        });
+        // What was observed may be older than this.
+        if let (Some((newest, _)), Some(seen)) = (self.ring.newest_and_oldest(0), self.seen.get())
+            && newest.0.get().wrapping_sub(seen) < 1 << 63
+        {
+            self.seen.set(Some(newest.0.get()));
+        }
         self.refresh();
     }
 
@@ -386,6 +414,7 @@ impl<T: Tally> RuleWindow<T> {
     fn forget(&self, seen: u64) {
         self.ring
             .fill(|snapshot| snapshot.0.set(seen.wrapping_sub(FULL)));
+        self.tally.fallen();
         self.refresh();
     }
 
@@ -432,6 +461,11 @@ impl<T: Tally> RuleWindow<T> {
             last
         };
         self.load(most, now).ceil().min(Count::MAX) as u64
+    }
+
+    /// Whether passes are lent: they count when [`RuleWindow::advance`] comes to the buckets in which they are released.
+    pub fn lends(&self) -> bool {
+        self.loans.total() > 0
     }
 
     /// How much counts at `now`, with what is lent. Changes nothing.
@@ -805,17 +839,10 @@ impl<T: Tally> RuleWindow<T> {
     /// What another window over the same counts needs to go on with this one; `None` while this one has not begun.
     pub fn snapshots(&self) -> Option<Snapshots> {
         let newest = self.ring.newest_start()?;
-        let n = self.ring.window().sample_count() as usize;
-        let at = |behind| {
-            self.ring
-                .newest_and_oldest(behind)
-                .map_or(0, |(_, oldest)| oldest.0.get())
-        };
-        Some(Snapshots {
-            newest,
-            at_start: (0..=n).rev().map(at).collect(),
-            last: self.last.get(),
-        })
+        let mut counts = vec![self.last.get()];
+        self.ring
+            .for_each_start(|snapshot, _| counts.push(snapshot.0.get()));
+        Some(Snapshots { newest, counts })
     }
 }
 
@@ -831,13 +858,12 @@ impl<T: Tally> fmt::Debug for RuleWindow<T> {
         )?;
         match self.snapshots() {
             None => f.write_str("not begun"),
-            Some(kept) => write!(
-                f,
-                "{:?} at starts up to {}, now {}",
-                kept.at_start,
-                kept.newest.as_millis(),
-                kept.last
-            ),
+            Some(kept) => {
+                let (last, at_start) = kept.counts.split_first().unwrap_or((&0, &[]));
+                let at_start: Vec<&u64> = at_start.iter().rev().collect();
+                let newest = kept.newest.as_millis();
+                write!(f, "{at_start:?} at starts up to {newest}, now {last}")
+            }
         }
     }
 }

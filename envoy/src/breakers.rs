@@ -14,7 +14,10 @@
 use crate::counts::{Counts, Keeper, label_of_name, window_of};
 use crate::host::{Host, Kind, MetricId, Put};
 use crate::names::label;
-use leapgate::{BreakerKey, BreakerStorage, LocalBreaker, Phase, State};
+use crate::ring::Published;
+use leapgate::{
+    Breaker, BreakerKey, BreakerStorage, LocalBreaker, Phase, Snapshots, State, Timestamp,
+};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -46,6 +49,8 @@ pub struct Shared<H> {
     /// What stood there when it was last looked up, and its version.
     known: Cell<(State, u32)>,
     shown: Rc<Shown>,
+    /// Where the ring of completions is published.
+    ring: Published<H>,
 }
 
 /// A gauge for dashboards.
@@ -110,7 +115,7 @@ impl<H: Host> BreakerPlace<H> {
         if matches!(keeper, Keeper::Local(_)) {
             return BreakerPlace::Worker(LocalBreaker::default());
         }
-        let key = Rc::new(counts.name("breaker", &exact));
+        let state_key = Rc::new(counts.name("breaker", &exact));
         let changes = matches!(keeper, Keeper::Gauges { .. }).then(|| {
             let changes = counts.gauge(&exact, "breaker_changes");
             changes.map_err(|silent| counts.warn_of(silent, EACH_LOOKS_UP))
@@ -119,9 +124,10 @@ impl<H: Host> BreakerPlace<H> {
             counts: keeper,
             changes: changes.and_then(Result::ok),
             known_at: Cell::new(None),
+            ring: Published::new(counts, ["breaker_ring", &exact], key.geometry.window()),
             known: Cell::new((State::new(leapgate::Counts::default()), 0)),
-            shown: Shown::find(counts, counts.name("breaker_state", &readable), &key),
-            key,
+            shown: Shown::find(counts, counts.name("breaker_state", &readable), &state_key),
+            key: state_key,
             host: counts.host().clone(),
         };
         let closed = State::new(shared.counts());
@@ -247,6 +253,32 @@ impl<H: Host> Shared<H> {
     }
 }
 
+/// A breaker whose completions may be those of the process.
+type BreakerOf<H> = Breaker<BreakerPlace<H>>;
+
+impl<H: Host> BreakerPlace<H> {
+    /// Whether there may be something to be kept up to date, published or made good: while the breaker is asked, and after.
+    pub(crate) fn is_moving(&self, breaker: &BreakerOf<H>) -> bool {
+        match self {
+            BreakerPlace::Process(Shared { ring, counts, .. }) => {
+                ring.is_moving(breaker) || counts.owes()
+            }
+            BreakerPlace::Worker(_) => false,
+        }
+    }
+
+    /// Tells the others what is known of the window, which has been moved to `now`, and makes good what is owed. Whether
+    /// nothing is left, which it can only be `at_once`.
+    pub(crate) fn settle(&self, breaker: &BreakerOf<H>, now: Timestamp, at_once: bool) -> bool {
+        match self {
+            BreakerPlace::Process(Shared { ring, counts, .. }) => {
+                counts.settle() & ring.publish(breaker, now, at_once)
+            }
+            BreakerPlace::Worker(_) => true,
+        }
+    }
+}
+
 impl<H: Host> BreakerStorage for BreakerPlace<H> {
     #[inline]
     fn load(&self) -> State {
@@ -290,6 +322,17 @@ impl<H: Host> BreakerStorage for BreakerPlace<H> {
             BreakerPlace::Process(shared) => shared.add(bad),
             BreakerPlace::Worker(local) => local.add(bad),
         }
+    }
+
+    fn published(&self) -> Option<Snapshots> {
+        let BreakerPlace::Process(shared) = self else {
+            return None;
+        };
+        let now = || {
+            let counts = shared.counts();
+            Some([counts.total, counts.bad])
+        };
+        shared.ring.wake(&now)
     }
 }
 

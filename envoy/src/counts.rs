@@ -13,7 +13,7 @@ use crate::inbound::Numbers;
 use crate::names::{label, named};
 use crate::pages::{KeyStates, Place};
 use crate::places::ProcessPlaces;
-use crate::ring;
+use crate::ring::Published;
 use leapgate::{
     BreakerKey, ControlBehavior, Controller, Grade, Key, KeyedGeometry, KeyedPages, LocalInstant,
     LocalTally, NamePlace, Past, Places, RuleWindow, SharedInstant, StateKey, Strategy, Tallies,
@@ -23,7 +23,6 @@ use once_cell::unsync::OnceCell;
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::rc::Rc;
-use std::time::Duration;
 
 /// How often a compare-and-swap is tried before the request is refused.
 const MAX_SWAPS: u32 = 32;
@@ -59,6 +58,12 @@ pub struct Counts<H> {
     resources: OnceCell<Option<Rc<dyn Places>>>,
     /// The gauges that show breakers, by their names.
     shown_breakers: RefCell<Vec<Rc<Shown>>>,
+    /// How often this virtual machine has woken.
+    wakes: Rc<Cell<u32>>,
+    /// Whether what others publish cannot be read: who slept would not know what it has missed.
+    stays_awake: Cell<bool>,
+    /// Whether the end of a call may leave something to be made good.
+    may_owe: Cell<bool>,
 }
 
 impl<H: Host> Counts<H> {
@@ -77,7 +82,30 @@ impl<H: Host> Counts<H> {
             changes: OnceCell::new(),
             resources: OnceCell::new(),
             shown_breakers: RefCell::default(),
+            wakes: Rc::default(),
+            stays_awake: Cell::new(false),
+            may_owe: Cell::new(false),
         }
+    }
+
+    /// How often this virtual machine has woken.
+    pub(crate) fn wakes(&self) -> Rc<Cell<u32>> {
+        Rc::clone(&self.wakes)
+    }
+
+    /// This virtual machine wakes: what others have published meanwhile is taken up with the next request for it.
+    pub(crate) fn wake(&self) {
+        self.wakes.set(self.wakes.get().wrapping_add(1));
+    }
+
+    /// Whether this virtual machine may sleep.
+    pub(crate) fn may_sleep(&self) -> bool {
+        !self.stays_awake.get()
+    }
+
+    /// Whether the end of a call may leave something to be made good.
+    pub(crate) fn may_owe(&self) -> bool {
+        self.may_owe.get()
     }
 
     /// What all requests together do.
@@ -188,6 +216,7 @@ impl<H: Host> Counts<H> {
             key,
             owed: Cell::new((0, 0)),
         };
+        self.may_owe.set(true);
         place.read().map(|_| Keeper::SharedData(place))
     }
 
@@ -374,14 +403,12 @@ pub(crate) fn window_of(window: Window) -> String {
 pub struct RuleCounts<H> {
     keeper: Keeper<H>,
     host: H,
-    /// Under which the ring is published; `None` where nobody else could go on with it.
-    ring_key: Option<String>,
+    /// Where the ring is published; `None` where nobody else could go on with it.
+    ring: Option<Published<H>>,
     /// How far the turns of a throttle reach.
     latest: Latest<H>,
     /// Where workers tell one another how warm the rule is, if it warms up.
     warmth_key: Option<String>,
-    /// What was published last: when, and after how many passed requests.
-    published: Cell<Option<(Timestamp, u64)>>,
     counters: Counters<H>,
     /// How often it has made a request wait; made when it has.
     waited: OnceCell<MetricId>,
@@ -477,6 +504,19 @@ impl<H: Host> Keeper<H> {
         }
     }
 
+    /// Whether changes are owed that could not be made.
+    pub(crate) fn owes(&self) -> bool {
+        matches!(self, Keeper::SharedData(place) if place.owed.get() != (0, 0))
+    }
+
+    /// Makes changes that are owed. Whether none is any more.
+    pub(crate) fn settle(&self) -> bool {
+        match self {
+            Keeper::SharedData(place) if self.owes() => place.change(0, 0).is_some(),
+            _ => true,
+        }
+    }
+
     /// Raises the two counts, the first of them first.
     pub(crate) fn raise(&self, first: i64, second: i64) {
         match self {
@@ -502,10 +542,9 @@ impl<H: Host> Counts<H> {
         RuleCounts {
             keeper: Keeper::Local(LocalTally::default()),
             host: self.host.clone(),
-            ring_key: None,
+            ring: None,
             latest: Latest::Local(LocalInstant::default()),
             warmth_key: None,
-            published: Cell::new(None),
             counters: self.counters(labels),
             waited: OnceCell::new(),
             told_waited: Cell::new(0),
@@ -533,10 +572,17 @@ impl<H: Host> Counts<H> {
         };
         let past = match (window, counts.admitted()) {
             (Some(window), Some(admitted)) => {
-                let ring_key = self.name("ring", &exact);
-                let past = ring::find(&self.host, &ring_key, window, admitted);
-                counts.ring_key = Some(ring_key);
-                past
+                let ring = Published::new(self, ["ring", &exact], window);
+                let kept = ring.wake(&|| Some([admitted; 2]));
+                if kept.is_none() && !ring.begin(admitted > 0) {
+                    self.stays_awake.set(true);
+                }
+                counts.ring = Some(ring);
+                match kept.filter(|kept| !kept.counts.is_empty()) {
+                    Some(kept) => Past::Kept(kept),
+                    None if admitted == 0 => Past::Fresh,
+                    None => Past::Unknown { admitted },
+                }
             }
             _ => Past::Fresh,
         };
@@ -545,9 +591,14 @@ impl<H: Host> Counts<H> {
 }
 
 impl<H: Host> Counters<H> {
+    /// Whether there is something to tell; at first there is that it is nothing.
+    fn is_behind(&self, now: [u64; 3]) -> bool {
+        self.counters.get().is_none() || self.told.get() != now
+    }
+
     /// Tells the host what has passed, was blocked, and would have been, since the last time.
     pub(crate) fn tell(&self, now: [u64; 3]) {
-        if self.counters.get().is_some() && self.told.get() == now {
+        if !self.is_behind(now) {
             return;
         }
         let counters = self.counters.get_or_try_init(|| {
@@ -575,11 +626,42 @@ impl<H: Host> Counters<H> {
 }
 
 impl<H: Host> RuleCounts<H> {
-    /// Tells the host's counters what has happened since the last time.
-    pub fn tell(&self, state: &Controller<RuleCounts<H>>) {
+    /// Whether there may be something to be kept up to date, told or made good: while its window is asked for, and after.
+    pub fn is_moving(&self, state: &Controller<RuleCounts<H>>) -> bool {
+        let is_behind = |window: &RuleWindow<Self>| {
+            let ring = self.ring.as_ref();
+            window.lends() || ring.is_some_and(|ring| ring.is_moving(window))
+        };
+        self.counters.is_behind(decisions(state))
+            || self.told_waited.get() != state.waited()
+            || self.keeper.owes()
+            || state.window().is_some_and(is_behind)
+    }
+
+    /// Tells the host's counters what has happened since the last time, and the others what is known of the window, which has
+    /// been advanced to `now`; makes good what is owed. Whether nothing is left, which it can only be `at_once`.
+    pub fn settle(&self, state: &Controller<RuleCounts<H>>, now: Timestamp, at_once: bool) -> bool {
         self.tell_waited(state.waited());
-        self.counters
-            .tell([state.passed(), state.blocked(), state.shadow_blocked()]);
+        self.counters.tell(decisions(state));
+        let is_told = state
+            .window()
+            .is_none_or(|window| self.publish(window, now, at_once) && !window.lends());
+        self.keeper.settle() && is_told
+    }
+
+    /// Tells the others what is known of the window; if `at_once`, so that it can rest. Whether they know all by now.
+    pub(crate) fn publish(&self, window: &RuleWindow<Self>, now: Timestamp, at_once: bool) -> bool {
+        let Some(ring) = &self.ring else { return true };
+        let is_told = ring.publish(window, now, at_once);
+        if at_once {
+            window.rest();
+        }
+        is_told
+    }
+
+    /// Makes good what is owed. Whether nothing is any more.
+    pub(crate) fn pay(&self) -> bool {
+        self.keeper.settle()
     }
 
     fn tell_waited(&self, waited: u64) {
@@ -596,33 +678,11 @@ impl<H: Host> RuleCounts<H> {
             self.told_waited.set(waited);
         }
     }
+}
 
-    /// Publishes the ring, for a virtual machine that is born without one, if requests have passed here since the last time
-    /// and that is a bucket ago.
-    pub fn publish(&self, state: &Controller<RuleCounts<H>>, now: Timestamp) {
-        if let Some(window) = state.window() {
-            self.publish_window(window, state.passed(), now);
-        }
-    }
-
-    /// The same, of a window after so many `passed` here.
-    pub(crate) fn publish_window(&self, window: &RuleWindow<Self>, passed: u64, now: Timestamp) {
-        let Some(key) = &self.ring_key else { return };
-        let due = self.published.get().is_none_or(|(at, after)| {
-            after != passed
-                && now.since(at)
-                    >= window
-                        .window()
-                        .bucket_length()
-                        .max(Duration::from_millis(1))
-        });
-        if due && passed > 0 {
-            self.published.set(Some((now, passed)));
-            if let Some(snapshots) = window.snapshots() {
-                ring::publish(&self.host, key, window.window(), &snapshots);
-            }
-        }
-    }
+/// How often a rule has let pass, refused, and would have refused.
+fn decisions<T: Tally>(state: &Controller<T>) -> [u64; 3] {
+    [state.passed(), state.blocked(), state.shadow_blocked()]
 }
 
 impl<H: Host> Tally for RuleCounts<H> {
@@ -652,6 +712,19 @@ impl<H: Host> Tally for RuleCounts<H> {
             let bytes = warmth.map(u64::to_le_bytes);
             self.host.share(key, bytes.as_flattened(), Put::Always);
         }
+    }
+
+    fn published(&self) -> Option<Past> {
+        let now = || Some([self.admitted()?; 2]);
+        let kept = self.ring.as_ref()?.wake(&now)?;
+        Some(match kept.counts.is_empty() {
+            true => Past::Unknown { admitted: 0 },
+            false => Past::Kept(kept),
+        })
+    }
+
+    fn fallen(&self) {
+        self.ring.iter().for_each(Published::invalidate);
     }
 
     #[inline]

@@ -11,8 +11,8 @@ use crate::waiting::{Place, Waiting};
 use crate::{keys, reply};
 use leapgate::config::ConfigError;
 use leapgate::{
-    Blocked, Decision, Engine, Entry, Inbound, KeyValue, LimitApp, Policy, RefusalKind, Request,
-    Resource, RuleId, Rules, Store, Timestamp,
+    Blocked, ControlBehavior, Decision, Engine, Entry, Grade, Inbound, KeyValue, LimitApp, Policy,
+    RefusalKind, Request, Resource, RuleId, Rules, Store, Timestamp, Window,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -22,8 +22,15 @@ use std::rc::Rc;
 const STATES_PER_TICK: usize = 128;
 
 /// The ticks are as long as the shortest bucket, but never shorter than the kernel can keep and never so long that a window
-/// which is not asked for falls behind by more than a small part of its interval.
-const TICK_MS: std::ops::RangeInclusive<u64> = 10..=250;
+/// which is not asked for falls behind by more than a small part of its interval, or a worker that has nothing to do ticks on.
+const TICK_MS: std::ops::RangeInclusive<u64> = 10..=100;
+
+/// For so long nothing is to happen before a worker sleeps: one that is asked more often has not to wake for each request.
+/// With two of the longest ticks that is less than a quarter of a second.
+const QUIET_MS: u64 = 100;
+
+/// How many quiet ticks there have been of a worker that sleeps.
+const ASLEEP: u32 = u32::MAX;
 
 /// How often a request is decided on again because its resource or its origin has got or lost a place of its own meanwhile.
 const MAX_DECISIONS: u32 = 8;
@@ -96,21 +103,23 @@ impl<H: Host> Drop for Passed<H> {
 }
 
 /// How often windows are brought up to date.
-fn tick_ms<H: Host>(store: &FilterStore<H>, system: Option<&System<H>>) -> u64 {
-    let mut shortest = *TICK_MS.end();
-    store.for_each_state(0, usize::MAX, |state| {
-        if let Some(window) = state.window() {
-            shortest = shortest.min(window.window().bucket_length().as_millis() as u64);
+fn tick_ms<H: Host>(rules: &Rules, system: Option<&System<H>>) -> u64 {
+    let mut shortest = system.map_or(*TICK_MS.end(), System::bucket_ms);
+    let mut keep_up_with = |window: Window| {
+        shortest = shortest.min(window.bucket_length().as_millis() as u64);
+    };
+    for rule in rules.flow.iter().chain(&rules.gateway_flow) {
+        if let Grade::Qps { window, .. } = rule.grade()
+            && rule.keyed_by().is_none()
+            && rule.control_behavior() != ControlBehavior::Throttle
+        {
+            keep_up_with(window.window());
         }
-    });
-    store.for_each_breaker(0, usize::MAX, |breaker| {
-        let bucket = breaker.geometry().window().bucket_length();
-        shortest = shortest.min(bucket.as_millis() as u64);
-    });
-    if let Some(system) = system {
-        shortest = shortest.min(system.bucket_ms());
     }
-    shortest.max(*TICK_MS.start())
+    for rule in &rules.degrade {
+        keep_up_with(rule.geometry().window());
+    }
+    shortest.clamp(*TICK_MS.start(), *TICK_MS.end())
 }
 
 /// A configuration in force.
@@ -126,6 +135,8 @@ pub struct Filter<H: Host> {
     /// What the metrics of breakers and system rules have been told.
     told: RefCell<Vec<Told>>,
     waiting: Rc<Waiting<H>>,
+    /// How many ticks nothing has happened for, until [`ASLEEP`]: then there are none.
+    quiet: Cell<u32>,
     /// Whether nothing but its resource matters of a request: no rule asks who sends it or how it ends, or makes it wait.
     is_plain: bool,
 }
@@ -159,6 +170,7 @@ impl<H: Host> Filter<H> {
         if system.is_some() {
             store.set_inbound(Inbound::default());
         }
+        let period_ms = tick_ms(&rules, system.as_ref());
         let engine = Engine::with_store(Rc::clone(&store), rules)
             .map_err(|error| ConfigError::from_rules(&error))?;
         let fixed = match &settings.resource {
@@ -166,7 +178,6 @@ impl<H: Host> Filter<H> {
             ResourceFrom::Route | ResourceFrom::VirtualHost => None,
         };
         store.sweep();
-        let period_ms = tick_ms(&store, system.as_ref());
         let root = store.tallies().root();
         let waiting = Waiting::new(host.clone(), root, settings.max_waiting, period_ms);
         let filter = Filter {
@@ -178,39 +189,84 @@ impl<H: Host> Filter<H> {
             system,
             told: RefCell::default(),
             waiting,
+            quiet: Cell::new(0),
             is_plain,
         };
-        filter.host.set_tick_period(period_ms as u32);
         // Windows begin now, not with their first request: what others admit until then is theirs to know.
-        filter.bring_up_to_date(0, usize::MAX);
+        if !filter.falls_asleep() {
+            filter.waiting.ask_for_ticks();
+        }
         Ok(filter)
     }
 
-    /// Observes the states from `first` to `end`, then reads the clock, then files what was observed: in this order.
-    fn bring_up_to_date(&self, first: usize, end: usize) {
+    /// Observes those of the states from `first` to `end` that are moving, then reads the clock, then files what was observed:
+    /// in this order. Then the others are told, and the host's metrics, and what is owed is made good. Whether nothing of that
+    /// is left to do, which it can only be `at_once`.
+    fn bring_up_to_date(&self, first: usize, end: usize, at_once: bool) -> bool {
         let store = self.engine.store();
-        store.for_each_state(first, end, |state| state.observe());
+        store.for_each_state(first, end, |state| {
+            if state.tally().is_moving(state) {
+                state.observe();
+            }
+        });
         store.for_each_breaker(first, end, |breaker| {
-            breaker.observe();
+            if breaker.storage().is_moving(&breaker) {
+                breaker.observe();
+            }
             breaker.storage().keep_shown();
         });
         if let Some(system) = &self.system {
             system.observe();
         }
-        let Some(now) = self.host.now() else { return };
+        let Some(now) = self.host.now() else {
+            return false;
+        };
+        let mut is_settled = true;
         store.for_each_state(first, end, |state| {
-            state.advance(now);
-            state.tally().publish(state, now);
-            state.tally().tell(state);
+            if state.tally().is_moving(state) {
+                state.advance(now);
+                is_settled &= state.tally().settle(state, now, at_once);
+            }
         });
         if first == 0 {
-            store.for_each_keyed(|_, state| state.states().tell(state));
+            store.for_each_keyed(|_, state| is_settled &= state.states().settle(state));
         }
-        store.for_each_breaker(first, end, |breaker| breaker.move_to(now));
+        store.for_each_breaker(first, end, |breaker| {
+            if breaker.storage().is_moving(&breaker) {
+                breaker.move_to(now);
+                is_settled &= breaker.storage().settle(&breaker, now, at_once);
+            }
+        });
         if let Some(system) = &self.system {
-            system.keep_up(now);
+            is_settled &= system.keep_up(now, at_once);
         }
         self.tell();
+        is_settled
+    }
+
+    /// Does all that is left to do and ends the ticks, if it could be done. Whether it could.
+    fn falls_asleep(&self) -> bool {
+        let is_settled = self.bring_up_to_date(0, usize::MAX, true);
+        let sleeps = is_settled && self.may_sleep();
+        if sleeps {
+            self.quiet.set(ASLEEP);
+        }
+        sleeps
+    }
+
+    /// Whether nobody waits here, and a worker that has slept can learn what it has missed.
+    fn may_sleep(&self) -> bool {
+        self.waiting.is_empty() && self.engine.store().tallies().may_sleep()
+    }
+
+    /// Something happens: if this worker sleeps, it wakes.
+    #[cold]
+    #[inline(never)]
+    fn stir(&self) {
+        if self.quiet.replace(0) == ASLEEP {
+            self.engine.store().tallies().wake();
+            self.waiting.ask_for_ticks();
+        }
     }
 
     /// Tells the host's metrics what breakers and system rules have refused since the last time.
@@ -252,13 +308,22 @@ impl<H: Host> Filter<H> {
     }
 
     /// Lets those go on whose turn it is, keeps windows up to date that nobody asks for, and tells the host's metrics.
+    /// When there has been nothing to do for a while, the ticks end.
     pub fn on_tick(&self) {
         if !self.waiting.on_tick() {
             return;
         }
+        let quiet = self.quiet.get().saturating_add(1);
+        if quiet > self.waiting.ticks_in(QUIET_MS) && self.may_sleep() {
+            if self.falls_asleep() {
+                self.host.set_tick_period(0);
+            }
+            return;
+        }
+        self.quiet.set(quiet);
         let first = self.next_state.get();
         let end = first.saturating_add(STATES_PER_TICK);
-        self.bring_up_to_date(first, end);
+        self.bring_up_to_date(first, end, false);
         let store = self.engine.store();
         self.next_state
             .set(if end < store.len().max(store.breakers()) {
@@ -321,6 +386,9 @@ impl<H: Host> Filter<H> {
     /// Decides on the request in that context: what is to be kept until it has ended, if it passes, now or when it has
     /// waited; else it has been answered.
     pub fn on_request(&self, context: u32) -> Option<Passed<H>> {
+        if self.quiet.get() > 0 {
+            self.stir();
+        }
         if !self.is_plain {
             return self.on_request_of_somebody(context);
         }
@@ -479,7 +547,15 @@ impl<H: Host> Filter<H> {
 
     #[inline(never)]
     fn tell_policies(&self, passed: &Passed<H>) {
+        let has_slept = self.quiet.get() == ASLEEP;
+        if has_slept {
+            self.stir();
+            passed.resource.observe();
+        }
         let Some(now) = self.host.now() else { return };
+        if has_slept {
+            passed.resource.advance(now);
+        }
         let keys = passed.rest.as_ref().map_or(&[][..], |rest| &rest.keys);
         let (name, values) = (self.further_name(&passed.resource), values(keys));
         let request = Request::new(&name).keys(&values);
@@ -506,8 +582,20 @@ impl<H: Host> Filter<H> {
     /// A request that passed is over, however it ended.
     #[inline(always)]
     pub fn on_end(&self, passed: &mut Passed<H>) {
+        if self.quiet.get() > 0 {
+            self.ends_late(passed);
+        }
         if passed.rest.is_some() && !passed.give_up() {
             self.on_end_of_watched(passed);
+        }
+    }
+
+    /// The same, where nothing has happened for a while. If its end is news to anybody, it has to be told.
+    #[cold]
+    #[inline(never)]
+    fn ends_late(&self, passed: &Passed<H>) {
+        if passed.rest.is_some() || self.engine.store().tallies().may_owe() {
+            self.stir();
         }
     }
 

@@ -8,11 +8,13 @@
 //! | best rate | the same completions |
 //! | shortest response time | shared data, by compare-and-swap where a call beats it; read on ticks |
 //!
-//! The last three may miss what completes at the same moment, and a virtual machine that is born late averages from then on.
+//! The last three may miss what completes at the same moment. A virtual machine that has slept, or is born late, takes up what
+//! others have published of them.
 //! Only what a rule looks at is counted.
 
 use crate::counts::{Counts, RuleCounts};
 use crate::host::{Host, Put};
+use crate::ring::{Published, Ring};
 use leapgate::{
     Counting, DEFAULT_SAMPLE_COUNT, Inbound, Past, RuleWindow, Snapshots, SystemLimit, SystemRule,
     Tally, Timestamp, Window,
@@ -32,12 +34,31 @@ const MAX_SWAPS: u32 = 4;
 /// The numbers of a process, as one virtual machine has them. They outlive a configuration.
 pub struct Numbers<H> {
     passes: RuleWindow<RuleCounts<H>>,
-    /// How many passed here.
-    passed: Cell<u64>,
     in_flight: RuleCounts<H>,
     completed: RuleWindow<RuleCounts<H>>,
     millis: RuleWindow<RuleCounts<H>>,
+    /// Where the rings of these two are published together; `None` where each virtual machine has its own.
+    times: Option<Published<H>>,
     shortest: Shortest<H>,
+}
+
+/// Of completions and of their milliseconds: an average of what is known at different times would be none.
+impl<H: Host> Ring for Numbers<H> {
+    fn counts(&self) -> Option<[u64; 2]> {
+        let completed = self.completed.tally().admitted()?;
+        Some([completed, self.millis.tally().admitted()?])
+    }
+
+    fn known(&self) -> [u64; 2] {
+        [self.completed.admitted(), self.millis.admitted()]
+    }
+
+    fn snapshots(&self) -> Option<Snapshots> {
+        let mut both = self.completed.snapshots()?;
+        both.counts
+            .extend_from_slice(&self.millis.snapshots()?.counts);
+        Some(both)
+    }
 }
 
 impl<H: Host> Numbers<H> {
@@ -58,17 +79,19 @@ impl<H: Host> Numbers<H> {
             let last = tally.admitted().unwrap_or(0);
             let past = Past::Kept(Snapshots {
                 newest: halves.start(now),
-                at_start: vec![last; 3],
-                last,
+                counts: vec![last; 4],
             });
             RuleWindow::new(halves, Counting::Sentinel, tally, past)
         };
+        let (completed, millis) = (average("inbound_completed"), average("inbound_response_ms"));
+        let is_shared = completed.tally().admitted().is_some();
+        let times = || Published::new(counts, ["inbound_times", ""], halves);
         Some(Numbers {
             passes,
-            passed: Cell::new(0),
             in_flight,
-            completed: average("inbound_completed"),
-            millis: average("inbound_response_ms"),
+            completed,
+            millis,
+            times: is_shared.then(times),
             shortest: Shortest {
                 host: counts.host().clone(),
                 key: counts
@@ -77,6 +100,34 @@ impl<H: Host> Numbers<H> {
                 known: Cell::default(),
             },
         })
+    }
+}
+
+impl<H: Host> Numbers<H> {
+    fn advance(&self, looks: Looks, now: Timestamp) {
+        if looks.passes {
+            self.passes.advance(now);
+        }
+        if looks.times {
+            self.completed.advance(now);
+            self.millis.advance(now);
+            if self.times.as_ref().is_some_and(|times| !times.is_awake()) {
+                self.wake(looks);
+            }
+        }
+    }
+
+    /// Takes up what others have published while this virtual machine slept.
+    #[cold]
+    fn wake(&self, looks: Looks) {
+        let times = self.times.as_ref();
+        if let Some(kept) = times.and_then(|times| times.wake(&|| self.counts())) {
+            self.completed.take_up(&kept, 0);
+            self.millis.take_up(&kept, 1);
+        }
+        if looks.estimate {
+            self.shortest.look_up();
+        }
     }
 }
 
@@ -134,33 +185,34 @@ impl<H: Host> System<H> {
         }
     }
 
-    fn advance(&self, now: Timestamp) {
-        if self.looks.passes {
-            self.numbers.passes.advance(now);
-        }
-        if self.looks.times {
-            self.numbers.completed.advance(now);
-            self.numbers.millis.advance(now);
-        }
-    }
-
-    /// Keeps up to date what was observed before `now`, where nobody asks.
-    pub fn keep_up(&self, now: Timestamp) {
-        self.advance(now);
+    /// Keeps up to date what was observed before `now`, where nobody asks, tells the others of it and makes good what is
+    /// owed. Whether nothing is left, which it can only be `at_once`.
+    pub fn keep_up(&self, now: Timestamp, at_once: bool) -> bool {
+        let numbers = &*self.numbers;
+        numbers.advance(self.looks, now);
         if self.looks.estimate {
-            self.numbers.shortest.look_up();
+            numbers.shortest.look_up();
         }
+        let mut is_settled = true;
         if self.looks.passes {
-            let passes = &self.numbers.passes;
-            let passed = self.numbers.passed.get();
-            passes.tally().publish_window(passes, passed, now);
+            is_settled &= numbers
+                .passes
+                .tally()
+                .publish(&numbers.passes, now, at_once);
         }
+        if let (true, Some(times)) = (self.looks.times, &numbers.times) {
+            is_settled &= times.publish(numbers, now, at_once);
+        }
+        for window in [&numbers.passes, &numbers.completed, &numbers.millis] {
+            is_settled &= window.tally().pay();
+        }
+        is_settled & numbers.in_flight.pay()
     }
 
     /// A request that asks, and the numbers that system rules look at, without it.
     pub fn ask(&self, now: Timestamp) -> (Call<H>, Inbound) {
-        self.advance(now);
         let (numbers, looks) = (&self.numbers, self.looks);
+        numbers.advance(looks, now);
         let take = |tally: &RuleCounts<H>| tally.take(1).map(|taken| taken.wrapping_sub(1));
         let ticket = looks.passes.then(|| take(numbers.passes.tally())).flatten();
         let seat = looks.in_flight.then(|| take(&numbers.in_flight)).flatten();
@@ -204,10 +256,10 @@ fn best_half<H: Host>(completed: &RuleWindow<RuleCounts<H>>) -> f64 {
     let Some(kept) = completed.snapshots() else {
         return 1.0;
     };
-    let [.., before, start] = *kept.at_start else {
+    let [last, start, before, ..] = *kept.counts else {
         return 1.0;
     };
-    let (current, earlier) = (kept.last.wrapping_sub(start), start.wrapping_sub(before));
+    let (current, earlier) = (last.wrapping_sub(start), start.wrapping_sub(before));
     current.max(earlier).max(1) as f64
 }
 
@@ -225,9 +277,6 @@ impl<H: Host> Call<H> {
     pub fn passes(&mut self) {
         if std::mem::take(&mut self.has_ticket) {
             self.numbers.passes.commit(1);
-            self.numbers
-                .passed
-                .set(self.numbers.passed.get().wrapping_add(1));
         }
     }
 
@@ -240,6 +289,7 @@ impl<H: Host> Call<H> {
     pub fn completes(&self, now: Timestamp) {
         if self.looks.times {
             let millis = now.since(self.began).as_millis() as u64;
+            self.numbers.advance(self.looks, now); // it is counted in the bucket of now
             self.numbers.millis.commit(millis);
             self.numbers.completed.commit(1);
             if self.looks.estimate {

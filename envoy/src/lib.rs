@@ -14,7 +14,7 @@
 //! | `inbound` | what all requests together do, for system rules |
 //! | `keys` | the parts of a request that keyed rules name |
 //! | `pages` | where the states of a rule's keys are kept: shared data, or the virtual machine alone |
-//! | `ring` | how a virtual machine that is born late comes by the past |
+//! | `ring` | how a virtual machine that has slept, or is born late, comes by the past |
 //! | `caller` | what is read of a request besides its resource: its origin, and whether it may borrow |
 //! | `waiting` | requests that wait, paused until their turn |
 //! | `reply` | what a refused request is told |

@@ -123,11 +123,13 @@ impl<H: Host> KeyStates<H> {
         }
     }
 
-    /// Tells the host's counters what has happened since the last time, and makes good what could not be done.
-    pub fn tell(&self, state: &KeyedController<KeyStates<H>>) {
+    /// Tells the host's counters what has happened since the last time, and makes good what could not be done. Whether
+    /// nothing is left.
+    pub fn settle(&self, state: &KeyedController<KeyStates<H>>) -> bool {
         self.take_off_owed();
         self.counters
             .tell([state.passed(), state.blocked(), state.shadow_blocked()]);
+        self.owed.borrow().is_empty()
     }
 
     fn page_of(&self, key: Key) -> Page {

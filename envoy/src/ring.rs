@@ -1,90 +1,211 @@
-//! How a virtual machine that is born late comes by the past of a window.
+//! How virtual machines tell one another the past of a window.
 //!
 //! The counts of a rule live in the process, but the ring of what they were lives in each virtual machine. One that serves
-//! requests publishes its ring in shared data; one that is born (a new VM configuration, a reload after a failure) takes it
-//! up there. What was admitted between the publication and now is not dated, and counts as admitted just now: too strict for
-//! one interval at most, never an amnesty.
+//! requests publishes its ring in shared data; one that has slept, or that is born (a new VM configuration, a reload after a
+//! failure), takes it up there. What stands there is replaced by who knows of more. What was admitted between the publication
+//! and now is not dated, and counts as admitted just now: too strict, for a tick or at a birth for one interval at most, never
+//! an amnesty.
 
+use crate::counts::Counts;
 use crate::host::{Host, Put};
-use leapgate::{Past, Snapshots, Timestamp, Window};
+use leapgate::{Breaker, BreakerStorage, RuleWindow, Snapshots, Tally, Timestamp, Window};
+use std::cell::Cell;
+use std::rc::Rc;
 
-/// What is known of a window of which `admitted` requests have been let in so far.
-pub fn find<H: Host>(host: &H, key: &str, window: Window, admitted: u64) -> Past {
-    if admitted == 0 {
-        // The process is fresh. So that the next to be born need not take the first requests for an unknown past, all
-        // buckets are published as having begun at 0.
-        let newest = window.start(host.now().unwrap_or(Timestamp::ZERO));
-        let none = Snapshots {
-            newest,
-            at_start: vec![0; window.sample_count() as usize + 1],
-            last: 0,
+/// A ring of a running count, or of two that are observed together; of one, both numbers are the same.
+pub(crate) trait Ring {
+    /// What the counts are, those of others included; `None` where they cannot be read.
+    fn counts(&self) -> Option<[u64; 2]>;
+
+    /// What they are known to be here.
+    fn known(&self) -> [u64; 2];
+
+    /// What is to be published; `None` where the ring has not begun.
+    fn snapshots(&self) -> Option<Snapshots>;
+}
+
+impl<T: Tally> Ring for RuleWindow<T> {
+    fn counts(&self) -> Option<[u64; 2]> {
+        Some([self.tally().admitted()?; 2])
+    }
+
+    fn known(&self) -> [u64; 2] {
+        [self.admitted(); 2]
+    }
+
+    fn snapshots(&self) -> Option<Snapshots> {
+        self.snapshots()
+    }
+}
+
+impl<S: BreakerStorage> Ring for Breaker<S> {
+    fn counts(&self) -> Option<[u64; 2]> {
+        let counts = self.storage().counts();
+        Some([counts.total, counts.bad])
+    }
+
+    fn known(&self) -> [u64; 2] {
+        let counted = self.counted();
+        [counted.total, counted.bad]
+    }
+
+    fn snapshots(&self) -> Option<Snapshots> {
+        self.snapshots()
+    }
+}
+
+/// Where one ring is published.
+pub(crate) struct Published<H> {
+    host: H,
+    key: String,
+    window: Window,
+    /// How often this virtual machine has woken.
+    wakes: Rc<Cell<u32>>,
+    /// How often it had when what stands there was last taken up.
+    taken_up: Cell<u32>,
+    /// In which bucket this ring was published last, if it was, and what stood there then.
+    told: Cell<Option<(Timestamp, [u64; 2])>>,
+    /// Whether what stands there is not to be believed.
+    is_void: Cell<bool>,
+}
+
+impl<H: Host> Published<H> {
+    /// The place called `what` of the ring of what has these labels. What stands there is taken up when the ring is asked for
+    /// first.
+    pub(crate) fn new(
+        counts: &Counts<H>,
+        [what, labels]: [&str; 2],
+        window: Window,
+    ) -> Published<H> {
+        Published {
+            host: counts.host().clone(),
+            key: counts.name(what, labels),
+            window,
+            wakes: counts.wakes(),
+            taken_up: Cell::new(counts.wakes().get().wrapping_sub(1)),
+            told: Cell::new(None),
+            is_void: Cell::new(false),
+        }
+    }
+
+    /// Puts a ring there, where there is none, of a count that was always 0: so who is born next need not take the first
+    /// requests for an unknown past. Where the past `is_unknown`, it has no counts. Whether something stands there now.
+    pub(crate) fn begin(&self, is_unknown: bool) -> bool {
+        let length = self.window.sample_count() as usize + 2;
+        let now = self.host.now().unwrap_or(Timestamp::ZERO);
+        let begun = Snapshots {
+            newest: self.window.start(now),
+            counts: vec![0; if is_unknown { 0 } else { length }],
         };
-        publish(host, key, window, &none);
-        return Past::Fresh;
+        let bytes = self.encoded(&begun);
+        self.host.share(&self.key, &bytes, Put::IfAbsent);
+        self.host.shared(&self.key).is_some()
     }
-    match host
-        .shared(key)
-        .and_then(|value| decoded(&value.bytes, window))
-    {
-        Some(kept) if kept.last <= admitted => Past::Kept(kept),
-        _ => Past::Unknown { admitted },
-    }
-}
 
-/// Publishes what a window has kept.
-pub fn publish<H: Host>(host: &H, key: &str, window: Window, kept: &Snapshots) {
-    // One that cannot be published is one that nobody finds: then the past is unknown, and counts as used.
-    host.share(key, &encoded(kept, window), Put::Always);
-}
-
-/// The geometry, the newest start, the last count, then the counts, each in eight bytes.
-fn encoded(kept: &Snapshots, window: Window) -> Vec<u8> {
-    let head = [
-        window.interval_ms(),
-        window.sample_count().into(),
-        kept.newest.as_nanos(),
-        kept.last,
-    ];
-    head.iter()
-        .chain(&kept.at_start)
-        .flat_map(|n| n.to_le_bytes())
-        .collect()
-}
-
-fn decoded(bytes: &[u8], window: Window) -> Option<Snapshots> {
-    let mut numbers = bytes
-        .chunks_exact(8)
-        .filter_map(|n| Some(u64::from_le_bytes(n.try_into().ok()?)));
-    let (interval_ms, sample_count) = (numbers.next()?, numbers.next()?);
-    let (newest, last) = (Timestamp::from_nanos(numbers.next()?), numbers.next()?);
-    let at_start: Vec<u64> = numbers.collect();
-    let fits = interval_ms == window.interval_ms()
-        && sample_count == u64::from(window.sample_count())
-        && at_start.len() == window.sample_count() as usize + 1;
-    fits.then_some(Snapshots {
-        newest,
-        at_start,
-        last,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_ring_comes_back_as_it_was_published_and_fits_no_other_window() {
-        let window = Window::new(1000, 2).unwrap();
-        let kept = Snapshots {
-            newest: Timestamp::from_millis(1500),
-            at_start: vec![1, 2, 3],
-            last: 4,
+    /// What stands there, and how it may be replaced. It is empty if more had been counted then than has been by `now`, which
+    /// is asked later: the counts have fallen since.
+    fn read(&self, now: &dyn Fn() -> Option<[u64; 2]>) -> (Option<Snapshots>, Put) {
+        let Some(value) = self.host.shared(&self.key) else {
+            return (None, Put::IfAbsent);
         };
-        assert_eq!(decoded(&encoded(&kept, window), window), Some(kept.clone()));
-        assert_eq!(
-            decoded(&encoded(&kept, window), Window::new(2000, 2).unwrap()),
-            None
-        );
-        assert_eq!(decoded(&encoded(&kept, window)[..40], window), None);
+        let mut kept = self.decoded(&value.bytes);
+        if let Some(kept) = &mut kept
+            && (self.is_void.get() || now().is_none_or(|now| is_later(self.lasts(kept), now)))
+        {
+            kept.counts.clear();
+        }
+        (kept, Put::IfVersion(value.cas))
     }
+
+    /// What the counts were last known to be.
+    fn lasts(&self, kept: &Snapshots) -> [u64; 2] {
+        let first = kept.last(0, self.window).unwrap_or(0);
+        [first, kept.last(1, self.window).unwrap_or(first)]
+    }
+
+    /// The counts have fallen: what stands there is not taken up, but replaced.
+    pub(crate) fn invalidate(&self) {
+        self.taken_up.set(self.wakes.get());
+        self.told.set(None);
+        self.is_void.set(true);
+    }
+
+    /// Whether the ring has been asked for since this virtual machine last woke: then it is kept up to date.
+    pub(crate) fn is_awake(&self) -> bool {
+        self.taken_up.get() == self.wakes.get()
+    }
+
+    /// What others have published, if the ring was not awake; now it is. It is empty where the counts have fallen.
+    pub(crate) fn wake(&self, now: &dyn Fn() -> Option<[u64; 2]>) -> Option<Snapshots> {
+        if self.is_awake() {
+            return None;
+        }
+        self.taken_up.set(self.wakes.get());
+        self.read(now).0
+    }
+
+    /// Whether there is something to tell, or to be known of what others do.
+    pub(crate) fn is_moving(&self, ring: &dyn Ring) -> bool {
+        self.is_awake() || self.told.get().is_none_or(|(_, told)| told != ring.known())
+    }
+
+    /// Tells the others, if there is something to tell and the last time was not in the same bucket, or `at_once`. Whether
+    /// they know all by now.
+    pub(crate) fn publish(&self, ring: &dyn Ring, now: Timestamp, at_once: bool) -> bool {
+        let (known, start) = (ring.known(), self.window.start(now));
+        match self.told.get() {
+            Some((_, told)) if told == known => return true,
+            Some((then, _)) if then == start && !at_once => return false,
+            _ => {}
+        }
+        let (found, put) = self.read(&|| ring.counts());
+        let Some(own) = ring.snapshots() else {
+            return true;
+        };
+        let found = found.filter(|found| !found.counts.is_empty());
+        let then = match found.map(|found| self.lasts(&found)) {
+            Some(found) if found == known => Timestamp::ZERO,
+            // By the next tick this one knows of it too.
+            Some(found) if is_later(found, known) => return false,
+            _ if self.host.share(&self.key, &self.encoded(&own), put) => start,
+            _ => return false,
+        };
+        self.told.set(Some((then, known)));
+        self.is_void.set(false);
+        true
+    }
+
+    /// The geometry, the newest start and the counts, each in eight bytes.
+    fn encoded(&self, kept: &Snapshots) -> Vec<u8> {
+        let mut numbers = vec![
+            self.window.interval_ms(),
+            self.window.sample_count().into(),
+            kept.newest.as_nanos(),
+        ];
+        numbers.extend_from_slice(&kept.counts);
+        let numbers = numbers.iter().map(|n| n.to_le_bytes());
+        numbers.collect::<Vec<_>>().into_flattened()
+    }
+
+    fn decoded(&self, bytes: &[u8]) -> Option<Snapshots> {
+        let (numbers, _) = bytes.as_chunks();
+        let mut numbers = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes));
+        let (interval_ms, sample_count) = (numbers.next()?, numbers.next()?);
+        let newest = Timestamp::from_nanos(numbers.next()?);
+        let counts: Vec<u64> = numbers.collect();
+        let fits = interval_ms == self.window.interval_ms()
+            && sample_count == u64::from(self.window.sample_count())
+            && !counts.is_empty()
+            && counts
+                .len()
+                .is_multiple_of(self.window.sample_count() as usize + 2);
+        fits.then_some(Snapshots { newest, counts })
+    }
+}
+
+/// Whether a running count was at one of the first numbers after it was at the second.
+fn is_later(one: [u64; 2], other: [u64; 2]) -> bool {
+    let is_later = |one: u64, other: u64| other.wrapping_sub(one) >= 1 << 63;
+    let ([first, second], [other_first, other_second]) = (one, other);
+    is_later(first, other_first) || is_later(second, other_second)
 }

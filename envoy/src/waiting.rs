@@ -69,6 +69,21 @@ impl<H: Host> Waiting<H> {
         })
     }
 
+    /// Asks for ticks, where there are none.
+    pub fn ask_for_ticks(&self) {
+        self.host.set_tick_period(self.period_ms as u32);
+    }
+
+    /// How many ticks there are in so many milliseconds, at least one.
+    pub fn ticks_in(&self, millis: u64) -> u32 {
+        millis.checked_div(self.period_ms).unwrap_or(1).max(1) as u32
+    }
+
+    /// Whether nobody waits, nor has a moment ago.
+    pub fn is_empty(&self) -> bool {
+        !self.is_tight.get()
+    }
+
     /// Whether nobody more may wait.
     pub fn is_full(&self) -> bool {
         self.queue.borrow().len() >= self.max

@@ -23,6 +23,8 @@ mod places;
 mod reply;
 #[path = "filter/rollout.rs"]
 mod rollout;
+#[path = "filter/sleep.rs"]
+mod sleep;
 #[path = "filter/system.rs"]
 mod system;
 
@@ -46,6 +48,7 @@ struct Process {
     /// Metrics whose names end so take everything and read 0, as under a `stats_matcher` that excludes them.
     excluded: RefCell<Option<String>>,
     no_shared_data: Cell<bool>,
+    no_clock: Cell<bool>,
     /// How often shared data was read.
     reads: Cell<u32>,
     /// How many compare-and-swaps are lost to others.
@@ -148,7 +151,7 @@ impl Host for Fake {
     }
 
     fn now(&self) -> Option<Timestamp> {
-        Some(Timestamp::from_millis(self.0.millis.get()))
+        (!self.0.no_clock.get()).then(|| Timestamp::from_millis(self.0.millis.get()))
     }
 
     fn set_tick_period(&self, millis: u32) -> bool {
@@ -223,7 +226,8 @@ impl Host for Fake {
         self.interrupted();
         self.0.reads.set(self.0.reads.get() + 1);
         let shared = self.0.shared.borrow();
-        let (bytes, cas) = shared.get(key)?;
+        // Envoy gives no bytes of none.
+        let (bytes, cas) = shared.get(key).filter(|(bytes, _)| !bytes.is_empty())?;
         Some(SharedValue {
             bytes: bytes.clone(),
             cas: *cas,

@@ -357,20 +357,40 @@ impl Tokens {
         if self.filled.get() == Some(number) {
             return;
         }
-        if let Some([tokens, max, filled, _]) = tally.warmth()
+        if let Some([tokens, max, filled, before]) = tally.warmth()
             && filled <= number
             && self.filled.get().is_none_or(|own| own < filled)
         {
             self.tokens.set(tokens as i64);
             self.max.set(max as i64);
             self.filled.set(Some(filled));
+            if before > 0 {
+                self.listen(before - 1, filled, number);
+            }
         }
         if self.filled.get() != Some(number) {
             self.tokens.set(self.at(terms, admitted, now));
             self.max.set(Curve::new(terms).max);
             self.filled.set(Some(number));
             let (tokens, max) = (self.tokens.get() as u64, self.max.get() as u64);
-            tally.tell_warmth([tokens, max, number, 0]);
+            // One more than it was: 0 says nothing.
+            let before = self
+                .second
+                .get()
+                .map_or(0, |second| second.before.wrapping_add(1));
+            tally.tell_warmth([tokens, max, number, before]);
+        }
+    }
+
+    /// Goes by what another says had been admitted `before` the second in which it `filled` up tokens, where that is the one
+    /// before this: whoever was not asked then does not know what passed in it.
+    fn listen(&self, before: u64, filled: u64, number: u64) {
+        if let Some(second) = self.second.get().filter(|_| filled + 1 == number) {
+            let previous = match second.before.wrapping_sub(before) {
+                fewer if fewer >= 1 << 63 => second.previous,
+                passes => passes,
+            };
+            self.second.set(Some(Second { previous, ..second }));
         }
     }
 

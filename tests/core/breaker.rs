@@ -5,10 +5,11 @@ use crate::support::at;
 use crate::vectors::{each_trace, n};
 use leapgate::{
     Admission, Breaker, BreakerStorage, Comparison, Counts, DegradeGrade, DegradeRule,
-    LocalBreaker, MAX_PROBES, Mode, Phase, RuleError, RuleGeometry, RuleId, State, Window,
+    LocalBreaker, MAX_PROBES, Mode, Phase, RuleError, RuleGeometry, RuleId, Snapshots, State,
+    Window,
 };
 use serde_json::{Value, json};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -1322,6 +1323,7 @@ fn a_state_is_four_words() {
 struct Shared {
     words: Cell<[u64; 4]>,
     counts: Cell<Counts>,
+    published: RefCell<Option<Snapshots>>,
 }
 
 /// One machine's view of it: it sees a change when it fails to make one, or is told to look.
@@ -1357,6 +1359,10 @@ impl BreakerStorage for Machine {
         self.shared.counts.set(self.counts().plus_one(bad));
         self.counts()
     }
+
+    fn published(&self) -> Option<Snapshots> {
+        self.shared.published.borrow().clone()
+    }
 }
 
 fn machines(rule: &DegradeRule) -> [Circuit<Machine>; 4] {
@@ -1377,6 +1383,38 @@ fn observe(machines: &[Circuit<Machine>]) {
     machines
         .iter()
         .for_each(|machine| machine.breaker.observe());
+}
+
+#[test]
+fn a_machine_that_takes_up_what_another_published_neither_forgets_failures_nor_takes_old_ones_for_new()
+ {
+    let rule = error_count(1.0, 1000).needing(1).unwrap();
+    for (later, phase) in [
+        (300, "open"),
+        (999, "open"),
+        (1100, "closed"),
+        (9000, "closed"),
+    ] {
+        for is_born_late in [false, true] {
+            let machines = machines(&rule);
+            assert!(machines[0].call(1, true, 100_000));
+            machines[0].breaker.observe();
+            machines[0].breaker.move_to(at(100_100));
+            let shared = &machines[0].breaker.storage().shared;
+            shared.published.replace(machines[0].breaker.snapshots());
+            let storage = Machine {
+                shared: Rc::clone(shared),
+                known: Cell::new(shared.words.get()),
+            };
+            let late = Circuit {
+                rule: rule.clone(),
+                breaker: Breaker::with_storage(rule.geometry(), storage),
+            };
+            let other = if is_born_late { &late } else { &machines[1] };
+            assert!(other.call(1, true, 100_000 + later));
+            assert_eq!(other.phase(), phase, "{later} ms later, {is_born_late}");
+        }
+    }
 }
 
 #[test]

@@ -34,6 +34,8 @@ struct State {
     admitted: u64,
     latest: Option<Timestamp>,
     published: Option<Snapshots>,
+    /// Whether a worker has slept since it was last asked.
+    slept: Vec<bool>,
     passes: Vec<Span>,
     waits: usize,
     in_flight: u64,
@@ -66,6 +68,7 @@ impl Process {
             admitted: 0,
             latest: None,
             published: None,
+            slept: vec![false; workers],
             passes: Vec::new(),
             waits: 0,
             in_flight: 0,
@@ -189,6 +192,16 @@ impl Tally for Gauges {
     fn latest(&self) -> &impl SharedInstant {
         self
     }
+
+    fn published(&self) -> Option<Past> {
+        if !std::mem::take(&mut self.process.done().slept[self.worker]) {
+            return None;
+        }
+        let kept = self
+            .process
+            .call(self.worker, |state| state.published.clone())?;
+        Some(Past::Kept(kept))
+    }
 }
 
 /// How far the turns of the process's throttle reach.
@@ -278,6 +291,8 @@ struct Plan {
     order: Order,
     requests: usize,
     births: Vec<Birth>,
+    /// Whether workers publish what they know and rest after some of their requests.
+    sleeps: bool,
 }
 
 impl Plan {
@@ -353,7 +368,9 @@ fn work(process: &Arc<Process>, worker: usize, plan: &Plan) {
             }
             Decision::Block(_) => process.call(worker, |state| state.refused += 1),
         }
-        if worker == 0 {
+        if plan.sleeps && from % 3 == 0 {
+            fall_asleep(process, worker, &engine);
+        } else if worker == 0 && !plan.sleeps {
             engine.store().for_each_state(0, 1, |state| {
                 let snapshots = state.window().and_then(|window| window.snapshots());
                 process.call(worker, |state| state.published = snapshots);
@@ -361,6 +378,39 @@ fn work(process: &Arc<Process>, worker: usize, plan: &Plan) {
         }
     }
     process.call(worker, |state| state.alive[worker] = false);
+}
+
+/// A worker brings its window up to date and publishes it, unless another has published one that knows of more.
+fn fall_asleep(process: &Arc<Process>, worker: usize, engine: &Engine<Born>) {
+    engine.store().for_each_state(0, 1, |state| {
+        state.observe();
+        let now = process.call(worker, |state| state.now);
+        state.advance(at(now));
+        let window = state.window().unwrap();
+        let (Some(own), before) = (
+            window.snapshots(),
+            process.call(worker, |state| state.published.clone()),
+        ) else {
+            return;
+        };
+        if before
+            .as_ref()
+            .is_some_and(|kept| kept.counts[0] > own.counts[0])
+        {
+            return;
+        }
+        let is_told = process.call(worker, |state| {
+            let is_unchanged = state.published == before;
+            if is_unchanged {
+                state.published = Some(own);
+                state.slept[worker] = true;
+            }
+            is_unchanged
+        });
+        if is_told {
+            window.rest();
+        }
+    });
 }
 
 fn run(schedule: Schedule, hurry: u64, plan: &Plan) -> Arc<Process> {
@@ -402,6 +452,7 @@ fn plan(counting: Counting, workers: usize) -> Plan {
         order: Order::ObserveFirst,
         requests: 60,
         births: vec![Birth::First; workers],
+        sleeps: false,
     }
 }
 
@@ -429,6 +480,24 @@ fn worst(plan: &Plan, schedules: u64) -> (usize, usize) {
     (worst, passes)
 }
 
+/// Under many schedules, so many workers never let in more than `most` in an interval.
+#[track_caller]
+fn let_in_at_most(most: usize, workers: usize, counting: Counting, sleeps: bool) {
+    let plan = Plan {
+        sleeps,
+        ..plan(counting, workers)
+    };
+    let (worst, passes) = worst(&plan, 24);
+    assert!(
+        worst <= most,
+        "{workers} workers, {counting:?}: {worst} in one interval"
+    );
+    assert!(
+        passes > 24 * LIMIT,
+        "{workers} workers, {counting:?}: only {passes} have passed"
+    );
+}
+
 #[test]
 fn workers_that_share_two_counts_never_let_in_more_than_the_limit() {
     for workers in [1, 2, 4] {
@@ -437,15 +506,7 @@ fn workers_that_share_two_counts_never_let_in_more_than_the_limit() {
             (Counting::Sentinel, 2 * LIMIT),
             (Counting::Weighted, 2 * LIMIT),
         ] {
-            let (worst, passes) = worst(&plan(counting, workers), 24);
-            assert!(
-                worst <= most,
-                "{workers} workers, {counting:?}: {worst} in one interval"
-            );
-            assert!(
-                passes > 24 * LIMIT,
-                "{workers} workers, {counting:?}: only {passes} have passed"
-            );
+            let_in_at_most(most, workers, counting, false);
         }
     }
 }
@@ -464,6 +525,16 @@ fn a_worker_that_is_born_later_lets_in_no_more_than_the_limit() {
         let (worst, passes) = worst(&plan, 24);
         assert!(worst <= LIMIT, "{worst} in one interval");
         assert!(passes > 24 * LIMIT, "only {passes} have passed");
+    }
+}
+
+/// Rings are published and taken up between any two calls of the others.
+#[test]
+fn workers_that_sleep_and_wake_never_let_in_more_than_the_limit() {
+    for workers in [2, 4] {
+        for (counting, most) in [(Counting::Strict, LIMIT), (Counting::Weighted, 2 * LIMIT)] {
+            let_in_at_most(most, workers, counting, true);
+        }
     }
 }
 

@@ -247,8 +247,7 @@ fn counts_may_wrap_around() {
         tally.admitted.set(u64::MAX - 3);
         let kept = Snapshots {
             newest: at(0),
-            at_start: vec![u64::MAX - 3; 3],
-            last: u64::MAX - 3,
+            counts: vec![u64::MAX - 3; 4],
         };
         let window = RuleWindow::new(buckets(2, 500), counting, tally, Past::Kept(kept));
         let plain = local(buckets(2, 500), counting);
@@ -400,8 +399,8 @@ fn a_window_goes_on_with_what_another_has_kept() {
             }
             let kept = old.snapshots().unwrap();
             assert_eq!(
-                (kept.newest, kept.at_start.len(), kept.last),
-                (at(1900), 11, tally.admitted.get())
+                (kept.newest, kept.counts.len(), kept.counts[0]),
+                (at(1900), 12, tally.admitted.get())
             );
             let new = RuleWindow::new(buckets(10, 100), counting, tally, Past::Kept(kept));
             let now = 1950 + later;
@@ -424,14 +423,39 @@ fn a_window_goes_on_with_what_another_has_kept() {
 }
 
 #[test]
+fn a_window_takes_up_what_another_has_kept_also_where_the_clock_is_younger_than_the_window() {
+    for counting in ALL {
+        for begin in [0, 50, 250, 1000, 70_000] {
+            let tally = Shared::default();
+            let busy = RuleWindow::new(buckets(10, 100), counting, tally.clone(), Past::Fresh);
+            let idle = RuleWindow::new(buckets(10, 100), counting, tally, Past::Fresh);
+            idle.observe();
+            idle.advance(at(begin));
+            for now in (begin..begin + 700).step_by(30) {
+                enter(&busy, 7.0, 1, now);
+            }
+            for now in (begin + 700..begin + 2500).step_by(90) {
+                idle.observe();
+                idle.advance(at(now));
+                idle.take_up(&busy.snapshots().unwrap(), 0);
+                assert_eq!(
+                    idle.sum(at(now)),
+                    busy.sum(at(now)),
+                    "{now}: {busy:?}, {idle:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn what_was_kept_of_fewer_buckets_counts_the_rest_as_used() {
     let tally = Shared::default();
     tally.tickets.set(9);
     tally.admitted.set(9);
     let kept = Snapshots {
         newest: at(1900),
-        at_start: vec![8, 9],
-        last: 9,
+        counts: vec![9, 9, 8],
     };
     let window = RuleWindow::new(buckets(10, 100), Counting::Strict, tally, Past::Kept(kept));
     assert_eq!(
@@ -499,14 +523,14 @@ fn what_is_observed_is_filed_after_the_buckets_that_it_opens() {
     window.observe();
     window.advance(at(1100));
     assert_eq!(
-        window.snapshots().unwrap().at_start,
-        [0, 0, 0],
+        window.snapshots().unwrap().counts,
+        [4, 0, 0, 0],
         "{window:?}"
     );
     window.advance(at(1200));
     assert_eq!(
-        window.snapshots().unwrap().at_start,
-        [0, 0, 4],
+        window.snapshots().unwrap().counts,
+        [4, 4, 0, 0],
         "{window:?}"
     );
 }

@@ -199,7 +199,10 @@ class Upstream:
 
 
 class Envoy:
-    """One Envoy whose listeners (one, unless told otherwise) are read from a file that `configure` replaces."""
+    """One Envoy whose listeners (one, unless told otherwise) are read from a file that `configure` replaces.
+
+    Where the rules are `None`, it has no filter.
+    """
 
     def __init__(self, rules, routes=(), hosts=None, workers=2, clusters=(), stats_config=None, access_log=False, listeners=1,
                  trusted_hops=0, manager_fields=None, plugins=1, plugin_how=None, binary=ENVOY):
@@ -216,7 +219,7 @@ class Envoy:
         self.access_log = self.folder / "access.log" if access_log else None
         self._log_file = self.folder / "envoy.log"
         self._listeners = self.folder / "listeners.json"
-        self._write(plugin(rules, **(plugin_how or {})))
+        self._write(None if rules is None else plugin(rules, **(plugin_how or {})))
         bootstrap = {
             "node": {"id": "test", "cluster": "test"},
             "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": self.admin_port}}},
@@ -305,6 +308,11 @@ class Envoy:
         """What a scrape sees, without the comments: {name with labels: value}."""
         lines = [line for line in self.admin("/stats/prometheus").splitlines() if line and not line.startswith("#")]
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+    def cpu_seconds(self):
+        """The CPU time that it has used, in all its threads, by the scheduler's own account."""
+        threads = pathlib.Path(f"/proc/{self._process.pid}/task").iterdir()
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
     def workers_reached(self):
         """How many workers have had a connection."""

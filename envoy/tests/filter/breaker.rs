@@ -4,7 +4,7 @@ use super::*;
 use std::rc::Weak;
 
 /// Opens when both of two completions were errors; stays open for ten seconds.
-const BREAKER: &str = r#"{"degradeRules": [
+pub(super) const BREAKER: &str = r#"{"degradeRules": [
     {"resource": "pay", "grade": "errorRatio", "count": 0.5, "timeWindow": 10, "minRequestAmount": 2}
 ]}"#;
 
@@ -14,7 +14,7 @@ const SLOW: &str = r#"{"degradeRules": [
 
 /// How an answer ends.
 #[derive(Clone, Copy, Debug)]
-enum End {
+pub(super) enum End {
     /// With that status.
     Status(u64),
     /// Broken off, with these flags.
@@ -29,7 +29,7 @@ enum End {
 
 impl Vm {
     /// The request ends like that, `millis` after it was let in.
-    fn end(&self, mut passed: Passed<Fake>, end: End, millis: u64) {
+    pub(super) fn end(&self, mut passed: Passed<Fake>, end: End, millis: u64) {
         let process = &self.host.0;
         process.millis.set(process.millis.get() + millis);
         process.response.set(match end {
@@ -52,7 +52,7 @@ impl Vm {
         self.filter.on_end(&mut passed);
     }
 
-    fn call(&self, end: End) -> bool {
+    pub(super) fn call(&self, end: End) -> bool {
         match self.request("pay") {
             Some(passed) => {
                 self.end(passed, end, 1);

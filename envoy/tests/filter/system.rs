@@ -3,7 +3,7 @@
 use super::*;
 
 impl Vm {
-    fn ends(&self, mut passed: Passed<Fake>, millis: u64) {
+    pub(super) fn ends(&self, mut passed: Passed<Fake>, millis: u64) {
         let process = &self.host.0;
         process.millis.set(process.millis.get() + millis);
         process.response.set(Some((200, 0)));
@@ -12,7 +12,7 @@ impl Vm {
     }
 }
 
-fn system(rule: &str) -> String {
+pub(super) fn system(rule: &str) -> String {
     format!(r#"{{"systemRules": [{rule}]}}"#)
 }
 

@@ -12,16 +12,16 @@ const LENDING: &str = r#"{"flowRules": [{"resource": "login", "id": "login", "co
 
 /// Time goes on to `until`, each machine ticks when it has asked to, and what was resumed meanwhile is told: by how much
 /// after `since`.
-fn run(process: &Process, vms: &[Vm], until: u64, since: u64) -> Vec<u64> {
+pub(super) fn run(process: &Process, vms: &[Vm], until: u64, since: u64) -> Vec<u64> {
     process.resumed.borrow_mut().clear();
     while process.millis.get() < until {
         process.millis.set(process.millis.get() + 1);
         for vm in vms {
-            if vm.host.1.next.get() <= process.millis.get() {
-                vm.host
-                    .1
+            let ticks = &vm.host.1;
+            if ticks.period.get() > 0 && ticks.next.get() <= process.millis.get() {
+                ticks
                     .next
-                    .set(process.millis.get() + u64::from(vm.host.1.period.get()));
+                    .set(process.millis.get() + u64::from(ticks.period.get()));
                 vm.filter.on_tick();
             }
         }
@@ -30,7 +30,7 @@ fn run(process: &Process, vms: &[Vm], until: u64, since: u64) -> Vec<u64> {
     resumed.iter().map(|(at, _)| at - since).collect()
 }
 
-fn with_header(process: &Process, name: &str, value: &str) {
+pub(super) fn with_header(process: &Process, name: &str, value: &str) {
     process
         .request_headers
         .replace([(name.into(), value.into())].into());
@@ -65,13 +65,15 @@ fn ticks_come_when_somebody_is_due_and_else_as_seldom_as_before() {
     let process = process();
     let vms = [Vm::born(&process, PACED)];
     let period = || vms[0].host.1.period.get();
-    assert_eq!(period(), 250);
+    assert!(vms[0].request("login").is_some());
+    assert_eq!(period(), 100);
+    process.millis.set(5025);
     let passed: Vec<_> = (0..3).map(|_| vms[0].request("login")).collect();
     assert_eq!(period(), 25);
-    run(&process, &vms, 5025, 5000);
-    assert_eq!(period(), 25);
     run(&process, &vms, 5050, 5000);
-    assert_eq!(period(), 250);
+    assert_eq!(period(), 25);
+    run(&process, &vms, 5075, 5000);
+    assert_eq!(period(), 100);
     drop(passed);
 }
 
@@ -371,8 +373,7 @@ fn workers_lend_one_after_another_what_comes_free_little_by_little() {
     let passed: Vec<_> = (0..8).map(|i| vms[i % 4].request("login")).collect();
     assert_eq!(held(&passed), 8);
     let resumed = run(&process, &vms, 7000, 5000);
-    // Those that have not counted a pass themselves take it for a tick younger than it was.
-    assert_eq!(resumed, [1100, 1200, 1300, 1300, 1300, 1400, 1500, 1500]);
+    assert_eq!(resumed, [1100, 1100, 1200, 1200, 1300, 1300, 1400, 1400]);
 }
 
 #[test]

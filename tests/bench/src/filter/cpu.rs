@@ -44,7 +44,7 @@ pub(super) fn run(modules: &Modules, envoy: &Binary) -> Result<()> {
     }
     let mut running = Vec::new();
     for variant in &variants {
-        running.push(Running::start(envoy, variant, &folder, &[])?);
+        running.push(Running::start(envoy, variant, &folder, &[], 1)?);
     }
     if let Some((_, second)) = cores {
         cores::stay_on(second)?;
@@ -148,7 +148,7 @@ fn print(variants: &[Variant], micros: &[Vec<f64>], idle: &[f64]) -> Result<()> 
 }
 
 /// CPU time that a process has used, in all its threads.
-fn cpu_seconds(pid: u32) -> Result<f64> {
+pub(super) fn cpu_seconds(pid: u32) -> Result<f64> {
     // The scheduler's own account, in nanoseconds, where the kernel keeps one.
     let threads =
         std::fs::read_dir(format!("/proc/{pid}/task")).context("the process's threads")?;

@@ -284,12 +284,13 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts Envoy for a variant. `wrapper` comes before it on the command line.
+    /// Starts Envoy for a variant, with so many workers. `wrapper` comes before it on the command line.
     pub(super) fn start(
         binary: &Binary,
         variant: &Variant,
         folder: &Folder,
         wrapper: &[OsString],
+        workers: u32,
     ) -> Result<Self> {
         let port = free_port()?;
         let file = |extension: &str| folder.path().join(format!("{port}.{extension}"));
@@ -309,7 +310,7 @@ impl Running {
             .args(words)
             .args([
                 "--concurrency",
-                "1",
+                &workers.to_string(),
                 "--disable-hot-restart",
                 "--log-level",
                 "error",

@@ -117,7 +117,7 @@ fn count(counter: &Counter, envoy: &Binary, variant: &Variant, folder: &Folder) 
         "{}.callgrind",
         variant.name.replace([' ', ','], "-")
     ));
-    let mut running = Running::start(envoy, variant, folder, &counter.wrapper(&dumps))?;
+    let mut running = Running::start(envoy, variant, folder, &counter.wrapper(&dumps), 1)?;
     running.wait(variant, Duration::from_secs(60))?;
     let mut load = Load::connect(running.port, CONNECTIONS)?;
     let times = match counter {

@@ -3,6 +3,7 @@
 mod cpu;
 mod envoy;
 mod fuel;
+mod idle;
 mod instructions;
 mod load;
 mod modules;
@@ -10,7 +11,7 @@ mod modules;
 use anyhow::Result;
 
 /// What can be printed.
-pub(crate) const PARTS: [&str; 3] = ["fuel", "instructions", "cpu"];
+pub(crate) const PARTS: [&str; 4] = ["fuel", "instructions", "cpu", "idle"];
 
 /// Prints the tables of these parts.
 pub(crate) fn run(parts: &[&str]) -> Result<()> {
@@ -18,13 +19,16 @@ pub(crate) fn run(parts: &[&str]) -> Result<()> {
     if parts.contains(&"fuel") {
         fuel::run(&modules)?;
     }
-    if parts.contains(&"instructions") || parts.contains(&"cpu") {
+    if parts.iter().any(|part| *part != "fuel") {
         let envoy = envoy::Binary::find()?;
         if parts.contains(&"instructions") {
             instructions::run(&modules, &envoy)?;
         }
         if parts.contains(&"cpu") {
             cpu::run(&modules, &envoy)?;
+        }
+        if parts.contains(&"idle") {
+            idle::run(&modules, &envoy)?;
         }
     }
     Ok(())
