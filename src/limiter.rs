@@ -299,6 +299,12 @@ impl Limiter {
         lengths.max().unwrap_or(0)
     }
 
+    /// How many requests have been charged to what keys share, in the limit where there are most ([`KeyedWindows::shared`]).
+    pub fn shared(&self) -> u64 {
+        let shared = self.limits.iter().map(|(_, windows)| windows.shared());
+        shared.max().unwrap_or(0)
+    }
+
     /// Whether no key has a window.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -1,8 +1,29 @@
 //! Decisions of who has windows and nothing else: no turns, no calls in flight, no labels of hot keys.
 
+use super::table::Table;
 use super::{Key, KeyedWindows, Place, Standing};
 use crate::rule::Count;
 use crate::time::Timestamp;
+
+impl Table {
+    /// The same of a key that has no window of its own.
+    #[cold]
+    #[inline(never)]
+    fn count_shared(
+        &mut self,
+        key: Key,
+        limit: Count,
+        cost: u64,
+        charges: bool,
+        now: Timestamp,
+    ) -> (bool, Standing) {
+        let fits = self.shared_fits(key, limit, cost, now);
+        if fits && charges {
+            self.sketch().charge(key, cost);
+        }
+        (fits, self.shared(now).standing(key, limit, now))
+    }
+}
 
 impl KeyedWindows {
     /// Whether `cost` more fits into `limit` in the window of `key`, and how that stands afterwards. Takes the cost if it fits
@@ -23,21 +44,16 @@ impl KeyedWindows {
             None if charges => table.open(key, now),
             None => Place::shared(key),
         };
-        let mut fits = cost <= limit.whole();
-        let mut standing = None;
-        if let Some(mut held) = table.at(place) {
-            held.advance(now, now_in);
-            fits = held.fits(limit, cost, now, now_in);
-            if fits && charges {
-                *held.used += cost;
-                held.commit(cost, now_in);
-            }
-            standing = held.standing(limit, now, now_in);
+        let Some(mut held) = table.at(place) else {
+            return table.count_shared(key, limit, cost, charges, now);
+        };
+        held.advance(now, now_in);
+        let fits = held.fits(limit, cost, now, now_in);
+        if fits && charges {
+            *held.used += cost;
+            held.commit(cost, now_in);
         }
-        let standing = standing.unwrap_or(Standing {
-            remaining: limit.whole(),
-            ..Standing::default()
-        });
-        (fits, standing)
+        let standing = held.standing(limit, now, now_in);
+        (fits, standing.unwrap_or_default())
     }
 }

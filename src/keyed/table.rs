@@ -1,8 +1,9 @@
 //! The states of one rule, and where they are.
 
 use super::hottest::{Labels, MAX_LABELS};
+use super::sketch::Sketch;
 use super::window::{Bucket, Held, LISTED, SHARES, Shape, Slab};
-use super::{Key, OVERFLOW_WINDOWS, Place, Standing};
+use super::{Key, Place, Reserved, Standing};
 use crate::control::Pace;
 use crate::rule::Count;
 use crate::time::Timestamp;
@@ -54,9 +55,9 @@ pub(super) struct Table {
     tags: Vec<u8>,
     /// The windows: `shape.stride` words per slot.
     words: Vec<u64>,
-    /// The shared windows; none until the table has its size.
-    overflow: Vec<u64>,
     slab: Slab,
+    /// What the keys share that find the table full.
+    sketch: Sketch,
     /// The slot where the search for free windows goes on.
     hand: usize,
     /// The bucket of the latest call, when it starts and how long it is.
@@ -67,7 +68,6 @@ pub(super) struct Table {
     longest_wait: u64,
     furthest: u64,
     labels: Labels,
-    overflowed: u64,
     reclaimed: u64,
 }
 
@@ -84,8 +84,8 @@ impl Table {
             taken: 0,
             tags: Vec::new(),
             words: Vec::new(),
-            overflow: Vec::new(),
-            slab: Slab::new(max_keys.saturating_add(OVERFLOW_WINDOWS)),
+            slab: Slab::new(max_keys),
+            sketch: Sketch::new(shape, max_keys),
             hand: 0,
             known: Bucket::default(),
             known_start: 0,
@@ -94,7 +94,6 @@ impl Table {
             longest_wait: 0,
             furthest: 0,
             labels: Labels::default(),
-            overflowed: 0,
             reclaimed: 0,
         };
         table.resize(FIRST_KEYS.min(max_keys));
@@ -107,9 +106,6 @@ impl Table {
         self.tags = vec![0; slots];
         self.words = vec![0; slots * self.shape.stride];
         (self.keys, self.taken, self.hand) = (keys, 0, 0);
-        if keys == self.max_keys && self.overflow.is_empty() {
-            self.overflow = vec![0; OVERFLOW_WINDOWS * self.shape.stride];
-        }
     }
 
     /// The bucket of `now`.
@@ -179,27 +175,21 @@ impl Table {
         Held::of(words, &mut self.slab, &self.shape)
     }
 
-    pub(super) fn shared(&mut self, index: usize) -> Option<Held<'_>> {
-        let first = index * self.shape.stride;
-        let words = self.overflow.get_mut(first..first + self.shape.stride)?;
-        Held::of(words, &mut self.slab, &self.shape)
-    }
-
-    /// The window at `place`, which has just been told.
+    /// The window at `place`, which has just been told; `None` where keys share.
     #[inline(always)]
     pub(super) fn at(&mut self, place: Place) -> Option<Held<'_>> {
         if place.is_shared {
-            self.shared(place.at as usize)
+            None
         } else {
             self.slot(place.at as usize)
         }
     }
 
-    /// The window at `place`; `None` where it is gone.
+    /// The window at `place`; `None` where it is gone, or keys share.
     #[inline]
     pub(super) fn held(&mut self, place: Place) -> Option<Held<'_>> {
         if place.is_shared {
-            return self.shared(place.at as usize);
+            return None;
         }
         let slot = self.slot_of(place)?;
         self.slot(slot)
@@ -231,6 +221,9 @@ impl Table {
         limit: Count,
         now: Timestamp,
     ) -> Option<Standing> {
+        if place.is_shared && self.shape.buckets > 0 {
+            return Some(self.shared(now).standing(place.key, limit, now));
+        }
         let (mut held, to) = self.held_at(place, now)?;
         held.standing(limit, now, to)
     }
@@ -248,6 +241,9 @@ impl Table {
             return None;
         }
         let is_window = self.shape.window.is_some();
+        if place.is_shared && self.shape.buckets > 0 {
+            return Some(self.shared(now).time_to_fit(place.key, limit, cost, now));
+        }
         let wait = match self.held_at(place, now) {
             Some((mut held, to)) => held.time_to_fit(limit, cost, now, to),
             None => is_window.then_some(Duration::ZERO),
@@ -264,25 +260,37 @@ impl Table {
         }
     }
 
-    /// The word of the line at `place`; `None` where it is gone.
+    /// The word of the line at `place`; `None` where it is gone, or keys share.
     #[inline]
     fn line(&mut self, place: Place) -> Option<&mut u64> {
-        let stride = self.shape.stride;
         if place.is_shared {
-            return self.overflow.get_mut(place.at as usize * stride + 1);
+            return None;
         }
         let slot = self.slot_of(place)?;
-        self.words.get_mut(slot * stride + 1)
+        self.words.get_mut(slot * self.shape.stride + 1)
     }
 
     /// How far the turns of the line at `place` reach.
-    pub(super) fn reach(&mut self, place: Place) -> Option<Timestamp> {
+    pub(super) fn reach(&mut self, place: Place, now: Timestamp) -> Option<Timestamp> {
+        if place.is_shared {
+            return self.shared_reach(place.key, now);
+        }
         reach(*self.line(place)?)
+    }
+
+    /// How far the turns of a key reach that shares its line: none reaches further ahead than any turn has.
+    #[cold]
+    fn shared_reach(&mut self, key: Key, now: Timestamp) -> Option<Timestamp> {
+        let furthest = reach_word(Some(now.plus_nanos(self.furthest)));
+        reach(self.sketch.reach(key, furthest))
     }
 
     /// The same as far as `pace` believes it. What reaches further was taken before the clock stepped back, and is pulled back.
     #[inline]
     pub(super) fn reach_within(&mut self, place: Place, pace: &Pace) -> Option<Timestamp> {
+        if place.is_shared {
+            return self.shared_reach(place.key, pace.now());
+        }
         Table::pull_back(self.line(place)?, pace)
     }
 
@@ -310,10 +318,15 @@ impl Table {
         let wait = pace.wait(from)?.max(wait);
         let to = pace.reach_after(wait);
         *line = reach_word(Some(to));
+        self.note_turn(pace, wait, to);
+        Some((wait, from, to))
+    }
+
+    #[inline]
+    fn note_turn(&mut self, pace: &Pace, wait: u64, to: Timestamp) {
         let ahead = to.since(pace.now()).as_nanos() as u64;
         self.longest_wait = self.longest_wait.max(wait);
         self.furthest = self.furthest.max(ahead);
-        Some((wait, from, to))
     }
 
     /// Has the line of `key` reach to `end`, if there is room for it; none reaches more than `furthest` nanoseconds ahead.
@@ -422,11 +435,6 @@ impl Table {
             }
         };
         let Some(slot) = slot else {
-            self.overflowed = self.overflowed.wrapping_add(1);
-            let at = key.overflow();
-            if let Some(mut held) = self.shared(at) {
-                held.advance(now, to);
-            }
             return Place::shared(key);
         };
         let first = slot * self.shape.stride;
@@ -442,7 +450,9 @@ impl Table {
         if let Some(mut held) = self.slot(slot) {
             held.set_number(to.number);
         }
-        self.inherit(slot, key, now, to);
+        if !self.sketch.is_unused() {
+            self.inherit(slot, key, now, to);
+        }
         Place::own(key, slot)
     }
 
@@ -555,41 +565,109 @@ impl Table {
         }
     }
 
-    /// What the overflow window of `key` holds may have been its doing: its own window goes on from there.
+    /// What the keys hold that share may have been the doing of `key`: its own state goes on from there.
     fn inherit(&mut self, slot: usize, key: Key, now: Timestamp, to: Bucket) {
         if self.shape.is_paced {
-            let shared = self.line(Place::shared(key)).map_or(0, |line| *line);
+            let shared = self.shared_reach(key, now);
             if let Some(line) = self.line(Place::own(key, slot)) {
-                *line = shared;
+                *line = reach_word(shared);
             }
             return;
         }
-        let Some(mut shared) = self.shared(key.overflow()) else {
+        self.sketch.follow(to.number);
+        if self.sketch.used(key) == 0 {
+            return;
+        }
+        let (newest, history) = (self.sketch.number(), self.sketch.history(key));
+        let buckets = self.shape.buckets as u64;
+        let Some(mut held) = self.slot(slot) else {
             return;
         };
-        shared.advance(now, to);
-        if *shared.used == 0 {
+        if buckets == 0 {
+            held.set(SHARES);
             return;
         }
-        if shared.shape.window.is_none() {
-            if let Some(mut held) = self.slot(slot) {
-                held.set(SHARES);
-            }
-            return;
-        }
-        let number = shared.number();
-        for counter in 0..self.shape.buckets {
-            let count = self
-                .shared(key.overflow())
-                .map_or(0, |mut shared| shared.counter(counter));
-            if let Some(mut held) = self.slot(slot)
-                && count > 0
-            {
-                held.set_number(number);
-                held.set_counter(counter, count);
+        held.set_number(newest);
+        for (number, count) in history {
+            if count > 0 && newest - number < buckets {
+                let counter = (number % buckets) as usize;
+                let counted = held.counter(counter).saturating_add(count);
+                held.set_counter(counter, counted);
                 *held.used = held.used.saturating_add(count);
             }
         }
+    }
+
+    // === Of keys that share ===
+
+    /// What they share, brought up to `now`.
+    pub(super) fn shared(&mut self, now: Timestamp) -> &mut Sketch {
+        let to = self.bucket(now);
+        self.sketch.follow(to.number);
+        &mut self.sketch
+    }
+
+    /// Whether `cost` more of `key`, which shares, fits into `limit`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn shared_fits(
+        &mut self,
+        key: Key,
+        limit: Count,
+        cost: u64,
+        now: Timestamp,
+    ) -> bool {
+        let used = self.shared(now).used(key);
+        used.saturating_add(cost) <= limit.whole()
+    }
+
+    /// As [`Table::take_turn`], of a key that shares; does not take it.
+    pub(super) fn shared_turn(
+        &mut self,
+        key: Key,
+        pace: &Pace,
+        wait: u64,
+    ) -> Option<(u64, Option<Timestamp>, Timestamp)> {
+        let from = self.shared_reach(key, pace.now());
+        let wait = pace.wait(from)?.max(wait);
+        let to = pace.reach_after(wait);
+        self.note_turn(pace, wait, to);
+        Some((wait, from, to))
+    }
+
+    /// Charges what was reserved for a key that shares. Whether it is a call in flight from now on.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn commit_shared(&mut self, reserved: &Reserved, cost: u64) -> bool {
+        let key = reserved.place.key;
+        let turn = reserved.turn.map(|turn| reach_word(Some(turn.to)));
+        if !reserved.place.is_shared || !self.sketch.take_back(key, turn.unwrap_or(cost)) {
+            return false;
+        }
+        match turn {
+            Some(to) => self.sketch.extend(key, to),
+            None => self.sketch.charge(key, cost),
+        }
+        self.shape.window.is_none()
+    }
+
+    /// At most what counts at `now` of a key that shares. Changes nothing.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn shared_sum(&mut self, place: Place, now: Timestamp) -> u64 {
+        let number = self
+            .shape
+            .window
+            .map_or(0, |(window, _)| window.number(now));
+        match self.shape.buckets {
+            _ if !place.is_shared || self.shape.is_paced => 0,
+            0 => self.sketch.used(place.key),
+            _ => self.sketch.used_at(place.key, number),
+        }
+    }
+
+    pub(super) fn sketch(&mut self) -> &mut Sketch {
+        &mut self.sketch
     }
 
     /// Calls in flight that may be this key's, beside those of its own window.
@@ -601,9 +679,13 @@ impl Table {
         if !self.held(place).is_some_and(|held| held.has(SHARES)) {
             return 0;
         }
-        let elsewhere = self
-            .shared(place.key.overflow())
-            .map_or(0, |held| *held.used);
+        self.shared_calls(place)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn shared_calls(&mut self, place: Place) -> u64 {
+        let elsewhere = self.sketch.used(place.key);
         if elsewhere == 0
             && let Some(mut held) = self.held(place)
         {
@@ -640,7 +722,7 @@ impl Table {
             return 0;
         };
         if self.shape.is_paced {
-            let reach = self.reach(Place::own(key, slot));
+            let reach = self.reach(Place::own(key, slot), now);
             return reach.map_or(0, |reach| reach.since(now).as_nanos() as u64);
         }
         self.slot(slot).map_or(0, |held| held.used_by(to))
@@ -742,8 +824,8 @@ impl Table {
         self.taken
     }
 
-    pub(super) fn overflowed(&self) -> u64 {
-        self.overflowed
+    pub(super) fn charged_to_shared(&self) -> u64 {
+        self.sketch.charged()
     }
 
     pub(super) fn reclaimed(&self) -> u64 {
@@ -751,7 +833,7 @@ impl Table {
     }
 
     pub(super) fn wide(&self) -> usize {
-        self.slab.taken(self.shape.buckets)
+        self.slab.taken(self.shape.buckets) + self.sketch.wide()
     }
 
     pub(super) fn known(&self) -> Bucket {
@@ -764,8 +846,7 @@ impl Table {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let words = self.words.capacity() + self.overflow.capacity();
-        let states = self.tags.capacity() + words * size_of::<u64>();
-        states + self.slab.bytes() + self.labels.bytes()
+        let states = self.tags.capacity() + self.words.capacity() * size_of::<u64>();
+        states + self.slab.bytes() + self.sketch.bytes() + self.labels.bytes()
     }
 }

@@ -13,7 +13,7 @@ pub(super) const NARROW: u64 = u8::MAX as u64;
 /// A flag beside the number of the newest bucket: the counters are in the slab.
 pub(super) const WIDE: u64 = 1;
 
-/// A flag beside it: calls in flight of this key may be among those of its overflow window.
+/// A flag beside it: calls in flight of this key may be among those that keys share.
 pub(super) const SHARES: u64 = 2;
 
 /// A flag beside it: the key is among those whose labels are kept.
@@ -113,7 +113,7 @@ impl Slab {
         }
     }
 
-    fn take(&mut self, buckets: usize) -> u64 {
+    pub(super) fn take(&mut self, buckets: usize) -> u64 {
         if let Some(block) = self.free.pop() {
             return block.into();
         }
@@ -128,11 +128,11 @@ impl Slab {
         block as u64
     }
 
-    fn give_back(&mut self, block: u64) {
+    pub(super) fn give_back(&mut self, block: u64) {
         self.free.extend(u32::try_from(block));
     }
 
-    fn block(&mut self, block: u64, buckets: usize) -> &mut [u64] {
+    pub(super) fn block(&mut self, block: u64, buckets: usize) -> &mut [u64] {
         let first = block as usize * buckets;
         self.words
             .get_mut(first..first + buckets)
