@@ -122,7 +122,7 @@ struct Coarse {
 impl NaiveSketch {
     fn cells(key: Key) -> [u64; 2] {
         let halves = [key.hash() & 0xffff_ffff, key.hash() >> 32];
-        halves.map(|half| half * 256 >> 32)
+        halves.map(|half| (half * 256) >> 32)
     }
 
     fn follow(&mut self, of: &Coarse, now: u64) {
