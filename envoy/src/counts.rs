@@ -26,7 +26,7 @@ use std::time::Duration;
 const MAX_SWAPS: u32 = 32;
 
 /// The version of what stands in pages of keys: another one has other pages.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// Makes the counts of rules.
 pub struct Counts<H> {
@@ -333,9 +333,8 @@ pub struct RuleCounts<H> {
     /// What was published last: when, and after how many passed requests.
     published: Cell<Option<(Timestamp, u64)>>,
     counters: Counters<H>,
-    /// How often it has made a request wait; made when it has.
-    waited: OnceCell<MetricId>,
-    told_waited: Cell<u64>,
+    /// How often it has made a request wait.
+    waited: Late,
 }
 
 /// What stands in the log and the dashboards of one rule: made when there is something to write there.
@@ -344,6 +343,13 @@ pub(crate) struct Counters<H> {
     name: String,
     counters: OnceCell<[MetricId; 3]>,
     told: Cell<[u64; 3]>,
+}
+
+/// One more counter of a rule, made when there is something to count.
+#[derive(Default)]
+pub(crate) struct Late {
+    counter: OnceCell<MetricId>,
+    told: Cell<u64>,
 }
 
 /// Where two running counts are kept.
@@ -462,8 +468,7 @@ impl<H: Host> Counts<H> {
             warmth_key: (self.shared && behavior.warms_up()).then(|| format!("{name}.warmth")),
             published: Cell::new(None),
             counters: self.counters(readable_name),
-            waited: OnceCell::new(),
-            told_waited: Cell::new(0),
+            waited: Late::default(),
         };
         let past = match (window, counts.admitted()) {
             (Some(window), Some(admitted)) => {
@@ -506,29 +511,32 @@ impl<H: Host> Counters<H> {
         }
         self.told.set(now);
     }
+
+    /// The same of a counter called `what`. Whether it has been told for the first time.
+    pub(crate) fn tell_late(&self, late: &Late, what: &str, now: u64) -> bool {
+        let told = late.told.get();
+        let more = now.wrapping_sub(told);
+        if more == 0 {
+            return false;
+        }
+        let counter = late.counter.get_or_try_init(|| {
+            let name = format!("{}.{what}", self.name);
+            self.host.define_metric(Kind::Counter, &name).ok_or(())
+        });
+        let Ok(counter) = counter else { return false };
+        self.host.add(*counter, more as i64);
+        late.told.set(now);
+        told == 0
+    }
 }
 
 impl<H: Host> RuleCounts<H> {
     /// Tells the host's counters what has happened since the last time.
     pub fn tell(&self, state: &Controller<RuleCounts<H>>) {
-        self.tell_waited(state.waited());
+        self.counters
+            .tell_late(&self.waited, "waited", state.waited());
         self.counters
             .tell([state.passed(), state.blocked(), state.shadow_blocked()]);
-    }
-
-    fn tell_waited(&self, waited: u64) {
-        let more = waited.wrapping_sub(self.told_waited.get());
-        if more == 0 {
-            return;
-        }
-        let counter = self.waited.get_or_try_init(|| {
-            let name = format!("{}.waited", self.counters.name);
-            self.host.define_metric(Kind::Counter, &name).ok_or(())
-        });
-        if let Ok(counter) = counter {
-            self.host.add(*counter, more as i64);
-            self.told_waited.set(waited);
-        }
     }
 
     /// Publishes the ring, for a virtual machine that is born without one, if requests have passed here since the last time

@@ -197,7 +197,7 @@ impl<H: Host> Filter<H> {
             state.tally().tell(state);
         });
         if first == 0 {
-            store.for_each_keyed(|_, state| state.states().tell(state));
+            store.for_each_keyed(|key, state| state.states().tell(&self.host, key, state));
         }
         store.for_each_breaker(first, end, |breaker| breaker.move_to(now));
         if let Some(system) = &self.system {
