@@ -409,6 +409,11 @@ pub trait KeyedStates {
     /// Gives back `cost` that a window was charged at the instant `charged`. Nothing where windows are shared.
     fn refund(&self, _key: Key, _cost: u64, _charged: Timestamp, _now: Timestamp) {}
 
+    /// How many requests have been charged to what keys share that find no state of their own to be free.
+    fn shared(&self) -> u64 {
+        0
+    }
+
     /// How a key stands. Charges nothing; a window may follow the clock to `now`, as it does in a decision.
     fn standing(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> Standing;
 
@@ -663,8 +668,11 @@ impl KeyedWindows {
 
     fn sum_at(&self, table: &mut Table, place: Place, now: Timestamp) -> f64 {
         let (known, elsewhere) = (table.known(), table.in_flight_elsewhere(place));
+        if place.is_shared {
+            return table.shared_sum_at(place.key, now);
+        }
         let Some(mut held) = table.held(place) else {
-            return table.shared_sum(place, now) as f64;
+            return 0.0;
         };
         let in_flight = held.used.saturating_add(elsewhere);
         held.future(known).map_or(in_flight as f64, |mut future| {
@@ -818,6 +826,10 @@ impl KeyedStates for KeyedWindows {
 
     fn refund(&self, key: Key, cost: u64, charged: Timestamp, now: Timestamp) {
         KeyedWindows::refund(self, key, cost, charged, now);
+    }
+
+    fn shared(&self) -> u64 {
+        KeyedWindows::shared(self)
     }
 
     fn standing(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> Standing {

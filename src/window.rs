@@ -134,6 +134,19 @@ impl Window {
         }
     }
 
+    /// A window of at most `most` buckets, each so many times as long as those of this one, which is as long or a little longer.
+    pub(crate) fn coarser(self, most: u32) -> (Window, u64) {
+        let times = self.sample_count.div_ceil(most.max(1)).max(1);
+        let sample_count = self.sample_count.div_ceil(times);
+        let bucket_length = self.bucket_length.saturating_mul(times.into());
+        let coarser = Window {
+            interval: bucket_length.saturating_mul(sample_count.into()),
+            bucket_length,
+            sample_count,
+        };
+        (coarser, times.into())
+    }
+
     /// The largest divisor of `interval_ms` that is at most `most`: as many buckets as fit evenly.
     pub fn finest_sample_count(interval_ms: u64, most: u32) -> u32 {
         divisors(interval_ms, most.into())

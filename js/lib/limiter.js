@@ -2,12 +2,16 @@ import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
 import { checkNumber, checkOptions, fault, wrong } from './errors.js';
 import { flatten } from './tree.js';
+import { warn } from './warn.js';
 
 // Where a limit begins in what a decision told, and how much is told of each: see js/src/shell.rs.
 const [TOLD, PER_LIMIT] = [2, 3];
 
 const MAX_COST = 2 ** 32 - 1;
 const MAX_COUNT = 2 ** 53;
+
+// It is looked whether keys share when so many have come that are not remembered: a flood is of such.
+const STRANGERS = 64;
 
 // Limiters that nobody holds any more are dropped.
 const registry =
@@ -22,6 +26,8 @@ export class Limiter {
   #tree;
   #now;
   #policies = [];
+  #strangers = 0;
+  #sharing = false;
 
   constructor(options) {
     if (typeof options !== 'object' || options === null) {
@@ -94,11 +100,27 @@ export class Limiter {
     const now = this.now();
     let passes;
     try {
-      passes = core.limiter_ask(number, wasm.numberOf(key), cost, count, now, charges);
+      const slot = wasm.numberOf(key);
+      passes = core.limiter_ask(number, slot, cost, count, now, charges);
+      if (slot === 0 && ++this.#strangers % STRANGERS === 0 && !this.#sharing) this.#look(number);
     } catch (error) {
       throw wasm.crashed(error);
     }
     return this.#answer(passes, now);
+  }
+
+  // Says once that keys share.
+  #look(number) {
+    this.#sharing = core.limiter_stats(number, true) > 0;
+    if (!this.#sharing) return;
+    const ids = this.#policies.map(({ id }) => `\`${id}\``).join(', ');
+    const what = 'as many keys count as `maxKeys` allows, and others share what is left, which is stricter for them';
+    warn('LEAPGATE_MAX_KEYS', `leapgate: limiter ${ids}: ${what}; raise \`maxKeys\``);
+  }
+
+  stats() {
+    const number = this.#ready();
+    return { keys: core.limiter_stats(number, false), shared: core.limiter_stats(number, true) };
   }
 
   #count(limit) {

@@ -105,6 +105,13 @@ impl Shell {
         self.limiters.open(limiter).map(act)
     }
 
+    pub(crate) fn limiter_stats(&self, limiter: u32) -> [usize; 2] {
+        // One that has seen no key yet is not opened: there may be no seed.
+        let open = self.limiters.slot(limiter).and_then(|slot| slot.open.get());
+        let open = open.and_then(Option::as_ref);
+        open.map_or([0; 2], |open| [open.len(), open.shared() as usize])
+    }
+
     #[inline]
     pub(crate) fn key(&self, slot: u32) -> Key {
         let key = self.keys.get(slot as usize);
@@ -168,6 +175,15 @@ pub fn limiter_free(limiter: u32) {
 #[wasm_bindgen]
 pub fn limiter_about(limiter: u32, index: usize) -> f64 {
     shell(|shell| shell.limiter_about(limiter, index))
+}
+
+/// How many keys have a window of their own; or, where `shared` says so, how many requests were charged to what others share.
+#[wasm_bindgen]
+pub fn limiter_stats(limiter: u32, shared: bool) -> f64 {
+    shell(|shell| {
+        let [keys, charged] = shell.limiter_stats(limiter);
+        (if shared { charged } else { keys }) as f64
+    })
 }
 
 /// Counts all windows of a limiter as used up.

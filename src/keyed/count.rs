@@ -17,11 +17,20 @@ impl Table {
         charges: bool,
         now: Timestamp,
     ) -> (bool, Standing) {
+        let to = self.bucket(now);
         let fits = self.shared_fits(key, limit, cost, now);
         if fits && charges {
             self.sketch().charge(key, cost);
         }
-        (fits, self.shared(now).standing(key, limit, now))
+        let standing = match self.shared(key, to) {
+            Some((mut held, to)) => held.standing(limit, now, to),
+            None => None,
+        };
+        let unused = Standing {
+            remaining: limit.whole(),
+            ..Standing::default()
+        };
+        (fits, standing.unwrap_or(unused))
     }
 }
 

@@ -12,18 +12,17 @@
 //! ```
 //!
 //! Windows are counted strictly, in buckets of a quarter of the interval or a little more: the current one and those of a whole
-//! interval before it. A charge raises each cell's current bucket to the least of both and the cost, and no further
+//! interval before it. What counts of a key is told as a window of such buckets. A charge raises each cell's current bucket to the least of both and the cost, and no further
 //! (conservative update): for each bucket the lesser count remains an upper bound for each key by itself. Counts that outgrow
 //! their byte widen as those of the table do. Calls in flight are added to both cells and taken off both, so that the lesser is
 //! an upper bound, too, and 0 when all have ended. Turns raise both cells to how far they reach.
 //!
 //! What is reserved stands beside the cells until it is committed or given back.
 
-use super::window::{NARROW, Shape, Slab};
-use super::{Key, Standing};
-use crate::rule::{Count, MAX_KEYS_OF_REQUEST};
+use super::Key;
+use super::window::{Bucket, FLAGS, Held, Shape, Slab, WIDE};
+use crate::rule::{Counting, MAX_KEYS_OF_REQUEST};
 use crate::time::Timestamp;
-use std::time::Duration;
 
 const ROWS: usize = 2;
 
@@ -31,7 +30,7 @@ const ROWS: usize = 2;
 const LEAST_CELLS: usize = 256;
 
 /// Into how many coarse buckets an interval is cut at most.
-const COARSE: u64 = 4;
+const COARSE: u32 = 4;
 
 /// Those that count: the current one, too.
 const COUNTERS: usize = COARSE as usize + 1;
@@ -39,30 +38,33 @@ const COUNTERS: usize = COARSE as usize + 1;
 /// What is reserved and neither committed nor given back, at most: what one request can.
 const MAX_PENDING: usize = MAX_KEYS_OF_REQUEST;
 
-/// In the word of a cell: its counters are in the slab, in the block whose number is in the low half.
-const WIDE: u64 = 1 << 63;
+/// In the word of a cell: a byte for each counter, or the block of the slab where they are.
+const COUNTED: u64 = (1 << STAMP) - 1;
 
 /// Where in it the number of the coarse bucket stands in which it was written last, as far as there is room.
 const STAMP: u32 = 40;
 const STAMPS: u64 = (1 << 23) - 1;
 
-/// A clock that steps back without end does not make numbers overflow.
-const MAX_AHEAD: u64 = 1 << 62;
+/// Where in it stands whether its counters are wide.
+const IS_WIDE: u32 = 63;
+
+/// However often the clock steps back, numbers of buckets do not wrap.
+const MAX_AHEAD: u64 = 1 << 58;
 
 pub(super) struct Sketch {
+    /// Of windows, that of coarse ones.
     shape: Shape,
-    /// Buckets of an interval, and how many of them make a coarse one.
+    /// How many buckets of the table an interval has, and how many make a coarse one.
     samples: u64,
-    coarse: u64,
-    /// How many coarse ones count.
-    counters: usize,
-    /// None until something is noted.
+    times: u64,
     words: Vec<u64>,
     /// How many cells a row has.
     cells: usize,
     slab: Slab,
-    /// The latest bucket. It does not step back with the clock: where that has stepped back by an interval or more, the
-    /// sketch goes on from here, and is so many buckets `ahead` of the clock from then on.
+    /// The words of the window that was told last.
+    told: [u64; 4],
+    /// The latest bucket of the table. It does not step back with the clock: where that has stepped back by an interval or
+    /// more, the sketch goes on from here, and is so many buckets, in whole coarse ones, `ahead` of the clock from then on.
     newest: u64,
     ahead: u64,
     /// What is reserved: a cost, or how far a turn reaches.
@@ -70,35 +72,18 @@ pub(super) struct Sketch {
     charged: u64,
 }
 
-/// At most what counts of one key.
-struct Estimate {
-    /// That of the coarse bucket of number `n` stands at `n` modulo their number.
-    counts: [u64; COUNTERS],
-    counters: usize,
-    /// The number of the current coarse bucket.
-    current: u64,
-}
-
-impl Estimate {
-    fn sum(&self) -> u64 {
-        self.counts.iter().fold(0, |sum, n| sum.saturating_add(*n))
-    }
-
-    /// What counts, oldest first, with the numbers of the coarse buckets.
-    fn oldest_first(&self) -> impl Iterator<Item = (u64, u64)> {
-        let counters = self.counters as u64;
-        let oldest = (self.current + 1).saturating_sub(counters);
-        (oldest..=self.current).map(move |number| {
-            let count = self.counts.get((number % counters) as usize);
-            (number, count.copied().unwrap_or(0))
-        })
-    }
-}
-
-/// The cells of a row of a table of that many keys.
-fn cells(shape: &Shape, max_keys: usize) -> usize {
+/// What lies in the cells of a table of such states for so many keys: the shape of windows, how many buckets of the table make
+/// one of theirs, and how many cells there are in a row.
+fn layout(shape: &Shape, max_keys: usize) -> (Shape, u64, usize) {
     let keys_per_cell = if shape.is_paced { 2 * ROWS } else { ROWS };
-    max_keys.div_ceil(keys_per_cell).max(LEAST_CELLS)
+    let cells = max_keys.div_ceil(keys_per_cell).max(LEAST_CELLS);
+    match shape.window.filter(|_| shape.buckets > 0) {
+        None => (*shape, 1, cells),
+        Some((window, _)) => {
+            let (window, times) = window.coarser(COARSE);
+            (Shape::of(window, Counting::Strict), times, cells)
+        }
+    }
 }
 
 /// The words of both rows: two calls in flight lie in one.
@@ -110,18 +95,17 @@ fn words(shape: &Shape, cells: usize) -> usize {
 }
 
 impl Sketch {
-    pub(super) fn new(shape: Shape, max_keys: usize) -> Sketch {
-        let samples = shape.buckets.saturating_sub(1).max(1) as u64;
-        let coarse = samples.div_ceil(COARSE);
-        let cells = cells(&shape, max_keys);
+    pub(super) fn new(shape: &Shape, max_keys: usize) -> Sketch {
+        let samples = shape.buckets.saturating_sub(1) as u64;
+        let (shape, times, cells) = layout(shape, max_keys);
         Sketch {
             shape,
             samples,
-            coarse,
-            counters: samples.div_ceil(coarse) as usize + 1,
-            words: Vec::new(),
+            times,
+            words: vec![0; words(&shape, cells)],
             cells,
-            slab: Slab::new(ROWS * cells),
+            slab: Slab::new(ROWS * cells + 1),
+            told: [0; 4],
             newest: 0,
             ahead: 0,
             pending: Vec::new(),
@@ -131,17 +115,17 @@ impl Sketch {
 
     /// The most bytes that it has while no counter has widened.
     pub(super) fn max_bytes(shape: &Shape, max_keys: usize) -> usize {
-        let words = words(shape, cells(shape, max_keys)) * size_of::<u64>();
-        words + MAX_PENDING * size_of::<(Key, u64)>()
+        let (shape, _, cells) = layout(shape, max_keys);
+        let pending = MAX_PENDING * size_of::<(Key, u64)>();
+        size_of::<Sketch>() + words(&shape, cells) * size_of::<u64>() + pending
     }
 
     /// How many more if all have.
     pub(super) fn max_bytes_more_if_wide(shape: &Shape, max_keys: usize) -> usize {
-        let sketch = Sketch::new(*shape, max_keys);
-        let block = sketch.counters * size_of::<u64>() + size_of::<u32>();
-        let is_counted = shape.buckets > 0;
-        if is_counted {
-            ROWS * sketch.cells * block
+        let (shape, _, cells) = layout(shape, max_keys);
+        let block = shape.buckets * size_of::<u64>() + size_of::<u32>();
+        if shape.buckets > 0 {
+            (ROWS * cells + 1) * block
         } else {
             0
         }
@@ -149,22 +133,18 @@ impl Sketch {
 
     pub(super) fn bytes(&self) -> usize {
         let pending = self.pending.capacity() * size_of::<(Key, u64)>();
-        self.words.capacity() * size_of::<u64>() + self.slab.bytes() + pending
+        let words = self.words.capacity() * size_of::<u64>();
+        size_of::<Sketch>() + words + self.slab.bytes() + pending
     }
 
-    /// How many cells have wide counters.
+    /// How many blocks hold wide counters.
     pub(super) fn wide(&self) -> usize {
-        self.slab.taken(self.counters)
+        self.slab.taken(self.shape.buckets)
     }
 
     /// How many times something was charged here.
     pub(super) fn charged(&self) -> u64 {
         self.charged
-    }
-
-    /// Whether nothing has been noted yet.
-    pub(super) fn is_unused(&self) -> bool {
-        self.words.is_empty() && self.pending.is_empty()
     }
 
     /// The cells of `key`.
@@ -174,12 +154,6 @@ impl Sketch {
             cell(key.hash() & u64::from(u32::MAX)),
             self.cells + cell(key.hash() >> 32),
         ]
-    }
-
-    fn open(&mut self) {
-        if self.words.is_empty() {
-            self.words = vec![0; words(&self.shape, self.cells)];
-        }
     }
 
     // === What is reserved ===
@@ -207,195 +181,115 @@ impl Sketch {
 
     // === Windows ===
 
-    /// Goes on to the bucket `number` of the clock.
-    pub(super) fn follow(&mut self, number: u64) {
-        let behind = self.newest.saturating_sub(number + self.ahead);
-        if behind >= self.samples {
-            self.ahead = (self.ahead + behind).min(MAX_AHEAD);
-        }
-        self.newest = self.newest.max(number + self.ahead);
+    /// How many buckets of the table make one here.
+    pub(super) fn times(&self) -> u64 {
+        self.times
     }
 
-    fn counts(&mut self, cell: usize, current: u64) -> [u64; COUNTERS] {
-        let mut counts = [0; COUNTERS];
-        let word = self.words.get(cell).copied().unwrap_or(0);
-        // A cell so old that its stamp comes again counts once more: too strict, and no more.
-        let age = current.wrapping_sub(word >> STAMP) & STAMPS;
-        if age >= self.counters as u64 {
+    /// The bucket `number`, which is counted at its number modulo those that count.
+    fn bucket(&self, number: u64) -> Bucket {
+        Bucket {
+            number,
+            counter: (number % self.shape.buckets.max(1) as u64) as usize,
+        }
+    }
+
+    /// The current coarse bucket.
+    fn current(&self) -> Bucket {
+        self.bucket(self.newest / self.times)
+    }
+
+    /// The latest bucket of the table, as the clock numbers it.
+    pub(super) fn number(&self) -> u64 {
+        self.newest.wrapping_sub(self.ahead)
+    }
+
+    /// Goes on to the bucket of the table of that number.
+    pub(super) fn follow(&mut self, number: u64) {
+        let behind = self.newest.saturating_sub(number.wrapping_add(self.ahead));
+        if behind >= self.samples && self.ahead < MAX_AHEAD {
+            let whole = behind / self.times * self.times;
+            self.ahead = self.ahead.wrapping_add(whole);
+        }
+        self.newest = self.newest.max(number.wrapping_add(self.ahead));
+    }
+
+    /// Brings a cell up to the newest bucket, where it counts `least` at least: its counters.
+    fn visit(&mut self, cell: usize, least: u64) -> [u64; COUNTERS] {
+        let (mut counts, to) = ([0; COUNTERS], self.current());
+        let Some(word) = self.words.get_mut(cell) else {
             return counts;
+        };
+        // A cell so old that its stamp comes again counts once more: too strict, and no more.
+        let age = to.number.wrapping_sub(*word >> STAMP) & STAMPS;
+        let written = to.number.wrapping_sub(age) << FLAGS;
+        let mut words = [0, written | *word >> IS_WIDE, 0, *word & COUNTED];
+        let Some(mut held) = Held::of(&mut words, &mut self.slab, &self.shape) else {
+            return counts;
+        };
+        held.advance(Timestamp::ZERO, to);
+        if held.counter(to.counter) < least {
+            held.set_counter(to.counter, least);
         }
-        let counters = self.counters;
-        let at = (current % counters as u64) as usize;
-        let wide =
-            (word & WIDE != 0).then(|| self.slab.block(word & u64::from(u32::MAX), counters));
-        for (slot, count) in counts.iter_mut().enumerate().take(counters) {
-            let behind = if slot > at {
-                at + counters - slot
-            } else {
-                at - slot
-            };
-            if behind as u64 >= age {
-                *count = match &wide {
-                    Some(block) => block.get(slot).copied().unwrap_or(0),
-                    None => word >> (8 * slot) & NARROW,
-                };
-            }
+        for (counter, count) in counts.iter_mut().enumerate().take(self.shape.buckets) {
+            *count = held.counter(counter);
         }
+        let [_, newest, _, counters] = words;
+        *word = (newest & WIDE) << IS_WIDE | (to.number & STAMPS) << STAMP | counters;
         counts
     }
 
-    fn set_counts(&mut self, cell: usize, current: u64, counts: [u64; COUNTERS]) {
-        let Some(place) = self.words.get_mut(cell) else {
-            return;
-        };
-        let block = (*place & WIDE != 0).then_some(*place & u64::from(u32::MAX));
-        let word = (current & STAMPS) << STAMP;
-        if counts.iter().all(|count| *count <= NARROW) {
-            if let Some(block) = block {
-                self.slab.give_back(block);
+    /// What counts of `key` at most, as a window of the bucket `number` of the table, what is reserved included; `None` where
+    /// these are no windows.
+    pub(super) fn window(&mut self, key: Key, number: u64) -> Option<(Held<'_>, Bucket)> {
+        if self.shape.buckets == 0 {
+            return None;
+        }
+        self.follow(number);
+        let [one, other] = self.cells_of(key).map(|cell| self.visit(cell, 0));
+        let reserved = self.reserved(key).fold(0, u64::saturating_add);
+        let current = self.current().counter;
+        let now = self.bucket(self.number() / self.times);
+        // The clock numbers the buckets otherwise once it has stepped back.
+        let turned = self.shape.steps(now.counter, current);
+        let mut counts = [0; COUNTERS];
+        for (counter, count) in counts.iter_mut().enumerate().take(self.shape.buckets) {
+            let from = self.shape.after(counter, turned);
+            *count = one.get(from).min(other.get(from)).copied().unwrap_or(0);
+            if from == current {
+                *count = count.saturating_add(reserved);
             }
-            let bytes = counts
-                .iter()
-                .rev()
-                .fold(0, |bytes, count| bytes << 8 | count);
-            *place = word | bytes;
-            return;
         }
-        let block = block.unwrap_or_else(|| self.slab.take(self.counters));
-        *place = word | WIDE | block;
-        for (wide, count) in self.slab.block(block, self.counters).iter_mut().zip(counts) {
-            *wide = count;
-        }
-    }
-
-    /// What counts of `key` in the bucket `number`, of the sketch's own numbers.
-    fn estimate(&mut self, key: Key, number: u64) -> Estimate {
-        let current = number / self.coarse;
-        let [one, other] = self.cells_of(key);
-        let mut counts = self.counts(one, current);
-        let others = self.counts(other, current);
-        for (count, other) in counts.iter_mut().zip(others) {
-            *count = (*count).min(other);
-        }
-        let at = (current % self.counters as u64) as usize;
-        if let Some(count) = counts.get_mut(at) {
-            *count = self.reserved(key).fold(*count, u64::saturating_add);
-        }
-        Estimate {
-            counts,
-            counters: self.counters,
-            current,
-        }
-    }
-
-    /// At most what counts of `key`, or its calls in flight, what is reserved included.
-    pub(super) fn used(&mut self, key: Key) -> u64 {
-        if self.shape.window.is_some() {
-            return self.estimate(key, self.newest).sum();
-        }
-        let [one, other] = self.cells_of(key).map(|cell| self.calls(cell));
-        let calls = one.min(other);
-        self.reserved(key).fold(calls, u64::saturating_add)
-    }
-
-    /// The same of a window in the bucket `number` of the clock, to which it does not go.
-    pub(super) fn used_at(&mut self, key: Key, number: u64) -> u64 {
-        let number = self.newest.max(number + self.ahead);
-        self.estimate(key, number).sum()
+        let counts = counts.into_iter().take(self.shape.buckets);
+        let mut held = Held::of(&mut self.told, &mut self.slab, &self.shape)?;
+        held.clear();
+        held.restore(now.number << FLAGS | WIDE, counts);
+        Some((held, now))
     }
 
     /// Charges `key`. A call in flight is one, whatever it costs.
     pub(super) fn charge(&mut self, key: Key, cost: u64) {
-        self.open();
         self.charged = self.charged.wrapping_add(1);
         if self.shape.window.is_none() {
             return self.change_calls(key, |calls| calls.saturating_add(1));
         }
-        let current = self.newest / self.coarse;
-        let at = (current % self.counters as u64) as usize;
+        let current = self.current().counter;
         let cells = self.cells_of(key);
-        let mut rows = cells.map(|cell| self.counts(cell, current));
-        let least = rows.iter().filter_map(|row| row.get(at)).min();
+        let counts = cells.map(|cell| self.visit(cell, 0));
+        let least = counts.iter().filter_map(|counts| counts.get(current)).min();
         let to = least.map_or(cost, |least| least.saturating_add(cost));
-        for (row, cell) in rows.iter_mut().zip(cells) {
-            if let Some(count) = row.get_mut(at) {
-                *count = to.max(*count);
-            }
-            self.set_counts(cell, current, *row);
-        }
-    }
-
-    /// The latest bucket of the sketch, as the clock numbers them.
-    pub(super) fn number(&self) -> u64 {
-        self.newest - self.ahead
-    }
-
-    /// What counts of `key`, oldest first: how much, and the latest bucket of the clock that it can be of.
-    pub(super) fn history(&mut self, key: Key) -> [(u64, u64); COUNTERS] {
-        let (newest, ahead, coarse) = (self.newest, self.ahead, self.coarse);
-        let mut history = [(0, 0); COUNTERS];
-        let estimate = self.estimate(key, newest);
-        for (place, (number, count)) in history.iter_mut().zip(estimate.oldest_first()) {
-            let last = (number * coarse + coarse - 1).min(newest);
-            *place = (last.saturating_sub(ahead), count);
-        }
-        history
-    }
-
-    /// How long after `now` so much of what counts will have left.
-    fn time_to_leave(&self, estimate: &Estimate, over: u64, now: Timestamp) -> Duration {
-        let Some((window, _)) = self.shape.window else {
-            return Duration::ZERO;
-        };
-        let mut left = 0_u64;
-        for (number, count) in estimate.oldest_first() {
-            left = left.saturating_add(count);
-            if left >= over {
-                let leaves = (number + self.counters as u64) * self.coarse;
-                let nanos = leaves.saturating_sub(self.ahead);
-                let nanos = nanos.saturating_mul(window.bucket_nanos());
-                return Timestamp::from_nanos(nanos).since(now);
-            }
-        }
-        Duration::ZERO
-    }
-
-    /// How long after `now` `cost`, which is at most `limit`, fits if nothing else comes.
-    pub(super) fn time_to_fit(
-        &mut self,
-        key: Key,
-        limit: Count,
-        cost: u64,
-        now: Timestamp,
-    ) -> Duration {
-        let estimate = self.estimate(key, self.newest);
-        let over = estimate.sum().saturating_add(cost);
-        match over.saturating_sub(limit.whole()) {
-            0 => Duration::ZERO,
-            over => self.time_to_leave(&estimate, over, now),
-        }
-    }
-
-    /// How the window of `key` stands.
-    pub(super) fn standing(&mut self, key: Key, limit: Count, now: Timestamp) -> Standing {
-        let estimate = self.estimate(key, self.newest);
-        let (used, whole) = (estimate.sum(), limit.whole());
-        let over = match whole.saturating_sub(used) {
-            0 if whole == 0 => 0,
-            0 => used - whole + 1,
-            _ => used.min(1),
-        };
-        let reset = match over {
-            0 => Duration::ZERO,
-            over => self.time_to_leave(&estimate, over, now),
-        };
-        Standing {
-            remaining: whole.saturating_sub(used),
-            reset,
+        for cell in cells {
+            self.visit(cell, to);
         }
     }
 
     // === Calls in flight ===
+
+    /// At most the calls in flight of `key`, what is reserved included.
+    pub(super) fn calls_of(&self, key: Key) -> u64 {
+        let [one, other] = self.cells_of(key).map(|cell| self.calls(cell));
+        self.reserved(key).fold(one.min(other), u64::saturating_add)
+    }
 
     fn calls(&self, cell: usize) -> u64 {
         let word = self.words.get(cell / 2).copied().unwrap_or(0);
@@ -424,19 +318,16 @@ impl Sketch {
     pub(super) fn reach(&mut self, key: Key, furthest: u64) -> u64 {
         let mut least = u64::MAX;
         for cell in self.cells_of(key) {
-            let Some(word) = self.words.get_mut(cell) else {
-                least = 0;
-                continue;
-            };
-            *word = (*word).min(furthest);
-            least = least.min(*word);
+            if let Some(word) = self.words.get_mut(cell) {
+                *word = (*word).min(furthest);
+                least = least.min(*word);
+            }
         }
         self.reserved(key).fold(least, u64::max)
     }
 
     /// Has them reach to there.
     pub(super) fn extend(&mut self, key: Key, to: u64) {
-        self.open();
         self.charged = self.charged.wrapping_add(1);
         for cell in self.cells_of(key) {
             if let Some(word) = self.words.get_mut(cell) {

@@ -56,8 +56,8 @@ pub(super) struct Table {
     /// The windows: `shape.stride` words per slot.
     words: Vec<u64>,
     slab: Slab,
-    /// What the keys share that find the table full.
-    sketch: Sketch,
+    /// What the keys share that find the table full: none until the first of them is charged.
+    sketch: Option<Box<Sketch>>,
     /// The slot where the search for free windows goes on.
     hand: usize,
     /// The bucket of the latest call, when it starts and how long it is.
@@ -85,7 +85,7 @@ impl Table {
             tags: Vec::new(),
             words: Vec::new(),
             slab: Slab::new(max_keys),
-            sketch: Sketch::new(shape, max_keys),
+            sketch: None,
             hand: 0,
             known: Bucket::default(),
             known_start: 0,
@@ -209,6 +209,9 @@ impl Table {
     #[inline(never)]
     fn held_at(&mut self, place: Place, now: Timestamp) -> Option<(Held<'_>, Bucket)> {
         let to = self.bucket(now);
+        if place.is_shared {
+            return self.shared(place.key, to);
+        }
         let mut held = self.held(place)?;
         held.advance(now, to);
         Some((held, to))
@@ -221,9 +224,6 @@ impl Table {
         limit: Count,
         now: Timestamp,
     ) -> Option<Standing> {
-        if place.is_shared && self.shape.buckets > 0 {
-            return Some(self.shared(now).standing(place.key, limit, now));
-        }
         let (mut held, to) = self.held_at(place, now)?;
         held.standing(limit, now, to)
     }
@@ -241,9 +241,6 @@ impl Table {
             return None;
         }
         let is_window = self.shape.window.is_some();
-        if place.is_shared && self.shape.buckets > 0 {
-            return Some(self.shared(now).time_to_fit(place.key, limit, cost, now));
-        }
         let wait = match self.held_at(place, now) {
             Some((mut held, to)) => held.time_to_fit(limit, cost, now, to),
             None => is_window.then_some(Duration::ZERO),
@@ -282,7 +279,7 @@ impl Table {
     #[cold]
     fn shared_reach(&mut self, key: Key, now: Timestamp) -> Option<Timestamp> {
         let furthest = reach_word(Some(now.plus_nanos(self.furthest)));
-        reach(self.sketch.reach(key, furthest))
+        reach(self.sketch.as_mut()?.reach(key, furthest))
     }
 
     /// The same as far as `pace` believes it. What reaches further was taken before the clock stepped back, and is pulled back.
@@ -450,7 +447,7 @@ impl Table {
         if let Some(mut held) = self.slot(slot) {
             held.set_number(to.number);
         }
-        if !self.sketch.is_unused() {
+        if self.sketch.is_some() {
             self.inherit(slot, key, now, to);
         }
         Place::own(key, slot)
@@ -574,37 +571,74 @@ impl Table {
             }
             return;
         }
-        self.sketch.follow(to.number);
-        if self.sketch.used(key) == 0 {
+        if self.shape.window.is_none() {
+            let shares = self.calls_shared(key) > 0;
+            if let Some(mut held) = self.slot(slot).filter(|_| shares) {
+                held.set(SHARES);
+            }
             return;
         }
-        let (newest, history) = (self.sketch.number(), self.sketch.history(key));
-        let buckets = self.shape.buckets as u64;
-        let Some(mut held) = self.slot(slot) else {
+        let Table {
+            sketch: Some(sketch),
+            words,
+            slab,
+            shape,
+            ..
+        } = self
+        else {
             return;
         };
-        if buckets == 0 {
-            held.set(SHARES);
+        sketch.follow(to.number);
+        let (times, newest) = (sketch.times(), sketch.number());
+        let (first, buckets) = (slot * shape.stride, shape.buckets as u64);
+        let words = words.get_mut(first..first + shape.stride);
+        let own = words.and_then(|words| Held::of(words, slab, shape));
+        let (Some(mut own), Some((mut shared, at))) = (own, sketch.window(key, to.number)) else {
+            return;
+        };
+        if *shared.used == 0 {
             return;
         }
-        held.set_number(newest);
-        for (number, count) in history {
-            if count > 0 && newest - number < buckets {
+        own.set_number(newest);
+        for behind in 0..shared.shape.buckets {
+            let count = shared.counter(shared.shape.before(at.counter, behind));
+            // What is known of a coarse bucket may have been at its end.
+            let ends = at.number.wrapping_add(1).wrapping_sub(behind as u64);
+            let number = ends.wrapping_mul(times).wrapping_sub(1).min(newest);
+            if count > 0 && newest.wrapping_sub(number) < buckets {
                 let counter = (number % buckets) as usize;
-                let counted = held.counter(counter).saturating_add(count);
-                held.set_counter(counter, counted);
-                *held.used = held.used.saturating_add(count);
+                let counted = own.counter(counter).saturating_add(count);
+                own.set_counter(counter, counted);
+                *own.used = own.used.saturating_add(count);
             }
         }
     }
 
     // === Of keys that share ===
 
-    /// What they share, brought up to `now`.
-    pub(super) fn shared(&mut self, now: Timestamp) -> &mut Sketch {
-        let to = self.bucket(now);
-        self.sketch.follow(to.number);
-        &mut self.sketch
+    /// What they share, in the bucket of the latest call.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn sketch(&mut self) -> &mut Sketch {
+        let (shape, max_keys) = (&self.shape, self.max_keys);
+        let sketch = || Box::new(Sketch::new(shape, max_keys));
+        let sketch = self.sketch.get_or_insert_with(sketch);
+        sketch.follow(self.known.number);
+        sketch
+    }
+
+    /// What counts of `key`, which shares, in the bucket `to`; `None` where nothing is shared, or these are no windows.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn shared(&mut self, key: Key, to: Bucket) -> Option<(Held<'_>, Bucket)> {
+        self.sketch.as_mut()?.window(key, to.number)
+    }
+
+    /// At most its calls in flight.
+    fn calls_shared(&self, key: Key) -> u64 {
+        self.sketch
+            .as_ref()
+            .map_or(0, |sketch| sketch.calls_of(key))
     }
 
     /// Whether `cost` more of `key`, which shares, fits into `limit`.
@@ -617,8 +651,30 @@ impl Table {
         cost: u64,
         now: Timestamp,
     ) -> bool {
-        let used = self.shared(now).used(key);
+        let used = self.shared_sum(key, now);
         used.saturating_add(cost) <= limit.whole()
+    }
+
+    /// The same at `now`, to which nothing is brought up.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn shared_sum_at(&mut self, key: Key, now: Timestamp) -> f64 {
+        let Some((mut held, to)) = self.shared(key, self.known) else {
+            return self.calls_shared(key) as f64;
+        };
+        held.future(to).map_or(0.0, |mut future| {
+            future.go_to(now);
+            future.sum(now)
+        })
+    }
+
+    /// At most what counts of it, or its calls in flight.
+    fn shared_sum(&mut self, key: Key, now: Timestamp) -> u64 {
+        let to = self.bucket(now);
+        match self.shared(key, to) {
+            Some((held, _)) => *held.used,
+            None => self.calls_shared(key),
+        }
     }
 
     /// As [`Table::take_turn`], of a key that shares; does not take it.
@@ -641,33 +697,14 @@ impl Table {
     pub(super) fn commit_shared(&mut self, reserved: &Reserved, cost: u64) -> bool {
         let key = reserved.place.key;
         let turn = reserved.turn.map(|turn| reach_word(Some(turn.to)));
-        if !reserved.place.is_shared || !self.sketch.take_back(key, turn.unwrap_or(cost)) {
+        if !reserved.place.is_shared || !self.sketch().take_back(key, turn.unwrap_or(cost)) {
             return false;
         }
         match turn {
-            Some(to) => self.sketch.extend(key, to),
-            None => self.sketch.charge(key, cost),
+            Some(to) => self.sketch().extend(key, to),
+            None => self.sketch().charge(key, cost),
         }
         self.shape.window.is_none()
-    }
-
-    /// At most what counts at `now` of a key that shares. Changes nothing.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn shared_sum(&mut self, place: Place, now: Timestamp) -> u64 {
-        let number = self
-            .shape
-            .window
-            .map_or(0, |(window, _)| window.number(now));
-        match self.shape.buckets {
-            _ if !place.is_shared || self.shape.is_paced => 0,
-            0 => self.sketch.used(place.key),
-            _ => self.sketch.used_at(place.key, number),
-        }
-    }
-
-    pub(super) fn sketch(&mut self) -> &mut Sketch {
-        &mut self.sketch
     }
 
     /// Calls in flight that may be this key's, beside those of its own window.
@@ -685,7 +722,7 @@ impl Table {
     #[cold]
     #[inline(never)]
     fn shared_calls(&mut self, place: Place) -> u64 {
-        let elsewhere = self.sketch.used(place.key);
+        let elsewhere = self.calls_shared(place.key);
         if elsewhere == 0
             && let Some(mut held) = self.held(place)
         {
@@ -825,7 +862,7 @@ impl Table {
     }
 
     pub(super) fn charged_to_shared(&self) -> u64 {
-        self.sketch.charged()
+        self.sketch.as_ref().map_or(0, |sketch| sketch.charged())
     }
 
     pub(super) fn reclaimed(&self) -> u64 {
@@ -833,7 +870,8 @@ impl Table {
     }
 
     pub(super) fn wide(&self) -> usize {
-        self.slab.taken(self.shape.buckets) + self.sketch.wide()
+        let shared = self.sketch.as_ref().map_or(0, |sketch| sketch.wide());
+        self.slab.taken(self.shape.buckets) + shared
     }
 
     pub(super) fn known(&self) -> Bucket {
@@ -847,6 +885,7 @@ impl Table {
 
     pub(super) fn bytes(&self) -> usize {
         let states = self.tags.capacity() + self.words.capacity() * size_of::<u64>();
-        states + self.slab.bytes() + self.sketch.bytes() + self.labels.bytes()
+        let shared = self.sketch.as_ref().map_or(0, |sketch| sketch.bytes());
+        states + self.slab.bytes() + shared + self.labels.bytes()
     }
 }

@@ -60,6 +60,17 @@ impl Shape {
         }
     }
 
+    /// Of windows that count so.
+    pub(super) fn of(window: Window, counting: Counting) -> Shape {
+        let buckets = window.sample_count() as usize + 1;
+        Shape {
+            window: Some((window, counting)),
+            is_paced: false,
+            buckets,
+            stride: HEADER + buckets.div_ceil(8),
+        }
+    }
+
     /// The counter `steps`, at most one round, after that of `counter`.
     #[inline]
     pub(super) fn after(&self, counter: usize, steps: usize) -> usize {
@@ -113,7 +124,7 @@ impl Slab {
         }
     }
 
-    pub(super) fn take(&mut self, buckets: usize) -> u64 {
+    fn take(&mut self, buckets: usize) -> u64 {
         if let Some(block) = self.free.pop() {
             return block.into();
         }
@@ -128,11 +139,11 @@ impl Slab {
         block as u64
     }
 
-    pub(super) fn give_back(&mut self, block: u64) {
+    fn give_back(&mut self, block: u64) {
         self.free.extend(u32::try_from(block));
     }
 
-    pub(super) fn block(&mut self, block: u64, buckets: usize) -> &mut [u64] {
+    fn block(&mut self, block: u64, buckets: usize) -> &mut [u64] {
         let first = block as usize * buckets;
         self.words
             .get_mut(first..first + buckets)
