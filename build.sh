@@ -269,9 +269,9 @@ test_core() {
   tests core-release cargo test --locked --no-fail-fast --release -p leapgate "$@"
 }
 
-# The filter in a host that is played, and the host that the benchmarks play.
+# The filter in a host that is played, the host that the benchmarks play, and in that the module that ships.
 test_filter() {
-  rust
+  wasm
   tests filter cargo test --locked --no-fail-fast -p leapgate-envoy -p leapgate-host "$@"
 }
 

@@ -261,7 +261,7 @@ fn flow_rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
     let compat = compat(&fields)?;
     let behavior = behavior(concurrency, &fields)?;
     if is_keyed {
-        key::goes_with(behavior, &fields)?;
+        key::goes_with(concurrency, behavior, &fields)?;
     }
     rule = match (concurrency, compat && !is_keyed) {
         (true, _) => without_window(rule, &fields)?,
@@ -527,7 +527,7 @@ impl ConfigError {
         let field = match error {
             RulesError::SameId { .. } => ".id",
             RulesError::ManyRules { .. } => ".resource",
-            RulesError::NoStatistics => "",
+            RulesError::ManySystemRules { .. } | RulesError::NoStatistics => "",
         };
         let (list, index) = error.place();
         ConfigError::said(format!("{list}[{index}]{field}"), error)

@@ -30,6 +30,9 @@ use std::time::Duration;
 /// How many rules may apply to one resource: each costs a decision per request.
 pub const MAX_RULES_PER_RESOURCE: usize = 64;
 
+/// How many system rules there may be: each request from outside is held against all of them.
+pub const MAX_SYSTEM_RULES: usize = 64;
+
 /// How many resources without rules of their own are kept apart; those that come later share one.
 ///
 /// Sentinel: `Constants.MAX_SLOT_CHAIN_SIZE`, above which a resource is not checked at all.
@@ -160,6 +163,11 @@ pub enum RulesError {
         /// Where it stands there.
         index: usize,
     },
+    /// There are more system rules than [`MAX_SYSTEM_RULES`].
+    ManySystemRules {
+        /// How many there are.
+        rules: usize,
+    },
     /// A system rule, where no statistics are kept and nobody tells what comes from outside: leave it out.
     NoStatistics,
 }
@@ -171,6 +179,7 @@ impl RulesError {
             RulesError::SameId { list, index, .. } | RulesError::ManyRules { list, index, .. } => {
                 (list, *index)
             }
+            RulesError::ManySystemRules { .. } => (SYSTEM_RULES, MAX_SYSTEM_RULES),
             RulesError::NoStatistics => (SYSTEM_RULES, 0),
         }
     }
@@ -191,6 +200,12 @@ impl fmt::Display for RulesError {
                 f,
                 "`{id}` is the id of an earlier rule; give one of them another `id`"
             ),
+            RulesError::ManySystemRules { rules } => {
+                write!(
+                    f,
+                    "`{rules}` system rules are too many; use at most {MAX_SYSTEM_RULES}"
+                )
+            }
             RulesError::NoStatistics => {
                 write!(
                     f,
@@ -885,6 +900,10 @@ impl<T: Tally> Table<T> {
     ) -> Result<(), RulesError> {
         if store.tree().is_none() && store.inbound.get().is_none() && !system.is_empty() {
             return Err(RulesError::NoStatistics);
+        }
+        if system.len() > MAX_SYSTEM_RULES {
+            let rules = system.len();
+            return Err(RulesError::ManySystemRules { rules });
         }
         let mut ids = Ids::default();
         for (index, rule) in degrade.into_iter().enumerate() {

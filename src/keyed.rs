@@ -39,11 +39,12 @@
 //! # When the table is full
 //!
 //! A state in which nothing counts any more is free to be taken: a window whose passes have left it, a key without calls in
-//! flight, a line whose latest turn is over. Such are looked for only when a key comes that is not known: in the slots where it
-//! would be searched for, and in a few more where a hand stands that goes round the table. There is no timer. While each of the
-//! `max_keys` states counts something, new keys share a count-min sketch with conservative update: for each key a cell in each of
-//! two rows, of which the lesser count is an upper bound. So a flood of keys makes limits stricter for the keys that come with it;
-//! it takes no state from a key that has one, and no memory beyond the bound.
+//! flight, a line whose latest turn is over (with `compat`, where a request waits for its own cost, for as long as the dearest
+//! one has to; `IdleTtl` in `table.rs` says why that is enough). Such are looked for only when a key comes that is not known: in
+//! the slots where it would be searched for, and in a few more where a hand stands that goes round the table. There is no timer.
+//! While each of the `max_keys` states counts something, new keys share a count-min sketch with conservative update: for each key
+//! a cell in each of two rows, of which the lesser count is an upper bound. So a flood of keys makes limits stricter for the keys
+//! that come with it; it takes no state from a key that has one, and no memory beyond the bound.
 //!
 //! - *Windows.* A row has a cell for every two keys of `max_keys`, and 256 at least. After `f` times `max_keys` further keys of one
 //!   request each, a row's cells have counted 2 `f` each on average, by chance (Poisson's distribution), and a new client is
@@ -53,7 +54,8 @@
 //!   key that shares has four fifths of its limit.
 //! - *Calls in flight.* They are added to both cells and taken off both when they end; there are as many cells.
 //! - *Turns.* Both cells reach as far as the furthest turn that was taken in them; there are half as many cells. A crowd that
-//!   takes turns all at once leaves few cells free until those turns are over: new clients wait for so long, or are refused.
+//!   takes turns all at once leaves few cells free until those turns are over: new clients wait for so long, or are refused. With
+//!   `compat` the turns of a key that shares reach at least as far as the lines did that were forgotten.
 //!
 //! What is reserved and given back before it is charged is free again. What has been charged stays, since others may have raised
 //! the cell as far: a refund, a forgotten key or a turn given up gives nothing back there. A key that gets a state of its own
@@ -96,23 +98,17 @@ pub use hottest::{HotKey, MAX_LABEL, MAX_LABELS};
 pub use page::{KEYS_PER_PAGE, KeyedPages};
 
 use crate::control::Pace;
-use crate::rule::{Count, Grade};
+use crate::rule::{Count, Grade, MAX_KEYS};
 use crate::time::Timestamp;
 use hottest::{LABEL_BYTES, Wanted};
 use siphasher::sip::SipHasher13;
 use sketch::Sketch;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::hash::Hasher;
 use std::time::Duration;
 use table::{Table, slots};
 use window::{LISTED, Shape};
-
-/// How many buckets a window per key has at most unless its rule says: there they cost memory.
-pub const KEYED_SAMPLE_COUNT: u32 = 20;
-
-/// The most keys of one rule that can be kept apart.
-pub const MAX_KEYS: usize = 1 << 24;
 
 /// As many parts of a key are named in its label.
 const LABELLED_PARTS: usize = 8;

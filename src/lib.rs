@@ -60,6 +60,8 @@
 //!
 //! | Module | Owns |
 //! |---|---|
+//! | `shown` | values as sentences show them |
+//! | `few` | a list without an allocation while it is short |
 //! | `time` | [`Timestamp`] |
 //! | `window` | geometry: which bucket, which slot, what still counts; every inclusive or exclusive decision |
 //! | `leap_array` | the ring, reused in place; knows no counter |
@@ -69,13 +71,14 @@
 //! | `node` | one resource's statistics: second and minute windows, calls in flight |
 //! | `tree` | the nodes of all resources and the tree of calls |
 //! | `rule` | rules, whose parts check themselves when they are made |
+//! | `breaker` | circuit breakers: three states, one transition table |
 //! | `tally` | a rule's two running counts, and the ring of what they were |
 //! | `control` | what a rule decides at its threshold |
 //! | `keyed` | windows, calls in flight and turns of many keys, in bounds |
-//! | `breaker` | circuit breakers: three states, one transition table |
 //! | `system` | limits on all inbound calls together |
 //! | `authority` | who may ask at all |
 //! | `param_flow` | rules that limit each key for itself, on one resource |
+//! | `guard` | breakers, system rules and authority rules as a resource asks them |
 //! | `engine` | resources, the order of checks, replacing rules |
 //! | `limiter` | some limits on each of many keys: the short form |
 //! | [`config`] | a document in, rules out |
@@ -180,7 +183,7 @@ mod time;
 mod tree;
 mod window;
 
-pub use authority::{AuthorityRule, AuthorityStrategy};
+pub use authority::{AuthorityRule, AuthorityStrategy, MAX_LISTED_ORIGINS};
 pub use breaker::{
     Admission, Breaker, BreakerGeometry, BreakerStorage, Comparison, Counts,
     DEFAULT_DEGRADE_SAMPLE_COUNT, DEFAULT_MIN_REQUEST_AMOUNT, DegradeGrade, DegradeRule,
@@ -188,13 +191,14 @@ pub use breaker::{
 };
 pub use control::Controller;
 pub use engine::{
-    Blocked, Cause, Decision, Engine, Entry, Local, MAX_RESOURCES, MAX_RULES_PER_RESOURCE, Outcome,
-    Policy, Request, Resource, Rules, RulesError, Seeded, StateKey, Store, Tallies,
+    Blocked, Cause, Decision, Engine, Entry, Local, MAX_RESOURCES, MAX_RULES_PER_RESOURCE,
+    MAX_SYSTEM_RULES, Outcome, Policy, Request, Resource, Rules, RulesError, Seeded, StateKey,
+    Store, Tallies,
 };
 pub use guard::BreakerKey;
 pub use keyed::{
-    Asked, HotKey, KEYED_SAMPLE_COUNT, KEYS_PER_PAGE, Key, KeyedGeometry, KeyedPages, KeyedStates,
-    KeyedTerms, KeyedWindows, MAX_KEYS, MAX_LABEL, MAX_LABELS, Place, Reserved, Standing, Turn,
+    Asked, HotKey, KEYS_PER_PAGE, Key, KeyedGeometry, KeyedPages, KeyedStates, KeyedTerms,
+    KeyedWindows, MAX_LABEL, MAX_LABELS, Place, Reserved, Standing, Turn,
 };
 pub use leap_array::{Bucket, LeapArray, WindowWrap};
 pub use limiter::{Left, Limit, Limiter, LimiterError, MAX_LIMITS, Verdict};
@@ -207,9 +211,9 @@ pub use occupy::{
 pub use param_flow::KeyedController;
 pub use rule::{
     ControlBehavior, Count, Counting, DEFAULT_MAX_KEYS, DEFAULT_SAMPLE_COUNT, FlowRule, Grade,
-    KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS, MAX_KEYS_OF_REQUEST,
-    MAX_NAME, MAX_SAMPLE_COUNT, MaxQueueing, Mode, Ratio, Regex, RuleError, RuleGeometry, RuleId,
-    Strategy, Target, WarmUp,
+    KEYED_SAMPLE_COUNT, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,
+    MAX_KEYS, MAX_KEYS_OF_REQUEST, MAX_NAME, MAX_SAMPLE_COUNT, MaxQueueing, Mode, Ratio, Regex,
+    RuleError, RuleGeometry, RuleId, Strategy, Target, WarmUp,
 };
 pub use system::{Gauges, Inbound, SystemLimit, SystemRule};
 pub use tally::{LocalInstant, LocalTally, Past, RuleWindow, SharedInstant, Snapshots, Tally};

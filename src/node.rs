@@ -574,7 +574,7 @@ impl Node for EntranceNode {
     }
 
     fn min_rt(&self, _: Timestamp) -> f64 {
-        crate::MetricBucket::STATISTIC_MAX_RT as f64
+        crate::metric_bucket::MetricBucket::STATISTIC_MAX_RT as f64
     }
 
     fn previous_pass_qps(&self, _: Timestamp) -> f64 {

@@ -347,9 +347,13 @@ impl KeyCheck {
     }
 }
 
-/// The count of a key with what may burst. What admits nothing has no bursts, and neither has a throttle.
+/// The count of a key with what may burst. What admits nothing has no bursts, and neither have a throttle and a limit on calls
+/// in flight.
+///
+/// Sentinel: `ParamFlowChecker.passDefaultLocalCheck`, which is the only one of its three checks that looks at the burst.
 fn with_burst(rule: &FlowRule, by: &KeyedBy, count: Count) -> Count {
-    if count.get() == 0.0 || rule.control_behavior().is_paced() {
+    let has_none = rule.grade() == Grade::Concurrency || rule.control_behavior().is_paced();
+    if count.get() == 0.0 || has_none {
         return count;
     }
     Count::nearest(count.get() + by.burst() as f64)

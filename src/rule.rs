@@ -2,7 +2,6 @@
 
 mod key;
 
-use crate::keyed::KEYED_SAMPLE_COUNT;
 use crate::shown::{decimal, escaped};
 use crate::window::{Window, WindowError};
 use std::fmt;
@@ -10,7 +9,7 @@ use std::rc::Rc;
 
 pub(crate) use key::Network;
 pub use key::{
-    DEFAULT_MAX_KEYS, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, MAX_KEY_PARTS,
+    DEFAULT_MAX_KEYS, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, MAX_KEY_PARTS, MAX_KEYS,
     MAX_KEYS_OF_REQUEST, Regex,
 };
 
@@ -19,6 +18,9 @@ pub const MAX_SAMPLE_COUNT: u32 = 1000;
 
 /// How many buckets a rule's window has at most unless it says: 99 % of the limit in strict mode.
 pub const DEFAULT_SAMPLE_COUNT: u32 = 100;
+
+/// How many buckets a window per key has at most unless its rule says: there they cost memory.
+pub const KEYED_SAMPLE_COUNT: u32 = 20;
 
 /// The interval of a rule that names none.
 const DEFAULT_INTERVAL_MS: u64 = 1000;

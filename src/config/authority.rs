@@ -2,7 +2,7 @@
 
 use super::{At, ConfigError, mode, no_name, no_pattern};
 use crate::authority::{AuthorityRule, AuthorityStrategy};
-use crate::rule::{MAX_NAME, Target};
+use crate::rule::{MAX_NAME, RuleError, Target};
 
 const KEYS: [&str; 13] = [
     "id",
@@ -34,10 +34,15 @@ pub(super) fn rule(at: &At<'_>) -> Result<AuthorityRule, ConfigError> {
         ])?,
         None => AuthorityStrategy::White,
     };
-    let mut rule = AuthorityRule::new(name, origins.string()?, strategy).map_err(|_| {
-        origins.wrong(&format!(
-            "is no list of origins; use names of 1 to {MAX_NAME} bytes, separated by commas"
-        ))
+    let mut rule = AuthorityRule::new(name, origins.string()?, strategy).map_err(|error| {
+        origins.wrong(&match error {
+            RuleError::OutOfRange { number, most, .. } => {
+                format!("names {number} origins; use at most {most}")
+            }
+            _ => format!(
+                "is no list of origins; use names of 1 to {MAX_NAME} bytes, separated by commas"
+            ),
+        })
     })?;
     if let Some(id) = super::rule_id(&fields)? {
         rule = rule.with_id(id);

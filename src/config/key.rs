@@ -1,9 +1,9 @@
 //! By what a rule in a document tells requests apart.
 
 use super::{At, BEHAVIORS, ConfigError, Fields, Value, no_name, no_number};
-use crate::keyed::MAX_KEYS;
 use crate::rule::{
-    ControlBehavior, Count, FlowRule, KeyItem, KeyPart, KeyedBy, MAX_KEY_PARTS, MAX_NAME, Network,
+    ControlBehavior, Count, FlowRule, KeyItem, KeyPart, KeyedBy, MAX_KEY_PARTS, MAX_KEYS, MAX_NAME,
+    Network,
 };
 
 const PARTS: [(&str, KeyPart); 4] = [
@@ -32,6 +32,10 @@ pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, 
     };
     let parts = key.array()?.map(|at| part(&at));
     let parts = parts.collect::<Result<Vec<KeyPart>, ConfigError>>()?;
+    let mut by = KeyedBy::new(parts)
+        .map_err(|_| key.wrong(&format!("is no key; use 1 to {MAX_KEY_PARTS} parts")))?;
+    // Each part is held against those before it: only a few are here.
+    let parts = by.parts();
     if let Some(again) =
         (1..parts.len()).find(|i| parts.iter().take(*i).any(|p| parts.get(*i) == Some(p)))
     {
@@ -39,8 +43,6 @@ pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, 
         let at = again.as_ref().unwrap_or(&key);
         return Err(at.wrong("is given twice; keep one of the two"));
     }
-    let mut by = KeyedBy::new(parts)
-        .map_err(|_| key.wrong(&format!("is no key; use 1 to {MAX_KEY_PARTS} parts")))?;
     if let Some(items) = fields.get("keyItems") {
         let items = items.array()?.map(|at| item(&at, &by));
         let items = items.collect::<Result<Vec<KeyItem>, ConfigError>>()?;
@@ -166,10 +168,17 @@ fn text(at: &At<'_>, part: &KeyPart) -> Result<Box<str>, ConfigError> {
 }
 
 /// That a flow rule with a key has a behaviour that goes with it.
-pub(super) fn goes_with(behavior: ControlBehavior, fields: &Fields<'_>) -> Result<(), ConfigError> {
+pub(super) fn goes_with(
+    concurrency: bool,
+    behavior: ControlBehavior,
+    fields: &Fields<'_>,
+) -> Result<(), ConfigError> {
     match fields.get("burst") {
         Some(burst) if behavior.is_paced() && burst.number()? != 0.0 => {
             Err(burst.wrong("means nothing to `throttle`; leave it out"))
+        }
+        Some(burst) if concurrency && burst.number()? != 0.0 => {
+            Err(burst.wrong("means nothing to a limit on concurrency; leave it out"))
         }
         _ => without_warm_up(behavior, fields),
     }

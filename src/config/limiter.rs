@@ -2,9 +2,8 @@
 
 use super::value::{At, ConfigError, Fields, Value};
 use super::{counting, geometry, no_number, no_window, rule_id};
-use crate::keyed::{KEYED_SAMPLE_COUNT, MAX_KEYS};
 use crate::limiter::{Limit, Limiter, LimiterError};
-use crate::rule::{Count, Counting, RuleGeometry, RuleId, span};
+use crate::rule::{Count, Counting, KEYED_SAMPLE_COUNT, MAX_KEYS, RuleGeometry, RuleId, span};
 use crate::window::Window;
 
 /// How many keys have a window of their own unless the options say.

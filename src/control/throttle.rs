@@ -172,6 +172,16 @@ impl Pace {
         }
     }
 
+    /// How long after the latest turn the request is released at the earliest, in nanoseconds: 0 where it is those behind it
+    /// that wait for what it costs.
+    #[inline]
+    pub(crate) fn spacing_before(&self) -> u64 {
+        match self.paid {
+            Paid::After => 0,
+            Paid::Before => self.cost,
+        }
+    }
+
     /// When the request comes, as far as its turn is concerned.
     pub(crate) fn now(&self) -> Timestamp {
         self.now

@@ -12,10 +12,13 @@
 //!
 //! An entry is taken from a key only when nothing counts in it any more. Where there is none to be taken, a key shares one of
 //! [`SHARED_PER_PAGE`], which one being a matter of another part of its hash; and a key that gets one of its own later goes on from
-//! what its shared one has counted. There is a page for every four keys of the table's bound. Hashes that nobody can guess
-//! spread keys as chance does (Poisson's distribution of mean 4): at the bound, fewer than one key in a hundred finds its page
-//! full, and below it fewer still. With as many further keys as the bound, of one request each, more than half of all pages are
-//! full, and of 1000 new clients 2 find a shared window that has counted 5.
+//! what its shared one has counted. A line that still matters to a request dear enough (see [`IdleTtl`]) is taken from its key in a
+//! full page only, and how far it reached is kept in the entry that its key shares; so a turn taken there is not given back.
+//!
+//! There is a page for every four keys of the table's bound. Hashes that nobody can guess spread keys as chance does (Poisson's
+//! distribution of mean 4): at the bound, fewer than one key in a hundred finds its page full, and below it fewer still. With as
+//! many further keys as the bound, of one request each, more than half of all pages are full, and of 1000 new clients 2 find a
+//! shared window that has counted 5.
 //!
 //! Whoever decides reads the key's page, decides, and swaps it for what it is then, if it is still what was read; if not, the
 //! same again. A refusal swaps nothing. What is reserved counts at once, so that there is one swap and not two.
@@ -24,7 +27,7 @@
 //! after it goes by the other one's bucket: so the decisions in a page are in the order of the times that they go by, and each
 //! of these times is one at which the request was there.
 
-use super::table::{reach, reach_word};
+use super::table::{IdleTtl, reach, reach_word};
 use super::window::{Bucket, FLAGS, Held, SHARES, Shape, Slab, WIDE};
 use super::*;
 use crate::control::Pace;
@@ -53,6 +56,7 @@ pub struct KeyedPages {
     seed: [u64; 2],
     shape: Shape,
     compat: bool,
+    idle_ttl: Cell<IdleTtl>,
     pages: usize,
     work: RefCell<Work>,
 }
@@ -72,6 +76,8 @@ struct Found {
     is_shared: bool,
     /// Where the shared entry is.
     shared: Option<Range<usize>>,
+    /// Whose line is to be reused, and that line, where it still matters.
+    forgotten: Option<(Key, u64)>,
     /// The bucket to go by.
     to: Bucket,
 }
@@ -96,6 +102,7 @@ impl KeyedPages {
             seed,
             shape,
             compat: geometry.compat,
+            idle_ttl: Cell::new(IdleTtl::new(&shape, geometry.compat)),
             pages: geometry.max_keys.clamp(1, MAX_KEYS).div_ceil(KEYS_AT_BOUND),
             work: RefCell::new(Work {
                 words: vec![0; shape.stride],
@@ -133,10 +140,9 @@ impl KeyedPages {
     /// Whether nothing counts any more in the entry at `at` that begins so.
     fn is_free(&self, page: &[u8], at: usize, head: u64, now: Timestamp, number: u64) -> bool {
         match self.shape.buckets {
-            0 if self.shape.is_paced => reach(head).is_none_or(|reach| {
-                let rest = self.shape.window.filter(|_| self.compat);
-                reach.plus_nanos(rest.map_or(0, |(window, _)| window.interval_nanos())) <= now
-            }),
+            0 if self.shape.is_paced => {
+                reach(head).is_none_or(|latest| self.idle_ttl.get().is_over(latest, true, now))
+            }
             0 => word(page, at + 2 * WORD) == Some(0),
             buckets => number.saturating_sub(head >> FLAGS) >= buckets as u64,
         }
@@ -169,12 +175,19 @@ impl KeyedPages {
         }
         let is_bucket =
             |(window, _): (Window, _)| newest.checked_mul(window.bucket_nanos()).is_some();
+        // A line is reused in a full page only: how far it reached is kept in an entry behind those of the keys.
+        let free = free.filter(|_| entries >= KEYS_PER_PAGE || !self.keeps_forgotten());
         let is_own = own.is_some();
         let is_shared = own.is_none() && free.is_none() && entries >= KEYS_PER_PAGE;
         let is_there = !is_shared || shared.is_some() || entries < MOST_ENTRIES;
         if !(counted.is_none_or(is_bucket) && is_there) {
             return self.in_place_of(page, now);
         }
+        let reused = free.as_ref().filter(|_| !is_own && self.keeps_forgotten());
+        let forgotten = reused.and_then(|span| {
+            let hash = word(page, span.start)?;
+            Some((Key(hash), word(page, span.start + WORD)?))
+        });
         let span = own.or(free).or(shared.clone().filter(|_| is_shared));
         let counter = (newest % self.shape.buckets.max(1) as u64) as usize;
         Found {
@@ -183,6 +196,7 @@ impl KeyedPages {
             is_own,
             is_shared,
             shared,
+            forgotten,
             to: Bucket {
                 number: newest,
                 counter,
@@ -256,6 +270,26 @@ impl KeyedPages {
         page.extend_from_slice(&end);
     }
 
+    /// Whether what a line said still matters when its entry is reused (see [`IdleTtl`]).
+    fn keeps_forgotten(&self) -> bool {
+        self.shape.is_paced && self.compat
+    }
+
+    /// Has the entry that `key` shares in a full page reach as far as its line did, whose entry was reused.
+    fn keep_forgotten(&self, work: &mut Work, page: &mut Vec<u8>, key: Key, line: u64) {
+        let which = key.shared();
+        let mut shared = (KEYS_PER_PAGE..MOST_ENTRIES).map(|entry| 2 * WORD * entry);
+        let is_it = |at: &usize| word(page, *at).is_none_or(|hash| hash == which);
+        let Some(at) = shared.find(is_it) else {
+            return; // these bytes are no page
+        };
+        if let [hash, reach] = work.words.as_mut_slice() {
+            *hash = which;
+            *reach = word(page, at + WORD).unwrap_or(0).max(line);
+        }
+        self.store(work, page, &(at..at + 2 * WORD));
+    }
+
     /// What a turn is worth. The clock does not step back: however far turns reach, they were taken.
     fn pace(&self, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Option<Pace> {
         let (window, _) = self.shape.window?;
@@ -265,7 +299,9 @@ impl KeyedPages {
             Pace::evenly
         };
         let queue = (terms.max_queueing_ns, u64::MAX);
-        pace(window.interval_nanos(), terms.count, queue, cost, now)
+        let pace = pace(window.interval_nanos(), terms.count, queue, cost, now)?;
+        self.idle_ttl.set(self.idle_ttl.get().after(&pace));
+        Some(pace)
     }
 
     /// The key made of those parts, in order: [`Key::of_parts`] with the seed of these pages.
@@ -350,6 +386,9 @@ impl KeyedPages {
             (reserved.wait, reserved.turn) = (wait, Some(Turn { from, to }));
         }
         self.store(work, page, &found.span);
+        if let Some((key, line)) = found.forgotten {
+            self.keep_forgotten(work, page, key, line);
+        }
         Some(reserved)
     }
 
@@ -374,7 +413,9 @@ impl KeyedPages {
         };
         self.load(work, page, key, now, &found);
         if let Some(turn) = reserved.turn {
-            if work.line() != Some(turn.to) {
+            // A line may have been forgotten since then that reached further than those who shared before.
+            let is_kept = is_shared && self.keeps_forgotten();
+            if is_kept || work.line() != Some(turn.to) {
                 return false;
             }
             work.set_line(turn.from);

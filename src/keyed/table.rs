@@ -40,12 +40,84 @@ pub(super) fn reach_word(reach: Option<Timestamp>) -> u64 {
     reach.map_or(0, |reach| reach.as_nanos().saturating_add(1))
 }
 
+/// The most intervals for which an idle line keeps its slot, however much requests cost. Without a bound, one request of an
+/// absurd cost would fill the table with lines that are never reused.
+const MOST_IDLE_INTERVALS: u64 = 64;
+
+/// For how long a line keeps its slot after its latest turn, and what is left of it after that.
+///
+/// Where those behind a request pay for it, a line says when the next request may pass. Once that is over it says nothing, and
+/// its slot may be reused: the time to live is 0.
+///
+/// With `compat` a request pays for itself: at a distance of `spacing`, which grows with its own cost, from the latest turn of
+/// its key. A line matters to it until `latest + spacing`, and there is always a cost to which it still matters. So:
+///
+/// 1. A line keeps its slot for [`MOST_IDLE_INTERVALS`] while there is room for more of them. Where there is none, it keeps it
+///    for an interval, the spacing of all costs up to the count, or for the largest spacing that a request has asked for.
+/// 2. How far a line reached whose slot is reused is kept in one word for all of them, the latest: `forgotten`. A key without
+///    a line goes on from there, or from what it shares where that reaches further: whether it gets a line or not.
+///
+/// No request passes too early: the line of its key is there, or `forgotten` is at least what it said. And a key that never
+/// had a line does not pay for the others: `forgotten + ttl <= now` holds from the moment when it is written, so that it
+/// delays no request whose spacing is at most the time to live. Where there is no room, one that costs more than any before it
+/// may wait for its spacing once; from then on, nothing is forgotten that could delay the next.
+#[derive(Clone, Copy)]
+pub(super) struct IdleTtl {
+    /// The shortest one, and the one at present where there is no room, in nanoseconds.
+    least: u64,
+    nanos: u64,
+}
+
+impl IdleTtl {
+    pub(super) fn new(shape: &Shape, compat: bool) -> IdleTtl {
+        let window = shape.window.filter(|_| compat);
+        let interval = window.map_or(0, |(window, _)| window.interval_nanos());
+        IdleTtl {
+            least: interval,
+            nanos: interval,
+        }
+    }
+
+    /// The same when a request has asked for a turn.
+    #[inline]
+    pub(super) fn after(self, pace: &Pace) -> IdleTtl {
+        IdleTtl {
+            nanos: self.nanos.max(pace.spacing_before().min(self.most())),
+            ..self
+        }
+    }
+
+    /// Requests that pay for themselves come in whole milliseconds.
+    fn whole(self, now: Timestamp) -> Timestamp {
+        if self.least == 0 {
+            return now;
+        }
+        Timestamp::from_millis(now.as_millis())
+    }
+
+    /// Whether a slot may be reused whose line reaches to `latest`.
+    pub(super) fn is_over(self, latest: Timestamp, is_full: bool, now: Timestamp) -> bool {
+        let ttl = if is_full { self.nanos } else { self.most() };
+        latest.plus_nanos(ttl) <= self.whole(now)
+    }
+
+    fn most(self) -> u64 {
+        self.least.saturating_mul(MOST_IDLE_INTERVALS)
+    }
+
+    /// What `forgotten` says at `now`: it was at least `least` ago when it was written, and when the clock has stepped back, too.
+    fn before(self, forgotten: u64, now: Timestamp) -> u64 {
+        let latest = self.whole(now).as_nanos().saturating_sub(self.least);
+        forgotten.min(reach_word(Some(Timestamp::from_nanos(latest))))
+    }
+}
+
 /// The windows themselves, and where they are.
 pub(super) struct Table {
     shape: Shape,
-    /// For how long a line is kept that nobody waits in: where a request pays before its turn, for the longest that it can
-    /// have to. In nanoseconds.
-    rest: u64,
+    idle_ttl: IdleTtl,
+    /// The word of the line that reached furthest of those whose slots were reused.
+    forgotten: u64,
     max_keys: usize,
     /// How many keys this table has room for: four fifths of its slots.
     keys: usize,
@@ -73,12 +145,10 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(shape: Shape, compat: bool, max_keys: usize) -> Table {
-        let interval = shape
-            .window
-            .map_or(0, |(window, _)| window.interval_nanos());
         let mut table = Table {
             shape,
-            rest: if compat { interval } else { 0 },
+            idle_ttl: IdleTtl::new(&shape, compat),
+            forgotten: 0,
             max_keys,
             keys: 0,
             taken: 0,
@@ -275,16 +345,20 @@ impl Table {
         reach(*self.line(place)?)
     }
 
-    /// How far the turns of a key reach that shares its line: none reaches further ahead than any turn has.
+    /// How far the turns reach at most that `key` has taken while it had no line, or before its line was forgotten. Those that
+    /// it shared reach no further ahead than any turn has.
     #[cold]
     fn shared_reach(&mut self, key: Key, now: Timestamp) -> Option<Timestamp> {
         let furthest = reach_word(Some(now.plus_nanos(self.furthest)));
-        reach(self.sketch.as_mut()?.reach(key, furthest))
+        let sketch = self.sketch.as_mut();
+        let shared = sketch.map_or(0, |sketch| sketch.reach(key, furthest));
+        reach(shared.max(self.idle_ttl.before(self.forgotten, now)))
     }
 
     /// The same as far as `pace` believes it. What reaches further was taken before the clock stepped back, and is pulled back.
     #[inline]
     pub(super) fn reach_within(&mut self, place: Place, pace: &Pace) -> Option<Timestamp> {
+        self.idle_ttl = self.idle_ttl.after(pace);
         if place.is_shared {
             return self.shared_reach(place.key, pace.now());
         }
@@ -310,6 +384,7 @@ impl Table {
         pace: &Pace,
         wait: u64,
     ) -> Option<(u64, Option<Timestamp>, Timestamp)> {
+        self.idle_ttl = self.idle_ttl.after(pace);
         let line = self.line(place)?;
         let from = Table::pull_back(line, pace);
         let wait = pace.wait(from)?.max(wait);
@@ -377,9 +452,9 @@ impl Table {
         self.longest_wait
     }
 
-    /// Whether nobody waits in the line in `slot`, and its latest turn is over.
+    /// Whether nobody waits in the line in `slot`, and its latest turn has been over for as long as it is kept.
     fn is_idle(&mut self, slot: usize, now: Timestamp) -> bool {
-        let (rest, furthest) = (self.rest, self.furthest);
+        let (idle_ttl, furthest) = (self.idle_ttl, self.furthest);
         let is_full = self.taken == self.max_keys;
         let Some(line) = self.words.get_mut(slot * self.shape.stride + 1) else {
             return false;
@@ -391,7 +466,7 @@ impl Table {
             // As below.
             *line = reach_word(Some(now.plus_nanos(furthest)));
         }
-        latest.plus_nanos(rest) <= now
+        idle_ttl.is_over(latest, is_full, now)
     }
 
     /// Whether there is a state in `slot` in which nothing counts any more.
@@ -447,7 +522,7 @@ impl Table {
         if let Some(mut held) = self.slot(slot) {
             held.set_number(to.number);
         }
-        if self.sketch.is_some() {
+        if self.sketch.is_some() || self.forgotten > 0 {
             self.inherit(slot, key, now, to);
         }
         Place::own(key, slot)
@@ -461,15 +536,22 @@ impl Table {
                 return None;
             }
             if self.is_free(slot, now, to) {
-                if let Some(mut held) = self.slot(slot) {
-                    held.clear();
-                }
-                self.reclaimed = self.reclaimed.wrapping_add(1);
+                self.reclaim(slot);
                 return Some(slot);
             }
             slot = self.after(slot);
         }
         None
+    }
+
+    /// Clears a state in which nothing counts any more, so that its slot can be reused.
+    fn reclaim(&mut self, slot: usize) {
+        if let Some(mut held) = self.slot(slot) {
+            held.clear();
+        } else if let Some(line) = self.words.get(slot * self.shape.stride + 1) {
+            self.forgotten = self.forgotten.max(*line);
+        }
+        self.reclaimed = self.reclaimed.wrapping_add(1);
     }
 
     fn empty_slot_for(&self, key: Key) -> usize {
@@ -498,11 +580,8 @@ impl Table {
 
     /// Empties a slot, and moves those that were searched for across it.
     fn remove(&mut self, slot: usize) {
-        if let Some(mut held) = self.slot(slot) {
-            held.clear();
-        }
+        self.reclaim(slot);
         self.taken -= 1;
-        self.reclaimed = self.reclaimed.wrapping_add(1);
         let (slots, stride) = (self.tags.len(), self.shape.stride);
         let (mut hole, mut next) = (slot, self.after(slot));
         while let Some(tag) = self.tags.get(next).copied().filter(|tag| *tag != 0) {
@@ -528,13 +607,10 @@ impl Table {
     fn grow(&mut self, now: Timestamp, to: Bucket) {
         for slot in 0..self.tags.len() {
             if self.is_free(slot, now, to) {
-                if let Some(mut held) = self.slot(slot) {
-                    held.clear();
-                }
+                self.reclaim(slot);
                 if let Some(tag) = self.tags.get_mut(slot) {
                     *tag = 0; // nobody searches here until all have moved
                 }
-                self.reclaimed = self.reclaimed.wrapping_add(1);
             }
         }
         let tags = std::mem::take(&mut self.tags);
@@ -684,7 +760,7 @@ impl Table {
         pace: &Pace,
         wait: u64,
     ) -> Option<(u64, Option<Timestamp>, Timestamp)> {
-        let from = self.shared_reach(key, pace.now());
+        let from = self.reach_within(Place::shared(key), pace);
         let wait = pace.wait(from)?.max(wait);
         let to = pace.reach_after(wait);
         self.note_turn(pace, wait, to);

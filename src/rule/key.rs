@@ -11,6 +11,9 @@ pub const MAX_KEY_PARTS: usize = 8;
 /// How many keys are kept apart by one rule unless it says.
 pub const DEFAULT_MAX_KEYS: usize = 100_000;
 
+/// The most keys of one rule that can be kept apart.
+pub const MAX_KEYS: usize = 1 << 24;
+
 /// How many keys of one rule a request may have. One with more of them is refused.
 pub const MAX_KEYS_OF_REQUEST: usize = 256;
 
@@ -303,14 +306,14 @@ impl KeyedBy {
         })
     }
 
-    /// With so many keys at most that are kept apart: from 1 to [`MAX_KEYS`](crate::MAX_KEYS). Where each of them counts
+    /// With so many keys at most that are kept apart: from 1 to [`MAX_KEYS`]. Where each of them counts
     /// something, further ones share windows.
     ///
     /// # Errors
     ///
     /// Where it is out of this range.
     pub fn with_max_keys(self, max_keys: usize) -> Result<KeyedBy, RuleError> {
-        within(max_keys, 1, crate::keyed::MAX_KEYS)?;
+        within(max_keys, 1, MAX_KEYS)?;
         Ok(KeyedBy { max_keys, ..self })
     }
 

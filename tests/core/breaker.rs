@@ -629,7 +629,7 @@ fn both(rule: DegradeRule) -> [Circuit; 2] {
 }
 
 #[test]
-fn example_46_all_calls_slow() {
+fn opens_where_all_calls_are_slow_and_lets_a_probe_in_when_its_time_is_over() {
     let rule = slow(10.0, 1.0, 5000)
         .needing(3)
         .unwrap()
@@ -646,7 +646,7 @@ fn example_46_all_calls_slow() {
 }
 
 #[test]
-fn example_47_opens_exactly_above_the_ratio() {
+fn opens_exactly_above_the_ratio_or_at_it_as_the_rule_says() {
     let rule = slow(50.0, 0.8, 1000)
         .needing(10)
         .unwrap()
@@ -678,7 +678,7 @@ fn example_47_opens_exactly_above_the_ratio() {
 }
 
 #[test]
-fn example_48_retries_at_the_retry_time() {
+fn lets_one_probe_in_at_the_retry_time_and_not_before() {
     let rule = slow(50.0, 0.6, 5000).needing(5).unwrap();
     for circuit in both(rule) {
         for (rt, now) in [
@@ -708,17 +708,17 @@ fn example_48_retries_at_the_retry_time() {
 }
 
 #[test]
-fn example_49_error_ratios() {
+fn opens_above_a_ratio_of_errors_once_there_are_enough_calls() {
     let failed = [true, false, true, false];
     for circuit in both(error_ratio(0.5, 1000).needing(4).unwrap()) {
         for failed in failed {
             assert!(circuit.call(1, failed, 100_000));
         }
         assert_eq!(circuit.phase(), "closed"); // 2 of 4
-        for circuit in both(error_ratio(0.5, 1000).needing(4).unwrap()) {
-            (0..4).for_each(|i| assert!(circuit.call(1, i > 0, 100_000)));
-            assert_eq!(circuit.phase(), "open"); // 3 of 4
-        }
+    }
+    for circuit in both(error_ratio(0.5, 1000).needing(4).unwrap()) {
+        (0..4).for_each(|i| assert!(circuit.call(1, i > 0, 100_000)));
+        assert_eq!(circuit.phase(), "open"); // 3 of 4
     }
     for circuit in both(error_ratio(0.5, 1000).needing(4).unwrap()) {
         (0..3).for_each(|_| assert!(circuit.call(1, true, 100_000)));
@@ -737,7 +737,7 @@ fn example_49_error_ratios() {
 
 /// The wart: Sentinel's window tumbles at 201000, and six errors in 5 ms leave it closed.
 #[test]
-fn example_50_errors_on_both_sides_of_an_edge() {
+fn errors_on_both_sides_of_an_edge_open_it_and_leave_sentinels_closed() {
     let errors = [200_997, 200_998, 200_999, 201_000, 201_001, 201_002];
     let [here, sentinel] = both(error_count(3.0, 1000).needing(1).unwrap());
     for now in errors {
@@ -758,7 +758,7 @@ fn example_50_errors_on_both_sides_of_an_edge() {
 }
 
 #[test]
-fn example_51_closing_forgets() {
+fn what_was_counted_before_it_closed_is_forgotten() {
     let rule = error_ratio(0.2, 10_000)
         .needing(1)
         .unwrap()
@@ -791,7 +791,7 @@ fn two_slow() -> [DegradeRule; 2] {
 /// The wart: in Sentinel the first breaker goes half-open for each request that the second refuses. Here nothing is taken
 /// before all rules have room.
 #[test]
-fn example_52_two_breakers_of_which_one_is_still_open() {
+fn of_two_breakers_the_one_that_could_retry_waits_for_the_one_that_is_open() {
     let circuits = two_slow().map(Circuit::of);
     let call = |rt, now| {
         let admissions: Vec<_> = match circuits
@@ -871,7 +871,7 @@ fn half_open(rule: DegradeRule) -> (Circuit, Admission, Admission) {
 
 /// The wart: in Sentinel an old call that succeeds closes the breaker while the probe is out.
 #[test]
-fn example_53_a_straggler() {
+fn an_old_call_that_succeeds_does_not_close_it_and_closes_sentinels() {
     let (sentinel, straggler, _probe) = half_open(error_ratio(0.5, 1000).sentinel());
     sentinel.complete(straggler, 1001, false, 101_001);
     assert_eq!(sentinel.phase(), "closed");
@@ -890,7 +890,7 @@ fn example_53_a_straggler() {
 
 /// The wart: while half-open, Go lets every request through until so many probes have succeeded.
 #[test]
-fn example_54_several_probes() {
+fn closes_after_as_many_probes_as_the_rule_says_and_lets_no_more_in() {
     let (circuit, _, probe) = half_open(error_ratio(0.5, 1000).with_probes(10).unwrap());
     circuit.complete(probe, 1, false, 101_001);
     for i in 2..10 {

@@ -10,9 +10,10 @@
 use leapgate::config::{At, ConfigError, MAX_DOCUMENT, Value, read};
 use leapgate::{
     AuthorityRule, AuthorityStrategy, Comparison, Counting, DegradeGrade, DegradeRule, Engine,
-    FlowRule, Grade, LimitApp, MAX_RULES_PER_RESOURCE, MaxQueueing, Mode, RuleGeometry, RuleId,
-    Rules, SystemRule, Target, WarmUp, Window,
+    FlowRule, Grade, LimitApp, MAX_LISTED_ORIGINS, MAX_RULES_PER_RESOURCE, MAX_SYSTEM_RULES,
+    MaxQueueing, Mode, RuleGeometry, RuleId, Rules, SystemRule, Target, WarmUp, Window,
 };
+use std::collections::BTreeSet;
 
 fn rules(json: &str) -> Result<Rules, ConfigError> {
     read(&Value::from_json(json)?).map(|document| document.rules)
@@ -1047,6 +1048,13 @@ fn rules_that_do_not_go_together_are_found_in_the_document() {
         says(&format!(r#"{{"flowRules": [{}]}}"#, many.join(","))),
         "flowRules[64].resource: `a\\nb` has too many rules; use at most 64 for one resource"
     );
+    let many = vec![r#"{"qps": 5}"#; MAX_SYSTEM_RULES];
+    let many = |more| format!(r#"{{"systemRules": [{}{more}]}}"#, many.join(","));
+    Engine::new(rules(&many("")).unwrap()).unwrap();
+    assert_eq!(
+        says(&many(r#", {"maxThread": 9}, {"avgRt": 5}"#)),
+        "systemRules[64]: `66` system rules are too many; use at most 64"
+    );
 }
 
 // === Degrade rules ===
@@ -1579,6 +1587,41 @@ fn an_authority_rule_that_is_wrong_is_refused() {
         assert_eq!(
             says(one_list(&format!(r#", "{field}": {value}"#))),
             format!("authorityRules[0].{field}: {sentence}")
+        );
+    }
+}
+
+#[test]
+fn two_hundred_thousand_names_of_origins_are_read_and_one_rule_has_ten_thousand() {
+    // Neither in order nor each once.
+    let name = |i: usize| format!("app-{:x}", i.wrapping_mul(0x9e37_79b9) % 150_000);
+    let names: Vec<String> = (0..20 * MAX_LISTED_ORIGINS).map(name).collect();
+    let rule = |names: &[String]| {
+        format!(
+            r#"{{"resource": "admin", "limitApp": "{}"}}"#,
+            names.join(",")
+        )
+    };
+    let document = |lists: Vec<String>| format!(r#"{{"authorityRules": [{}]}}"#, lists.join(","));
+    let lists = names.chunks(MAX_LISTED_ORIGINS).map(rule);
+    let rules = rules(&document(lists.collect())).unwrap().authority;
+    assert_eq!(rules.len(), 20);
+    for (rule, names) in rules.iter().zip(names.chunks(MAX_LISTED_ORIGINS)) {
+        let listed: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        assert!(
+            rule.origins().eq(listed.iter().copied()),
+            "in order, each once"
+        );
+        assert!(listed.iter().all(|name| rule.admits(name)));
+        assert!(!rule.admits("app"));
+    }
+    let shown: String = names.join(",").chars().take(64).collect();
+    for many in [MAX_LISTED_ORIGINS + 1, names.len()] {
+        assert_eq!(
+            says(document(vec![rule(&names[..many])])),
+            format!(
+                "authorityRules[0].limitApp: `{shown}…` names {many} origins; use at most 10000"
+            )
         );
     }
 }

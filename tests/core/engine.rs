@@ -71,7 +71,7 @@ fn states_are_told_with_what_they_belong_to() {
 // ---- one rule ----
 
 #[test]
-fn example_36_a_limit_admits_as_many_as_it_says_and_refuses_the_next() {
+fn a_limit_admits_as_many_as_it_says_and_refuses_the_next() {
     for (limit, admits) in [(0.0, 0), (0.5, 0), (1.0, 1), (2.5, 2), (10.0, 10)] {
         for rule in [
             rule("r", "api", limit),
@@ -96,7 +96,7 @@ fn example_36_a_limit_admits_as_many_as_it_says_and_refuses_the_next() {
 
 /// Of a limit of 10 and of 8, in flight: 9 and 7 may be there before.
 #[test]
-fn example_35_the_last_one_that_fits_passes() {
+fn the_last_one_that_fits_passes() {
     let engine = engine([
         rule("qps", "api", 10.0).sentinel(),
         rule("threads", "job", 8.0).concurrency(),
@@ -110,7 +110,7 @@ fn example_35_the_last_one_that_fits_passes() {
 
 /// Sentinel's `RequestLimiter`: the passes of ten buckets of 100 ms, and one more.
 #[test]
-fn example_68_a_limit_below_what_has_passed_refuses_until_that_has_left() {
+fn a_limit_below_what_has_passed_refuses_until_that_has_left() {
     let limit = |count| {
         rule("r", "api", count)
             .per(1000, Some(10))

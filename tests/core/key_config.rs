@@ -174,7 +174,7 @@ fn a_key_that_is_wrong_is_refused() {
         r#"["path", {}"host"]"#,
         r#"{"arg": 1}, {"arg": 2}, {"arg": 3}, {"arg": 4}, {"arg": 5}, {"arg": 6}, {"arg": 7}, "#
     );
-    let cases: [(&str, String); 25] = [
+    let cases: [(&str, String); 26] = [
         (r#""key": "path""#, "key: `path` is a string; use an array".into()),
         (r#""key": []"#, "key: `[…]` is no key; use 1 to 8 parts".into()),
         (&format!(r#""key": {long}"#), "key: `[…]` is no key; use 1 to 8 parts".into()),
@@ -198,6 +198,7 @@ fn a_key_that_is_wrong_is_refused() {
         (r#""key": ["path"], "maxKeys": 0"#, "maxKeys: `0` is not possible; use a whole number from 1 to 16777216".into()),
         (r#""key": ["path"], "burst": -1"#, "burst: `-1` is not possible; use a whole number from 0 to 9007199254740992".into()),
         (r#""key": ["path"], "burst": 1, "controlBehavior": "throttle""#, "burst: `1` means nothing to `throttle`; leave it out".into()),
+        (r#""key": ["path"], "burst": 1, "grade": "concurrency""#, "burst: `1` means nothing to a limit on concurrency; leave it out".into()),
         (r#""key": ["path"], "controlBehavior": "warmUp""#, "controlBehavior: `warmUp` does not go with a `key`; use `reject` or `throttle`".into()),
         (r#""key": ["path"], "strategy": "relate", "refResource": "b""#, "strategy: `relate` does not go with a `key`; leave one of them out".into()),
     ];
@@ -206,6 +207,18 @@ fn a_key_that_is_wrong_is_refused() {
             says(&one_rule(&format!(", {fields}"))),
             format!("flowRules[0].{sentence}")
         );
+    }
+}
+
+/// Parts are held against one another only where there are few enough for a key.
+#[test]
+fn a_key_of_too_many_parts_is_refused_for_their_number_and_not_for_what_they_are() {
+    let too_many = "flowRules[0].key: `[…]` is no key; use 1 to 8 parts";
+    let twice = [r#""path""#; 9];
+    let hundred_thousand: Vec<String> =
+        (0..100_000).map(|i| format!(r#"{{"arg": {i}}}"#)).collect();
+    for parts in [twice.join(","), hundred_thousand.join(",")] {
+        assert_eq!(says(&one_rule(&format!(r#", "key": [{parts}]"#))), too_many);
     }
 }
 

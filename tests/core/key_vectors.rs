@@ -1,16 +1,16 @@
 //! What Sentinel answered about hot parameters and gateway rules, replayed.
 //!
 //! Where it paces, or counts calls in flight, every answer is ours. Where it counts passes, it has a bucket of tokens for each
-//! value, and we a window: there we are held to a naive restatement of that, and Sentinel to admitting more than its count.
+//! value, and we a window: there we are held to a naive restatement of that. (`tests/oracle/check.py` restates the bucket.)
 
 use crate::support::at;
 use crate::vectors::{Steps, each_trace, n, outcome};
 use leapgate::config::{Value as Tree, read};
 use leapgate::{
-    ControlBehavior, Decision, Engine, Entry, FlowRule, Grade, KeyPart, KeyValue, Request, Rules,
+    ControlBehavior, Decision, Engine, Entry, FlowRule, Grade, KeyMatch, KeyPart, KeyValue,
+    Request, Rules,
 };
 use serde_json::{Value, json};
-use std::cell::Cell;
 use std::collections::HashMap;
 
 /// The rules of a trace, which decide as Sentinel's, called by their places.
@@ -168,32 +168,27 @@ struct Replay<'a> {
     engine: Engine,
     /// For each rule, the values that it looks at in each call.
     ours: Vec<Naive>,
-    sentinels: Vec<Naive>,
     resources: Vec<&'a str>,
     open: HashMap<u64, Entry>,
     /// Whether Sentinel answers as we do, whatever comes.
     is_exact: bool,
-    differences: u64,
 }
 
 impl<'a> Replay<'a> {
     fn new(rules: Rules, written: &'a Value) -> Replay<'a> {
         let written = written.as_array().unwrap();
-        let naive = || written.iter().map(Naive::new).collect::<Vec<_>>();
-        let (ours, sentinels) = (naive(), naive());
+        let ours: Vec<Naive> = written.iter().map(Naive::new).collect();
         let of = |rule: &Value| rule["resource"].as_str().unwrap().to_string();
         let several = (1..written.len()).any(|i| of(&written[i]) == of(&written[i - 1]));
         Replay {
             is_exact: !several && ours.iter().all(|rule| rule.limit != Limit::Passes),
             engine: Engine::new(rules).unwrap(),
             ours,
-            sentinels,
             resources: written
                 .iter()
                 .map(|rule| rule["resource"].as_str().unwrap())
                 .collect(),
             open: HashMap::new(),
-            differences: 0,
         }
     }
 
@@ -254,17 +249,8 @@ impl<'a> Replay<'a> {
                 self.ours[*place].take(values, id, (cost, wait), step.now);
             }
         }
-        let is = &step.whole["is"];
-        if is.get("block").is_none() {
-            for (place, values, _) in &asked {
-                let wait = is.get("wait").map_or(0, n);
-                self.sentinels[*place].take(values, id, (cost, wait), step.now);
-            }
-        }
         if self.is_exact {
             steps.check(step, Some(answer), &step.now);
-        } else {
-            self.differences += u64::from(answer != *is);
         }
     }
 
@@ -279,53 +265,16 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// What has become of the trace: that nothing of ours was too much.
-    fn end(&self, seen: &Seen) {
+    /// That nothing of ours was too much.
+    fn end(&self) {
         for rule in &self.ours {
             assert!(rule.most() <= 1.0, "{} times the count", rule.most());
         }
-        let exact = if self.is_exact {
-            &seen.exact
-        } else {
-            &seen.ours
-        };
-        exact.set(exact.get() + 1);
-        seen.differences
-            .set(seen.differences.get() + self.differences);
-        let most = self.sentinels.iter().map(Naive::most).fold(0.0, f64::max);
-        seen.most.set(seen.most.get().max(most));
-    }
-}
-
-#[derive(Default)]
-struct Seen {
-    exact: Cell<u64>,
-    ours: Cell<u64>,
-    differences: Cell<u64>,
-    /// The most that Sentinel let in within an interval, by what it may.
-    most: Cell<f64>,
-}
-
-impl Seen {
-    /// That both kinds of traces have been seen, and the wart.
-    fn check(&self) {
-        assert!(
-            self.exact.get() > 0,
-            "no trace paces or counts calls in flight"
-        );
-        assert!(self.ours.get() > 0, "no trace counts passes");
-        assert!(
-            self.differences.get() > 0,
-            "Sentinel's bucket is our window"
-        );
-        let most = self.most.get();
-        assert!((1.5..=3.0).contains(&most), "{most} times the count");
     }
 }
 
 #[test]
 fn hot_parameters_are_paced_and_held_in_flight_as_sentinels_and_counted_in_windows() {
-    let seen = Seen::default();
     each_trace("param_flow", |trace, steps| {
         let written = &trace["paramFlowRules"];
         let rules = rules("paramFlowRules", written);
@@ -358,9 +307,8 @@ fn hot_parameters_are_paced_and_held_in_flight_as_sentinels_and_counted_in_windo
             let of = |place: usize| texts(arg(parts[place]));
             replay.enter(steps, &step, (resource, &keys), &of);
         }
-        replay.end(&seen);
+        replay.end();
     });
-    seen.check();
 }
 
 fn lists(owned: &[Vec<Option<String>>]) -> Vec<Vec<&[u8]>> {
@@ -398,8 +346,9 @@ fn read_part(part: &KeyPart, request: &Value) -> Option<String> {
     }
 }
 
-/// Sentinel's arguments for the rules of a resource. `GatewayParamParser.parseParameterFor`.
-fn parse(rules: &[&FlowRule], request: &Value) -> Value {
+/// Sentinel's arguments for the rules of a resource, where all values match a pattern that `matches_all`.
+/// `GatewayParamParser.parseParameterFor`.
+fn parse(rules: &[&FlowRule], request: &Value, matches_all: impl Fn(&KeyMatch) -> bool) -> Value {
     let mut args = Vec::new();
     for by in rules.iter().filter_map(|rule| rule.keyed_by()) {
         let Some(part) = by.parts().first() else {
@@ -408,7 +357,7 @@ fn parse(rules: &[&FlowRule], request: &Value) -> Value {
         let value = read_part(part, request);
         let is_for = |value: &str| {
             by.pattern()
-                .is_none_or(|pattern| pattern.matches(value.as_bytes()))
+                .is_none_or(|pattern| matches_all(pattern) || pattern.matches(value.as_bytes()))
         };
         args.push(match value {
             Some(value) if !is_for(&value) => json!("$NM"),
@@ -423,8 +372,6 @@ fn parse(rules: &[&FlowRule], request: &Value) -> Value {
 
 #[test]
 fn gateway_rules_read_and_decide_as_sentinels_and_count_in_windows() {
-    let seen = Seen::default();
-    let (read, warts) = (Cell::new(0), Cell::new(0));
     each_trace("gateway", |trace, steps| {
         let written = trace["gatewayRules"].as_array().unwrap();
         let rules = rules("gatewayFlowRules", &trace["gatewayRules"]);
@@ -455,31 +402,19 @@ fn gateway_rules_read_and_decide_as_sentinels_and_count_in_windows() {
                     request = &step.arguments["request"];
                     let resource = step.arguments["resource"].as_str().unwrap();
                     let own = of_resource(resource);
+                    // To Sentinel a prefix is declared, and matches everything.
                     let answer = parse(
                         &own.iter().map(|(_, rule)| *rule).collect::<Vec<_>>(),
                         request,
+                        |pattern| matches!(pattern, KeyMatch::Prefix(_)),
                     );
-                    let has_prefix = own
-                        .iter()
-                        .any(|(i, _)| written[*i]["paramItem"]["matchStrategy"] == 1);
                     let both_modes = own.iter().any(|(i, _)| {
                         let item = !written[*i]["paramItem"].is_null();
                         item && written[*i]["resourceMode"] != step.arguments["resourceMode"]
                     });
-                    let is = &step.whole["is"];
-                    if both_modes {
-                        // Rules of the other mode under one name switch all of them off.
-                        assert_eq!(is, &json!([]));
-                        assert_ne!(&answer, is);
-                        warts.set(warts.get() + 1);
-                    } else if has_prefix && answer != *is {
-                        // A prefix is declared, and matches everything.
-                        assert_eq!(answer, json!(["$NM"]));
-                        warts.set(warts.get() + 1);
-                    } else {
-                        read.set(read.get() + 1);
-                        steps.check(&step, Some(answer), &resource);
-                    }
+                    // Rules of the other mode under one name switch all of them off.
+                    let answer = if both_modes { json!([]) } else { answer };
+                    steps.check(&step, Some(answer), &resource);
                 }
                 "enter" => {
                     let resource = step.arguments["resource"].as_str().unwrap();
@@ -494,7 +429,7 @@ fn gateway_rules_read_and_decide_as_sentinels_and_count_in_windows() {
                         .keyed_by()
                         .filter(|by| !by.parts().is_empty())
                     {
-                        Some(_) => texts(&parse(&[&flow[place]], request)),
+                        Some(_) => texts(&parse(&[&flow[place]], request, |_| false)),
                         None => vec![Some("$D".into())],
                     };
                     replay.enter(steps, &step, (resource, &keys), &of);
@@ -502,10 +437,8 @@ fn gateway_rules_read_and_decide_as_sentinels_and_count_in_windows() {
                 _ => replay.exit(&step),
             }
         }
-        replay.end(&seen);
+        replay.end();
     });
-    seen.check();
-    assert!(read.get() > 0 && warts.get() > 0);
 }
 
 #[test]

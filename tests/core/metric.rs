@@ -316,7 +316,7 @@ fn a_steady_rate_is_read_low_by_half_a_bucket_on_average() {
 }
 
 #[test]
-fn example_63_a_view_counts_the_buckets_that_golangs_counts() {
+fn a_view_counts_the_buckets_that_golangs_counts() {
     let now = 1_578_416_556_900;
     for (view, ring, now, first, last) in [
         (
@@ -406,7 +406,7 @@ fn fit(view: (u32, u64), ring: (u32, u64)) -> Fit {
 }
 
 #[test]
-fn example_64_every_view_that_fits_is_to_be_had_and_no_other() {
+fn every_view_that_fits_is_to_be_had_and_no_other() {
     let uneven = |interval_ms, sample_count| {
         Fit::NoWindow(WindowError::Uneven {
             interval_ms,
@@ -545,7 +545,7 @@ fn the_details_of_a_view_are_of_its_own_buckets() {
 /// sentinel-golang's buckets of the future do not count; here they do, since only a clock that has stepped back can have
 /// filled them.
 #[test]
-fn example_65_passes_of_a_future_that_a_clock_has_stepped_back_from_count() {
+fn passes_of_a_future_that_a_clock_has_stepped_back_from_count() {
     let metric = metric(20, 500);
     (0..500).for_each(|i| metric.add(MetricEvent::Pass, 1, at(50_000 + 1000 + i)));
     (0..2000).for_each(|_| metric.add(MetricEvent::Pass, 1, at(50_000)));
@@ -602,9 +602,9 @@ fn differs_from_sentinel_an_untouched_loan_counts() {
     }
 }
 
-/// Example 30 is of sixteen threads; here they come one by one.
+/// In Sentinel's own test sixteen threads borrow; here they come one by one.
 #[test]
-fn example_28_30_a_bucket_that_begins_holds_what_was_borrowed_from_it_and_what_is_its_own() {
+fn a_bucket_that_begins_holds_what_was_borrowed_from_it_and_what_is_its_own() {
     for (own, borrowed, next) in [(1, 2, 0), (16, 16, 0), (1, 2, 5)] {
         let metric = metric(10, 200);
         metric.add(MetricEvent::Pass, own, at(4000));
@@ -625,7 +625,7 @@ fn example_28_30_a_bucket_that_begins_holds_what_was_borrowed_from_it_and_what_i
 }
 
 #[test]
-fn example_29_a_whole_interval_of_borrowing_is_all_paid() {
+fn a_whole_interval_of_borrowing_is_all_paid() {
     let metric = metric(10, 200);
     for bucket in 0..10 {
         metric.add(MetricEvent::Pass, 1, at(bucket * 200));

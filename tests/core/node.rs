@@ -306,7 +306,7 @@ fn the_minute_holds_sixty_whole_seconds() {
 }
 
 #[test]
-fn example_32_what_leaves_at_the_next_boundary_can_be_borrowed_now() {
+fn what_leaves_at_the_next_boundary_can_be_borrowed_now() {
     let node = StatisticNode::default();
     node.add_pass_request(4, at(10_100));
     node.add_pass_request(6, at(10_600));
@@ -326,7 +326,7 @@ fn example_32_what_leaves_at_the_next_boundary_can_be_borrowed_now() {
 }
 
 #[test]
-fn example_33_what_stays_after_the_next_boundary_cannot_be_borrowed_nor_anything_at_a_boundary() {
+fn what_stays_after_the_next_boundary_cannot_be_borrowed_nor_anything_at_a_boundary() {
     let node = StatisticNode::default();
     node.add_pass_request(10, at(20_600));
     assert_eq!(

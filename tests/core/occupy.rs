@@ -24,7 +24,7 @@ fn assert_listed(array: &OccupiableBucketLeapArray, now: u64, starts: &[u64]) {
 }
 
 #[test]
-fn example_31_a_promise_counts_until_its_bucket_begins() {
+fn a_promise_counts_until_its_bucket_begins() {
     let promised = FutureBucketLeapArray::new(buckets(2, 500));
     promised.add(at(10_500), 4);
     promised.add(at(10_999), 2); // of the same bucket
@@ -58,7 +58,7 @@ fn a_later_promise_takes_the_slot_of_one_that_has_come_due() {
 }
 
 #[test]
-fn example_27_borrowing_leaves_the_current_bucket_alone() {
+fn borrowing_leaves_the_current_bucket_alone() {
     let array = lending(10, 200, Untouched::Kept);
     add(&array, 4000, 1);
     array.add_waiting(at(4200), 1);

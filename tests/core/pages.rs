@@ -186,6 +186,100 @@ fn a_page_of_turns_decides_as_a_table_does() {
     }
 }
 
+/// Turns as Sentinel's formula has them, whose requests cost up to `most`, of `keys` keys in one page: tells `each` for how long
+/// they wait, and how long they would if no key were ever forgotten. Some are given back, at once or later.
+fn dear_turns(keys: u64, most: u64, mut each: impl FnMut(Option<u64>, Option<u64>, String)) {
+    let mut random = Rng::with_seed(23);
+    let geometry = KeyedGeometry::new(qps(1000, 1, Counting::Strict), 4);
+    let shelf = Shelf::new(geometry.paced().sentinel());
+    let mut latest: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut waiting = Vec::new();
+    let mut now = 1_000_000;
+    for step in 0..30_000 {
+        now += [0, 1, 30, 300, 3000][random.usize(..5)];
+        let (number, dear) = (random.u64(..keys), random.u64(1..=most));
+        let cost = [random.u64(1..=4), dear][random.usize(..2)];
+        let (limit, queue) = ([4, 1, 25][number as usize % 3], [0, 1500][step % 2]);
+        let terms = KeyedTerms {
+            max_queueing_ns: queue * 1_000_000,
+            ..terms(limit as f64)
+        };
+        let spacing = (1000.0 * cost as f64 / limit as f64).round() as u64;
+        let release = |latest: &u64| now.max(latest + spacing);
+        let expected = latest.get(&number).map_or(now, release) - now;
+        let expected = (expected < queue.max(1)).then_some(expected);
+        let taken = shelf.reserve(shelf.key(number), &terms, cost, at(now));
+        let wait = taken.map(|taken| taken.wait / 1_000_000);
+        each(
+            wait,
+            expected,
+            format!("step {step}: {cost} of key {number} at {now}"),
+        );
+        if let (Some(wait), Some(taken)) = (wait, taken) {
+            let before = latest.insert(number, now + wait);
+            if random.u8(..4) == 0 {
+                waiting.push((number, taken, before, now + wait));
+            }
+        }
+        if !waiting.is_empty() && random.bool() {
+            let (number, taken, before, release) =
+                waiting.swap_remove(random.usize(..waiting.len()));
+            shelf.give_back(taken, 1);
+            if latest.get(&number) == Some(&release) {
+                match before {
+                    Some(before) => latest.insert(number, before),
+                    None => latest.remove(&number),
+                };
+            }
+        }
+    }
+    assert!(
+        shelf.bytes() <= (KEYS_PER_PAGE + 3) * 16,
+        "{} bytes",
+        shelf.bytes()
+    );
+}
+
+#[test]
+fn no_key_of_a_page_gets_a_turn_earlier_than_if_none_were_ever_forgotten() {
+    for (keys, most) in [(8, 40), (12, 40), (100, 10), (100, 100_000)] {
+        let mut taken = 0;
+        dear_turns(keys, most, |wait, expected, about| {
+            if let Some(wait) = wait {
+                taken += 1;
+                let earliest = expected.unwrap_or(u64::MAX);
+                assert!(wait >= earliest, "{about}: {wait} instead of {expected:?}");
+            }
+            if keys <= KEYS_PER_PAGE as u64 {
+                assert_eq!(wait, expected, "{about}");
+            }
+        });
+        assert!(taken > 300, "{keys}, {most}: {taken}");
+    }
+}
+
+#[test]
+fn a_turn_that_is_given_back_leaves_what_was_forgotten_in_its_place() {
+    let geometry = KeyedGeometry::new(qps(1000, 1, Counting::Strict), 4);
+    let shelf = Shelf::new(geometry.paced().sentinel());
+    let take = |number, cost, now: u64| {
+        shelf.reserve(shelf.key(number), &terms(4.0), cost, at(1_000_000 + now))
+    };
+    for number in 0..8 {
+        assert!(take(number, 1, 0).is_some());
+    }
+    // One that shares the entry in which the line of the first key is kept.
+    let shared = |number: u64| (shelf.key(number).hash() >> 8) % 3;
+    let sharing = (8..).find(|number| shared(*number) == shared(0)).unwrap();
+    let turn = take(sharing, 1, 100).unwrap();
+    assert!(turn.place.is_shared());
+    let stranger = take(1000, 1, 1000).unwrap();
+    assert!(!stranger.place.is_shared(), "in the entry of the first key");
+    shelf.give_back(turn, 1);
+    assert!(take(0, 10, 2499).is_none());
+    assert!(take(0, 10, 2600).is_some());
+}
+
 #[test]
 fn a_crowded_page_never_gives_a_key_more_than_its_limit() {
     let mut random = Rng::with_seed(3);

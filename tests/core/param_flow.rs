@@ -151,6 +151,27 @@ fn a_key_may_have_another_count() {
 }
 
 #[test]
+fn a_limit_on_the_calls_in_flight_of_a_key_has_no_burst() {
+    let items = [item(&[Some("gold")], 4.0)];
+    let by = by().with_items(items).unwrap().with_burst(3);
+    let rule = FlowRule::new("api", 2.0).unwrap().keyed(by).unwrap();
+    for rule in [rule.clone().concurrency(), rule.concurrency().sentinel()] {
+        let engine = engine([rule]);
+        for (key, expected) in [("silver", 2), ("gold", 4)] {
+            let open: Vec<_> = (0..9)
+                .filter_map(
+                    |_| match engine.enter(&Request::new("api").keys(&one(key)), at(0)) {
+                        Decision::Pass(entry) => Some(entry),
+                        _ => None,
+                    },
+                )
+                .collect();
+            assert_eq!(open.len(), expected, "{key}");
+        }
+    }
+}
+
+#[test]
 fn addresses_are_told_apart_by_their_first_bits() {
     let per = |v4, v6| {
         let by = KeyedBy::new([KeyPart::ClientIp { v4, v6 }]).unwrap();

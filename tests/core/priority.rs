@@ -37,9 +37,8 @@ fn retry(blocked: &Blocked) -> u64 {
 
 // ---- Sentinel's examples ----
 
-/// Examples 32 and 33, decided by a rule.
 #[test]
-fn example_32_33_a_compatible_rule_lends_what_leaves_at_the_next_boundary() {
+fn a_compatible_rule_lends_what_leaves_at_the_next_boundary() {
     let full = |at_100: u32, at_600: u32| {
         let engine = engine([rule("r", "api", 10.0).sentinel()]);
         for (cost, now) in [(at_100, 10_100), (at_600, 10_600)] {
@@ -65,9 +64,9 @@ fn example_32_33_a_compatible_rule_lends_what_leaves_at_the_next_boundary() {
     lends(&full(10, 0), &urgent(), 10_600, 400);
 }
 
-/// Example 34: there `occupiedPassQps` is 0.
+/// In Sentinel `occupiedPassQps` is 0 there.
 #[test]
-fn example_34_a_loan_counts_in_the_half_second_that_pays() {
+fn a_loan_counts_in_the_half_second_that_pays() {
     let engine = engine([rule("r", "api", 10.0).sentinel()]);
     drop(pass(&engine, &api().cost(10), 30_100));
     let loan = wait(&engine, &urgent(), 30_700, 300);

@@ -187,7 +187,7 @@ fn threads(threads: u64) -> Inbound {
 
 /// The first half is a wart of sentinel-golang's second: a limit of half a call lets one in.
 #[test]
-fn example_69_calls_in_flight() {
+fn a_limit_on_calls_in_flight_refuses_the_first_too_many_of_a_resource_and_of_all() {
     let isolation = FlowRule::new("report", 10.0).unwrap().concurrency();
     let engine = Engine::new(Rules {
         flow: vec![isolation],

@@ -37,7 +37,7 @@ fn asked(engine: &Engine, request: &Request<'_>, now: Timestamp) -> Option<u64> 
 // ---- Sentinel's examples ----
 
 #[test]
-fn example_37_eight_at_once_pass_a_tenth_of_a_second_apart_until_the_queue_is_full() {
+fn requests_at_once_pass_a_tenth_of_a_second_apart_until_the_queue_is_full() {
     for rule in [throttle(10.0, 500), throttle(10.0, 500).sentinel()] {
         let engine = engine([rule]);
         drop(pass(&engine, &mail(), 10_000));
@@ -51,7 +51,7 @@ fn example_37_eight_at_once_pass_a_tenth_of_a_second_apart_until_the_queue_is_fu
 }
 
 #[test]
-fn example_38_a_count_of_zero_lets_nothing_pass_that_costs_anything() {
+fn a_count_of_zero_lets_nothing_pass_that_costs_anything() {
     for rule in [throttle(0.0, 500), throttle(0.0, 500).sentinel()] {
         let engine = engine([rule]);
         assert_eq!(block(&engine, &mail(), 10_000).retry_after(), None);
@@ -59,7 +59,7 @@ fn example_38_a_count_of_zero_lets_nothing_pass_that_costs_anything() {
     }
 }
 
-/// The other half of example 38: there a division by zero.
+/// In Sentinel it is a division by zero.
 #[test]
 fn differs_from_sentinel_a_throttle_below_one_half_paces() {
     for rule in [throttle(0.2, 10_000), throttle(0.2, 10_000).sentinel()] {
@@ -75,7 +75,7 @@ fn differs_from_sentinel_a_throttle_below_one_half_paces() {
 /// idle costs those behind it nothing: there one of them passes after 2010 ms, or ten queue, here none before the batch is
 /// paid.
 #[test]
-fn example_39_a_batch_that_finds_the_line_idle() {
+fn a_batch_that_finds_the_line_idle_makes_those_behind_it_wait_until_it_is_paid() {
     let per_10_s = |queue| throttle(50.0, queue).per(10_000, None).unwrap();
     let idle = engine([per_10_s(0)]);
     assert_eq!(block(&idle, &mail().cost(51), 0).retry_after(), None);
@@ -112,7 +112,7 @@ fn differs_from_sentinel_a_batch_costs_those_behind_it() {
 }
 
 #[test]
-fn example_43_a_cold_pace_is_that_of_full_use_when_it_is_warm() {
+fn a_cold_pace_is_that_of_full_use_when_it_is_warm() {
     let warm_up = WarmUp::new(10, 3).unwrap();
     let paced = |queue_ms| rule("even", "mail", 10.0).warm_up_throttle(warm_up, queue(queue_ms));
     for rule in [paced(1000), paced(1000).sentinel()] {

@@ -28,9 +28,9 @@ fn per_second(engine: &Engine, seconds: std::ops::Range<u64>, every: usize) -> V
 
 // ---- Sentinel's examples ----
 
-/// Example 41: what Sentinel admits in each second.
+/// What Sentinel admits in each second.
 #[test]
-fn example_41_a_compatible_rule_in_full_use_gets_warm_as_sentinels() {
+fn a_compatible_rule_in_full_use_gets_warm_as_sentinels() {
     let engine = engine([warming(10.0).sentinel()]);
     assert_eq!(
         per_second(&engine, 10_000..10_014, 10),
@@ -38,9 +38,9 @@ fn example_41_a_compatible_rule_in_full_use_gets_warm_as_sentinels() {
     );
 }
 
-/// Example 41, counted at each bucket instead of each second: the same curve, a little earlier.
+/// Counted at each bucket instead of each second, as Sentinel does: the same curve, a little earlier.
 #[test]
-fn example_41_a_rule_in_full_use_gets_warm() {
+fn a_rule_in_full_use_gets_warm() {
     let engine = engine([warming(10.0)]);
     assert_eq!(
         per_second(&engine, 10_000..10_016, 10),
@@ -48,9 +48,9 @@ fn example_41_a_rule_in_full_use_gets_warm() {
     );
 }
 
-/// Example 40, with what came before it: a rule that has been in full use for 10 seconds is warm, a cold one is not.
+/// A rule that has been in full use for 10 seconds is warm, a cold one is not.
 #[test]
-fn example_40_a_warm_rule_admits_its_count_and_a_cold_one_a_part() {
+fn a_warm_rule_admits_its_count_and_a_cold_one_a_part() {
     for rule in [warming(10.0), warming(10.0).sentinel()] {
         let engine = engine([rule]);
         assert_eq!(admitted(&engine, &api(), 20, 100_000), 3);
@@ -64,9 +64,9 @@ fn in_200_s(rule: FlowRule) -> usize {
     per_second(&engine, 10_000..10_200, 50).iter().sum()
 }
 
-/// The wart: in Sentinel nothing passes of counts below the cold factor.
+/// Nothing passes of counts below the cold factor, which is 3.
 #[test]
-fn example_42_counts_around_the_cold_factor() {
+fn a_compatible_count_below_the_cold_factor_admits_nothing_as_sentinels() {
     for (count, there) in [(1.0, 0), (2.0, 0), (2.9, 0), (3.0, 574), (4.0, 761)] {
         let passed = in_200_s(warming(count).sentinel());
         assert_eq!(passed, there, "{count} a second");
@@ -81,7 +81,7 @@ fn differs_from_sentinel_a_count_below_the_cold_factor_warms_up() {
     }
 }
 
-/// The other half of example 42: there the first second of such a clock admits 10.
+/// In Sentinel the first second of such a clock admits 10.
 #[test]
 fn differs_from_sentinel_a_clock_that_starts_at_zero_starts_cold() {
     for rule in [warming(10.0), warming(10.0).sentinel()] {

@@ -1,0 +1,15 @@
+// What was recorded from Sentinel: tests/oracle/README.md describes it.
+
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+
+const folder = new URL('vectors/', import.meta.url);
+
+// The files of a component in the folder and the folders in it, and the lines of each: one for each trace.
+export function recorded(component) {
+  const entries = readdirSync(folder, { recursive: true, withFileTypes: true });
+  const files = entries.filter(({ name }) => name.startsWith(component) && name.endsWith('.jsonl'));
+  const paths = files.map(({ parentPath, name }) => `${parentPath}/${name}`).sort();
+  assert.ok(paths.length > 0, `no trace of ${component}`);
+  return paths.map((file) => ({ file, lines: readFileSync(file, 'utf8').trim().split('\n') }));
+}

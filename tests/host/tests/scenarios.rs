@@ -1,0 +1,331 @@
+//! The scenarios in `tests/scenarios`, which all shells are held to, played on the compiled filter. `README.md` beside them says
+//! what their keys mean.
+//!
+//! A resource is a route here, an origin is the header `x-app`, and a value of a key is what the rule's part reads of a request.
+//! The filter tells times in whole seconds, and how rules stand only with an answer. What it cannot be asked at all is left out
+//! and printed with its reason: a step that charges nothing alone, and after one that does, the rest of its scenario.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "helpers of tests are tests"
+)]
+
+use leapgate_host::{Exchange, Host, Module, Plugin, Request, Vm};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::path::Path;
+use std::rc::Rc;
+
+/// Scenarios of which no step applies.
+const LEFT_OUT: [&str; 1] = ["dear_turns"];
+
+/// Time 0 of a scenario: where a bucket begins, whatever its length.
+const START_NS: u64 = 12 * 86_400 * 1_000_000_000;
+
+fn module() -> Module {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/leapgate.wasm");
+    let wasm = std::fs::read(&built).unwrap_or_else(|_| {
+        panic!(
+            "{} is missing; make it with `./build.sh wasm`",
+            built.display()
+        );
+    });
+    Module::compile(&wasm).unwrap()
+}
+
+/// A document for the filter: without the rules on arguments, which it refuses, and with the settings that answers are read by.
+fn document(rules: &Value) -> Vec<u8> {
+    let mut document = rules.clone();
+    document.as_object_mut().unwrap().remove("paramFlowRules");
+    document["envoy"] = json!({ "origin": { "header": "x-app" } });
+    document.to_string().into_bytes()
+}
+
+fn text<'a>(arguments: &'a Value, key: &str) -> &'a str {
+    arguments[key].as_str().unwrap_or("")
+}
+
+/// As the filter tells a time.
+fn seconds(millis: u64) -> u64 {
+    millis.div_ceil(1000)
+}
+
+/// A scenario as it is played.
+struct Play {
+    host: Rc<Host>,
+    vm: Vm,
+    /// The resources that have rules on arguments.
+    by_arguments: BTreeSet<String>,
+    open: BTreeMap<u64, Exchange>,
+    /// Requests that wait, by when they go on, in milliseconds.
+    waiting: Vec<(u64, Exchange)>,
+    /// The latest refusal: when, of what, and its headers.
+    refused: Option<(u64, Value, Exchange)>,
+}
+
+impl Play {
+    fn new(module: &Module, rules: &Value) -> Play {
+        let host = Host::new();
+        host.set_now_ns(START_NS);
+        let mut vm = Vm::start(&host, module, Plugin::default()).unwrap();
+        assert!(vm.configure(&document(rules)).unwrap(), "{:?}", host.log());
+        let by_arguments = rules["paramFlowRules"].as_array().into_iter().flatten();
+        Play {
+            host,
+            vm,
+            by_arguments: by_arguments
+                .map(|rule| text(rule, "resource").into())
+                .collect(),
+            open: BTreeMap::new(),
+            waiting: Vec::new(),
+            refused: None,
+        }
+    }
+
+    /// Lets the clock run up to a time and workers tick. Who waits goes on at its time, and not a millisecond before.
+    fn run_to(&mut self, millis: u64) {
+        let dues: BTreeSet<u64> = self.waiting.iter().map(|(due, _)| *due).collect();
+        for due in dues.into_iter().filter(|due| *due <= millis) {
+            for (now, paused) in [(due - 1, true), (due, false)] {
+                self.host.set_now_ns(START_NS + now * 1_000_000);
+                self.vm.tick().unwrap();
+                for (_, waits) in self.waiting.iter().filter(|(at, _)| *at == due) {
+                    assert_eq!(self.vm.look_at(waits).unwrap().paused, paused, "at {now}");
+                }
+            }
+            let (over, waiting): (Vec<_>, Vec<_>) =
+                self.waiting.drain(..).partition(|(at, _)| *at == due);
+            self.waiting = waiting;
+            for (_, exchange) in over {
+                self.vm.abort(exchange).unwrap();
+            }
+        }
+        self.host.set_now_ns(START_NS + millis * 1_000_000);
+        self.vm.tick().unwrap();
+    }
+
+    /// Why the filter cannot be asked this.
+    fn why_not(&self, operation: &str, arguments: &Value) -> Option<&'static str> {
+        let keys = arguments["keys"].as_object().into_iter().flatten();
+        let values: Vec<(&String, &Value)> = keys.collect();
+        match operation {
+            "nodes" => Some("the filter keeps no statistics"),
+            "exit" if !self.open.contains_key(&arguments["id"].as_u64().unwrap()) => {
+                Some("its call was left out")
+            }
+            "exit" | "rules" => None,
+            _ if arguments["within"].is_u64() => Some("a request is within no other one"),
+            _ if arguments["cost"].as_u64().is_some_and(|cost| cost != 1) => {
+                Some("a request costs 1")
+            }
+            _ if self.by_arguments.contains(text(arguments, "resource")) => {
+                Some("a request has no arguments")
+            }
+            _ if values.iter().any(|(_, value)| value.is_array()) => {
+                Some("a part of a request has one value")
+            }
+            "left" if !self.is_of_the_refusal(arguments) => {
+                Some("how rules stand is told with an answer only")
+            }
+            _ => None,
+        }
+    }
+
+    fn is_of_the_refusal(&self, asked: &Value) -> bool {
+        self.refused.as_ref().is_some_and(|(at, of, _)| {
+            *at == self.millis()
+                && (&of["resource"], &of["keys"]) == (&asked["resource"], &asked["keys"])
+        })
+    }
+
+    fn millis(&self) -> u64 {
+        (self.host.now_ns() - START_NS) / 1_000_000
+    }
+
+    fn request(call: &Value) -> Request {
+        let mut request = Request::to_route(text(call, "resource"));
+        if !text(call, "origin").is_empty() {
+            request = request.header("x-app", text(call, "origin"));
+        }
+        for (part, value) in call["keys"].as_object().into_iter().flatten() {
+            let value = value.as_str().unwrap();
+            request = match part.split_once(':') {
+                None if part == "clientIp" => {
+                    // As Envoy writes it: with a port.
+                    let port = match value.matches(':').count() {
+                        0 => format!("{value}:50000"),
+                        1 => value.to_string(),
+                        _ => format!("[{value}]:50000"),
+                    };
+                    request.property(&["source", "address"], &port)
+                }
+                Some(("header", name)) => request.header(name, value),
+                _ => panic!("this runner knows no part `{part}`"),
+            };
+        }
+        request
+    }
+
+    /// What a request is answered, in the words of a scenario but for times, which are in seconds.
+    fn enter(&mut self, call: &Value) -> Value {
+        let exchange = self.vm.begin(&Play::request(call)).unwrap();
+        if let Some(reply) = exchange.reply.clone() {
+            self.refused = Some((self.millis(), call.clone(), exchange.clone()));
+            self.vm.end(exchange, Vec::new()).unwrap();
+            let rule = reply.details.strip_prefix("leapgate{rule=");
+            let rule = rule.and_then(|rule| rule.strip_suffix('}')).unwrap();
+            let retry_after = reply.header("retry-after");
+            let retry_after = retry_after.map(|seconds| seconds.parse::<u64>().unwrap());
+            return json!({ "block": rule, "retryAfterSeconds": retry_after });
+        }
+        self.refused = None;
+        if exchange.paused {
+            // When it goes on is seen when it does.
+            self.waiting.push((0, exchange));
+            return json!({ "waits": true });
+        }
+        match call["id"].as_u64() {
+            Some(id) => drop(self.open.insert(id, exchange)),
+            None => self.end(exchange, "200"),
+        }
+        json!("pass")
+    }
+
+    fn end(&mut self, exchange: Exchange, status: &str) {
+        let headers = vec![(":status".to_owned(), status.to_owned())];
+        self.vm.end(exchange, headers).unwrap();
+    }
+
+    /// Whether an answer is what the step says.
+    fn check(&mut self, step: &Value, answer: Value) {
+        let is = &step["is"];
+        let expected = if let Some(wait) = is["waitMs"].as_u64() {
+            let due = self.millis() + wait;
+            if let Some((at, _)) = self.waiting.last_mut() {
+                *at = due;
+            }
+            json!({ "waits": true })
+        } else if is.is_object() {
+            let millis = is["retryAfterMs"].as_u64();
+            json!({ "block": is["block"], "retryAfterSeconds": millis.map(seconds) })
+        } else {
+            is.clone()
+        };
+        assert_eq!(answer, expected, "{step}");
+    }
+
+    /// How the rules stand, as the headers of the latest refusal tell it.
+    fn left(&self, step: &Value) {
+        let (_, _, exchange) = self.refused.as_ref().unwrap();
+        let headers = exchange.response_headers.iter();
+        let told = headers.filter(|(name, _)| name == "ratelimit");
+        let told: Vec<&str> = told.map(|(_, value)| value.as_str()).collect();
+        let row = |row: &Value| {
+            let [id, remaining, reset] = &row.as_array().unwrap()[..] else {
+                panic!("{row}")
+            };
+            let reset = seconds(reset.as_u64().unwrap());
+            let waits = remaining == 0 && reset > 0;
+            let time = if waits {
+                format!(";t={reset}")
+            } else {
+                String::new()
+            };
+            format!("{id};r={remaining}{time}")
+        };
+        let rows: Vec<String> = step["is"].as_array().unwrap().iter().map(row).collect();
+        assert_eq!(told, [rows.join(", ")], "{step}");
+    }
+
+    fn step(&mut self, operation: &str, step: &Value) {
+        let arguments = &step[operation];
+        match operation {
+            "enter" => {
+                for _ in 0..arguments["times"].as_u64().unwrap_or(1) {
+                    let answer = self.enter(arguments);
+                    self.check(step, answer);
+                }
+            }
+            "exit" => {
+                let exchange = self
+                    .open
+                    .remove(&arguments["id"].as_u64().unwrap())
+                    .unwrap();
+                let failed = arguments["error"] == json!(true);
+                self.end(exchange, if failed { "500" } else { "200" });
+            }
+            "left" => self.left(step),
+            "rules" => {
+                let accepted = self.vm.configure(&document(arguments)).unwrap();
+                assert!(accepted, "{:?}", self.host.log());
+                self.vm.retire_old_roots().unwrap();
+            }
+            other => panic!("unknown operation {other}"),
+        }
+    }
+}
+
+/// How many steps applied, and which did not, by the reason.
+fn play(module: &Module, scenario: &Value) -> (usize, BTreeMap<&'static str, Vec<usize>>) {
+    let mut play = Play::new(module, &scenario["rules"]);
+    let mut left_out: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    let mut applied = 0;
+    let steps = scenario["steps"].as_array().unwrap();
+    for (number, step) in steps.iter().enumerate() {
+        let mut operations = step.as_object().unwrap().keys();
+        let operation = operations.find(|key| !["at", "is"].contains(&key.as_str()));
+        let operation = operation.unwrap();
+        play.run_to(step["at"].as_u64().unwrap());
+        let Some(why) = play.why_not(operation, &step[operation]) else {
+            play.step(operation, step);
+            applied += 1;
+            continue;
+        };
+        let charges = operation == "enter" && !step["is"]["block"].is_string();
+        let is_elsewhere = play
+            .by_arguments
+            .contains(text(&step[operation], "resource"));
+        if charges && !is_elsewhere {
+            left_out.entry(why).or_default().extend(number..steps.len());
+            break;
+        }
+        left_out.entry(why).or_default().push(number);
+    }
+    let last = play.waiting.iter().map(|(due, _)| *due).max();
+    play.run_to(last.unwrap_or(play.millis()));
+    (applied, left_out)
+}
+
+#[test]
+fn the_compiled_filter_answers_every_scenario_as_it_says() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
+    let files = std::fs::read_dir(folder).unwrap();
+    let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    files.retain(|file| {
+        file.extension()
+            .is_some_and(|extension| extension == "json")
+    });
+    files.sort();
+    assert!(files.len() >= 15, "only {} scenarios", files.len());
+    let module = module();
+    let mut none = Vec::new();
+    for file in &files {
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        let scenario: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+        // Seen whether a test fails or not: `print!` is kept back until one does.
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "scenario {name}").unwrap();
+        let (applied, left_out) = play(&module, &scenario);
+        writeln!(out, "  {applied} steps are answered as it says").unwrap();
+        for (why, steps) in &left_out {
+            writeln!(out, "  left out, since {why}: {steps:?}").unwrap();
+        }
+        if applied == 0 {
+            none.push(name);
+        }
+    }
+    assert_eq!(none, LEFT_OUT, "scenarios of which no step applies");
+}
