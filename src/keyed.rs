@@ -708,6 +708,12 @@ impl KeyedWindows {
         self.table.borrow().charged_to_shared()
     }
 
+    /// [`KeyedWindows::len`] and [`KeyedWindows::shared`].
+    pub(crate) fn fill(&self) -> (usize, u64) {
+        let table = self.table.borrow();
+        (table.len(), table.charged_to_shared())
+    }
+
     /// How many states have been taken from keys in which nothing counted any more.
     pub fn reclaimed(&self) -> u64 {
         self.table.borrow().reclaimed()

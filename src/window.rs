@@ -13,6 +13,7 @@
 //! Every decision about edges is made in this file. A bucket covers `[start, start + length)`.
 
 use crate::time::Timestamp;
+use core::num::{NonZeroU32, NonZeroU64};
 use core::time::Duration;
 use std::fmt;
 
@@ -135,10 +136,11 @@ impl Window {
     }
 
     /// A window of at most `most` buckets, each so many times as long as those of this one, which is as long or a little longer.
-    pub(crate) fn coarser(self, most: u32) -> (Window, u64) {
-        let times = self.sample_count.div_ceil(most.max(1)).max(1);
-        let sample_count = self.sample_count.div_ceil(times);
-        let bucket_length = self.bucket_length.saturating_mul(times.into());
+    pub(crate) fn coarser(self, most: NonZeroU32) -> (Window, NonZeroU64) {
+        let times = self.sample_count.div_ceil(most.get());
+        let times = NonZeroU32::new(times).unwrap_or(NonZeroU32::MIN);
+        let sample_count = self.sample_count.div_ceil(times.get());
+        let bucket_length = self.bucket_length.saturating_mul(times.get().into());
         let coarser = Window {
             interval: bucket_length.saturating_mul(sample_count.into()),
             bucket_length,

@@ -101,8 +101,8 @@ export class Limiter {
     let passes;
     try {
       const slot = wasm.numberOf(key);
+      if (slot === 0 && ++this.#strangers % STRANGERS === 0 && !this.#sharing) this.#look();
       passes = core.limiter_ask(number, slot, cost, count, now, charges);
-      if (slot === 0 && ++this.#strangers % STRANGERS === 0 && !this.#sharing) this.#look(number);
     } catch (error) {
       throw wasm.crashed(error);
     }
@@ -110,17 +110,18 @@ export class Limiter {
   }
 
   // Says once that keys share.
-  #look(number) {
-    this.#sharing = core.limiter_stats(number, true) > 0;
+  #look() {
+    this.#sharing = this.stats().shared > 0;
     if (!this.#sharing) return;
     const ids = this.#policies.map(({ id }) => `\`${id}\``).join(', ');
-    const what = 'as many keys count as `maxKeys` allows, and others share what is left, which is stricter for them';
-    warn('LEAPGATE_MAX_KEYS', `leapgate: limiter ${ids}: ${what}; raise \`maxKeys\``);
+    const what = 'more keys count than it keeps apart; some share, which is stricter for them';
+    warn('LEAPGATE_MAX_KEYS', `leapgate: limiter ${ids}: ${what}: raise \`maxKeys\``);
   }
 
   stats() {
-    const number = this.#ready();
-    return { keys: core.limiter_stats(number, false), shared: core.limiter_stats(number, true) };
+    core.limiter_stats(this.#ready());
+    const [keys, shared] = wasm.told();
+    return { keys, shared };
   }
 
   #count(limit) {

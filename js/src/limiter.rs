@@ -105,11 +105,15 @@ impl Shell {
         self.limiters.open(limiter).map(act)
     }
 
-    pub(crate) fn limiter_stats(&self, limiter: u32) -> [usize; 2] {
+    pub(crate) fn limiter_stats(&mut self, limiter: u32) {
         // One that has seen no key yet is not opened: there may be no seed.
         let open = self.limiters.slot(limiter).and_then(|slot| slot.open.get());
-        let open = open.and_then(Option::as_ref);
-        open.map_or([0; 2], |open| [open.len(), open.shared() as usize])
+        let (keys, charged) = match open {
+            Some(Some(open)) => open.fill(),
+            _ => (0, 0),
+        };
+        let [to, shared, ..] = &mut self.area;
+        (*to, *shared) = (keys as f64, charged as f64);
     }
 
     #[inline]
@@ -177,13 +181,10 @@ pub fn limiter_about(limiter: u32, index: usize) -> f64 {
     shell(|shell| shell.limiter_about(limiter, index))
 }
 
-/// How many keys have a window of their own; or, where `shared` says so, how many requests were charged to what others share.
+/// Tells, in the area, how many keys have a window of their own, and how many requests were charged to what others share.
 #[wasm_bindgen]
-pub fn limiter_stats(limiter: u32, shared: bool) -> f64 {
-    shell(|shell| {
-        let [keys, charged] = shell.limiter_stats(limiter);
-        (if shared { charged } else { keys }) as f64
-    })
+pub fn limiter_stats(limiter: u32) {
+    shell(|shell| shell.limiter_stats(limiter));
 }
 
 /// Counts all windows of a limiter as used up.

@@ -306,7 +306,7 @@ test('stats_say_how_full_a_limiter_is_and_a_warning_says_once_that_keys_share', 
       [
         'LeapgateWarning',
         'LEAPGATE_MAX_KEYS',
-        'leapgate: limiter `1s`, `login`: as many keys count as `maxKeys` allows, and others share what is left, which is stricter for them; raise `maxKeys`',
+        'leapgate: limiter `1s`, `login`: more keys count than it keeps apart; some share, which is stricter for them: raise `maxKeys`',
       ],
     ],
   );

@@ -1,12 +1,13 @@
 //! Decisions of who has windows and nothing else: no turns, no calls in flight, no labels of hot keys.
 
 use super::table::Table;
+use super::window::{Bucket, Held};
 use super::{Key, KeyedWindows, Place, Standing};
 use crate::rule::Count;
 use crate::time::Timestamp;
 
 impl Table {
-    /// The same of a key that has no window of its own.
+    /// The same of a key that shares, and what counts of it then.
     #[cold]
     #[inline(never)]
     fn count_shared(
@@ -16,21 +17,14 @@ impl Table {
         cost: u64,
         charges: bool,
         now: Timestamp,
-    ) -> (bool, Standing) {
+    ) -> (bool, Option<(Held<'_>, Bucket)>) {
         let to = self.bucket(now);
-        let fits = self.shared_fits(key, limit, cost, now);
+        let used = self.shared(key, to).map_or(0, |(held, _)| *held.used);
+        let fits = used.saturating_add(cost) <= limit.whole();
         if fits && charges {
             self.sketch().charge(key, cost);
         }
-        let standing = match self.shared(key, to) {
-            Some((mut held, to)) => held.standing(limit, now, to),
-            None => None,
-        };
-        let unused = Standing {
-            remaining: limit.whole(),
-            ..Standing::default()
-        };
-        (fits, standing.unwrap_or(unused))
+        (fits, self.shared(key, to))
     }
 }
 
@@ -53,16 +47,26 @@ impl KeyedWindows {
             None if charges => table.open(key, now),
             None => Place::shared(key),
         };
-        let Some(mut held) = table.at(place) else {
-            return table.count_shared(key, limit, cost, charges, now);
+        let (fits, held) = if place.is_shared {
+            table.count_shared(key, limit, cost, charges, now)
+        } else {
+            let mut held = table.at(place);
+            let fits = held.as_mut().is_some_and(|held| {
+                held.advance(now, now_in);
+                let fits = held.fits(limit, cost, now, now_in);
+                if fits && charges {
+                    *held.used += cost;
+                    held.commit(cost, now_in);
+                }
+                fits
+            });
+            (fits, held.map(|held| (held, now_in)))
         };
-        held.advance(now, now_in);
-        let fits = held.fits(limit, cost, now, now_in);
-        if fits && charges {
-            *held.used += cost;
-            held.commit(cost, now_in);
-        }
-        let standing = held.standing(limit, now, now_in);
-        (fits, standing.unwrap_or_default())
+        let standing = held.and_then(|(mut held, to)| held.standing(limit, now, to));
+        let unused = Standing {
+            remaining: limit.whole(),
+            ..Standing::default()
+        };
+        (fits, standing.unwrap_or(unused))
     }
 }

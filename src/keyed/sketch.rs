@@ -23,6 +23,7 @@ use super::Key;
 use super::window::{Bucket, FLAGS, Held, Shape, Slab, WIDE};
 use crate::rule::{Counting, MAX_KEYS_OF_REQUEST};
 use crate::time::Timestamp;
+use std::num::{NonZeroU32, NonZeroU64};
 
 const ROWS: usize = 2;
 
@@ -30,10 +31,10 @@ const ROWS: usize = 2;
 const LEAST_CELLS: usize = 256;
 
 /// Into how many coarse buckets an interval is cut at most.
-const COARSE: u32 = 4;
+const COARSE: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
 
 /// Those that count: the current one, too.
-const COUNTERS: usize = COARSE as usize + 1;
+const COUNTERS: usize = COARSE.get() as usize + 1;
 
 /// What is reserved and neither committed nor given back, at most: what one request can.
 const MAX_PENDING: usize = MAX_KEYS_OF_REQUEST;
@@ -56,7 +57,7 @@ pub(super) struct Sketch {
     shape: Shape,
     /// How many buckets of the table an interval has, and how many make a coarse one.
     samples: u64,
-    times: u64,
+    times: NonZeroU64,
     words: Vec<u64>,
     /// How many cells a row has.
     cells: usize,
@@ -67,18 +68,19 @@ pub(super) struct Sketch {
     /// more, the sketch goes on from here, and is so many buckets, in whole coarse ones, `ahead` of the clock from then on.
     newest: u64,
     ahead: u64,
-    /// What is reserved: a cost, or how far a turn reaches.
-    pending: Vec<(Key, u64)>,
+    /// What is reserved, so many: a cost, or how far a turn reaches.
+    pending: [(Key, u64); MAX_PENDING],
+    reservations: usize,
     charged: u64,
 }
 
 /// What lies in the cells of a table of such states for so many keys: the shape of windows, how many buckets of the table make
 /// one of theirs, and how many cells there are in a row.
-fn layout(shape: &Shape, max_keys: usize) -> (Shape, u64, usize) {
+fn layout(shape: &Shape, max_keys: usize) -> (Shape, NonZeroU64, usize) {
     let keys_per_cell = if shape.is_paced { 2 * ROWS } else { ROWS };
     let cells = max_keys.div_ceil(keys_per_cell).max(LEAST_CELLS);
     match shape.window.filter(|_| shape.buckets > 0) {
-        None => (*shape, 1, cells),
+        None => (*shape, NonZeroU64::MIN, cells),
         Some((window, _)) => {
             let (window, times) = window.coarser(COARSE);
             (Shape::of(window, Counting::Strict), times, cells)
@@ -108,7 +110,8 @@ impl Sketch {
             told: [0; 4],
             newest: 0,
             ahead: 0,
-            pending: Vec::new(),
+            pending: [(Key(0), 0); MAX_PENDING],
+            reservations: 0,
             charged: 0,
         }
     }
@@ -116,8 +119,7 @@ impl Sketch {
     /// The most bytes that it has while no counter has widened.
     pub(super) fn max_bytes(shape: &Shape, max_keys: usize) -> usize {
         let (shape, _, cells) = layout(shape, max_keys);
-        let pending = MAX_PENDING * size_of::<(Key, u64)>();
-        size_of::<Sketch>() + words(&shape, cells) * size_of::<u64>() + pending
+        size_of::<Sketch>() + words(&shape, cells) * size_of::<u64>()
     }
 
     /// How many more if all have.
@@ -132,9 +134,8 @@ impl Sketch {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let pending = self.pending.capacity() * size_of::<(Key, u64)>();
         let words = self.words.capacity() * size_of::<u64>();
-        size_of::<Sketch>() + words + self.slab.bytes() + pending
+        size_of::<Sketch>() + words + self.slab.bytes()
     }
 
     /// How many blocks hold wide counters.
@@ -160,22 +161,31 @@ impl Sketch {
 
     /// Notes what is reserved. Whether there is room for that.
     pub(super) fn reserve(&mut self, key: Key, amount: u64) -> bool {
-        let has_room = self.pending.len() < MAX_PENDING;
-        if has_room {
-            self.pending.push((key, amount));
-        }
-        has_room
+        let Some(place) = self.pending.get_mut(self.reservations) else {
+            return false;
+        };
+        *place = (key, amount);
+        self.reservations += 1;
+        true
     }
 
     /// Takes it off the list again. Whether it was there.
     pub(super) fn take_back(&mut self, key: Key, amount: u64) -> bool {
-        let mut pending = self.pending.iter();
-        let at = pending.position(|reserved| *reserved == (key, amount));
-        at.map(|at| self.pending.swap_remove(at)).is_some()
+        let pending = self.pending.get_mut(..self.reservations);
+        let pending = pending.unwrap_or_default();
+        let at = pending
+            .iter()
+            .position(|reserved| *reserved == (key, amount));
+        if let Some(at) = at {
+            pending.swap(at, pending.len() - 1);
+            self.reservations -= 1;
+        }
+        at.is_some()
     }
 
     fn reserved(&self, key: Key) -> impl Iterator<Item = u64> {
-        let of_key = self.pending.iter().filter(move |(other, _)| *other == key);
+        let pending = self.pending.iter().take(self.reservations);
+        let of_key = pending.filter(move |(other, _)| *other == key);
         of_key.map(|(_, amount)| *amount)
     }
 
@@ -183,7 +193,7 @@ impl Sketch {
 
     /// How many buckets of the table make one here.
     pub(super) fn times(&self) -> u64 {
-        self.times
+        self.times.get()
     }
 
     /// The bucket `number`, which is counted at its number modulo those that count.
@@ -208,7 +218,7 @@ impl Sketch {
     pub(super) fn follow(&mut self, number: u64) {
         let behind = self.newest.saturating_sub(number.wrapping_add(self.ahead));
         if behind >= self.samples && self.ahead < MAX_AHEAD {
-            let whole = behind / self.times * self.times;
+            let whole = behind.wrapping_sub(behind % self.times);
             self.ahead = self.ahead.wrapping_add(whole);
         }
         self.newest = self.newest.max(number.wrapping_add(self.ahead));
@@ -252,18 +262,18 @@ impl Sketch {
         let now = self.bucket(self.number() / self.times);
         // The clock numbers the buckets otherwise once it has stepped back.
         let turned = self.shape.steps(now.counter, current);
-        let mut counts = [0; COUNTERS];
-        for (counter, count) in counts.iter_mut().enumerate().take(self.shape.buckets) {
-            let from = self.shape.after(counter, turned);
-            *count = one.get(from).min(other.get(from)).copied().unwrap_or(0);
-            if from == current {
-                *count = count.saturating_add(reserved);
-            }
-        }
-        let counts = counts.into_iter().take(self.shape.buckets);
         let mut held = Held::of(&mut self.told, &mut self.slab, &self.shape)?;
         held.clear();
-        held.restore(now.number << FLAGS | WIDE, counts);
+        held.set_number(now.number);
+        for counter in 0..held.shape.buckets {
+            let from = held.shape.after(counter, turned);
+            let mut count = one.get(from).min(other.get(from)).copied().unwrap_or(0);
+            if from == current {
+                count = count.saturating_add(reserved);
+            }
+            held.set_counter(counter, count);
+            *held.used = held.used.saturating_add(count);
+        }
         Some((held, now))
     }
 
