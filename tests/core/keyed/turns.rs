@@ -530,16 +530,32 @@ impl Unforgetting {
         let wait = release - now;
         (wait < queue.max(1)).then_some(wait)
     }
+
+    /// A turn is given back: the request to be released at `release`, unless a later one was taken.
+    fn give_back(&mut self, key: u64, before: Option<u64>, release: u64) {
+        if self.0.get(&key) == Some(&release) {
+            match before {
+                Some(before) => self.0.insert(key, before),
+                None => self.0.remove(&key),
+            };
+        }
+    }
 }
 
-/// A crowd of keys with counts of their own, whose requests cost up to `most`, in a table of `max_keys`. Tells `each` of them
-/// the answer, that of keys that are never forgotten, and whether the key has a line.
+/// How many requests their key's latest one held back, by what had become of its turn.
+type HeldBack = BTreeMap<&'static str, u32>;
+
+/// A crowd of keys with counts of their own, whose requests cost up to `most`, in a table of `max_keys`, in turn slowly and in
+/// floods. Some turns are given back, at once or later. Tells `each` of the requests the answer, that of keys that are never
+/// forgotten, and whether the key has a line.
 fn crowd(
     max_keys: usize,
     most: u64,
     mut each: impl FnMut(Option<u64>, Option<u64>, bool, String),
-) -> KeyedWindows {
+) -> (KeyedWindows, HeldBack) {
     let mut rng = Rng::with_seed(11);
+    let (mut waiting, mut held_back) = (Vec::new(), HeldBack::new());
+    let mut had_a_line = BTreeMap::new();
     let table = KeyedWindows::new(paced(1000, max_keys).sentinel(), SEED);
     let mut model = Unforgetting::default();
     let mut now = 1_000_000;
@@ -549,7 +565,7 @@ fn crowd(
         300_000
     };
     for step in 0..steps {
-        now += [0, 0, 1, 30, 300, 3000][rng.usize(..6)];
+        now += [0, 0, 1, 30, 300, 3000][rng.usize(..6)] / [1, 100][step / 3000 % 2];
         // Some come often, most are strangers.
         let among = [4, 40, 4000][rng.usize(..3)];
         let number = rng.u64(..among);
@@ -559,28 +575,58 @@ fn crowd(
         let expected = model.asks(number, limit, queue, cost, now);
         let terms = queueing(limit as f64, queue);
         let key = numbered(&table, number);
-        let wait = turn(&table, key, terms, cost, now);
+        let is_kept = table.find(key).is_some();
+        let taken = table.reserve(key, &terms, cost, at(now));
+        let wait = taken.map(|taken| taken.wait / 1_000_000);
         let about = format!("step {step}: {cost} of key {number} at {now}, {limit} a second");
-        each(wait, expected, table.find(key).is_some(), about);
-        if let Some(wait) = wait {
-            model.0.insert(number, now + wait);
+        let has_line = table.find(key).is_some();
+        each(wait, expected, has_line, about);
+        if expected != Some(0) {
+            let by = match had_a_line.get(&number) {
+                Some(true) if is_kept => "in its line",
+                Some(true) if has_line => "forgotten, in a new line",
+                Some(true) => "forgotten, sharing",
+                _ if has_line => "shared, in a new line",
+                _ => "shared",
+            };
+            *held_back.entry(by).or_default() += 1;
+        }
+        if let (Some(taken), Some(wait)) = (taken, wait) {
+            let fate = rng.u32(..8);
+            if fate == 0 {
+                table.give_back(taken, cost, at(now));
+                continue;
+            }
+            table.commit(taken, cost);
+            had_a_line.insert(number, has_line);
+            let before = model.0.insert(number, now + wait);
+            if fate == 1 {
+                waiting.push((number, taken, before, now + wait));
+            }
+        }
+        if !waiting.is_empty() && rng.bool() {
+            let (number, taken, before, release) = waiting.swap_remove(rng.usize(..waiting.len()));
+            table.give_back(taken, 1, at(now));
+            model.give_back(number, before, release);
         }
     }
     assert!(table.reclaimed() > 1000, "{}", table.reclaimed());
-    table
+    (table, held_back)
 }
 
 #[test]
 fn no_key_gets_a_turn_earlier_than_if_none_were_ever_forgotten() {
+    let mut held_back = HeldBack::new();
     for (max_keys, most) in [
         (4, 10),
         (16, 40),
         (16, 100_000),
+        (200, 250),
         (1000, 40),
         (1000, 1_000_000),
     ] {
         let mut taken = 0;
-        crowd(max_keys, most, |wait, expected, _, about| {
+        let (_, by) = crowd(max_keys, most, |wait, expected, _, about| {
             taken += u32::from(wait.is_some());
             if let Some(wait) = wait {
                 let earliest = expected.unwrap_or(u64::MAX);
@@ -588,12 +634,20 @@ fn no_key_gets_a_turn_earlier_than_if_none_were_ever_forgotten() {
             }
         });
         assert!(taken > 3000, "{max_keys}, {most}: {taken}");
+        for (what, requests) in by {
+            *held_back.entry(what).or_default() += requests;
+        }
     }
+    assert_eq!(held_back.len(), 5, "{held_back:?}");
+    assert!(
+        held_back.values().all(|requests| *requests > 100),
+        "{held_back:?}"
+    );
 }
 
 #[test]
 fn turns_in_a_table_with_room_are_those_of_keys_that_are_never_forgotten() {
-    let table = crowd(1 << 14, 64, |wait, expected, is_own, about| {
+    let (table, _) = crowd(1 << 14, 64, |wait, expected, is_own, about| {
         assert_eq!(wait, expected, "{about}");
         assert!(is_own, "{about}");
     });
