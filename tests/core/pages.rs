@@ -196,8 +196,13 @@ fn dear_turns(keys: u64, most: u64, mut each: impl FnMut(Option<u64>, Option<u64
     let mut waiting = Vec::new();
     let mut now = 1_000_000;
     for step in 0..30_000 {
-        now += [0, 1, 30, 300, 3000][random.usize(..5)];
-        let (number, dear) = (random.u64(..keys), random.u64(1..=most));
+        now += match random.u8(..40) {
+            0 => 70_000,
+            _ => [0, 1, 30, 300, 3000][random.usize(..5)],
+        };
+        // Some come often.
+        let among = [keys.min(6), keys][random.usize(..2)];
+        let (number, dear) = (random.u64(..among), random.u64(1..=most));
         let cost = [random.u64(1..=4), dear][random.usize(..2)];
         let (limit, queue) = ([4, 1, 25][number as usize % 3], [0, 1500][step % 2]);
         let terms = KeyedTerms {
@@ -242,7 +247,16 @@ fn dear_turns(keys: u64, most: u64, mut each: impl FnMut(Option<u64>, Option<u64
 
 #[test]
 fn no_key_of_a_page_gets_a_turn_earlier_than_if_none_were_ever_forgotten() {
-    for (keys, most) in [(8, 40), (12, 40), (100, 10), (100, 100_000)] {
+    for (keys, most) in [
+        (4, 300),
+        (8, 40),
+        (12, 40),
+        (12, 300),
+        (30, 300),
+        (30, 2000),
+        (100, 10),
+        (100, 100_000),
+    ] {
         let mut taken = 0;
         dear_turns(keys, most, |wait, expected, about| {
             if let Some(wait) = wait {
@@ -256,6 +270,19 @@ fn no_key_of_a_page_gets_a_turn_earlier_than_if_none_were_ever_forgotten() {
         });
         assert!(taken > 300, "{keys}, {most}: {taken}");
     }
+}
+
+#[test]
+fn a_page_with_room_forgets_no_line() {
+    let geometry = KeyedGeometry::new(qps(1000, 1, Counting::Strict), 4);
+    let shelf = Shelf::new(geometry.paced().sentinel());
+    let take =
+        |number, cost, now: u64| shelf.reserve(shelf.key(number), &terms(4.0), cost, at(now));
+    assert!(take(0, 1, 0).is_some());
+    assert!(take(1, 1, 70_000).is_some(), "after 64 intervals");
+    assert!(take(0, 300, 74_999).is_none());
+    assert!(take(0, 300, 75_000).is_some());
+    assert_eq!(shelf.bytes(), 2 * 16);
 }
 
 #[test]
