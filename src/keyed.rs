@@ -531,12 +531,10 @@ impl KeyedWindows {
         let (floor, now_in) = (table.floor(), table.bucket(now));
         let (place, elsewhere, held) = table.enter(key, now, now_in);
         let Some(mut held) = held else {
-            let at_once = KeyedTerms::of(terms.count);
             if place.is_shared {
-                let reserved = self.reserve_shared(table, place, &at_once, cost, 0, now)?;
-                table.commit_shared(&reserved, cost);
-                return Some(reserved);
+                return self.admit_shared(table, place, terms.count, cost, now);
             }
+            let at_once = KeyedTerms::of(terms.count);
             return self.take_turn(table, place, &at_once, cost, 0, now);
         };
         if !held.fits(terms.count, cost.saturating_add(elsewhere), now, now_in) {
@@ -565,6 +563,23 @@ impl KeyedWindows {
         } else {
             Pace::evenly(interval, count, queue, cost, now)
         }
+    }
+
+    /// [`KeyedWindows::admit`] of a key that shares.
+    #[cold]
+    #[inline(never)]
+    fn admit_shared(
+        &self,
+        table: &mut Table,
+        place: Place,
+        count: Count,
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Reserved> {
+        let at_once = KeyedTerms::of(count);
+        let reserved = self.reserve_shared(table, place, &at_once, cost, 0, now)?;
+        table.commit_shared(&reserved, cost);
+        Some(reserved)
     }
 
     /// Reserves for a key that shares.

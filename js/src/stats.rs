@@ -682,7 +682,12 @@ pub fn engine_counters(engine: u32) -> f64 {
     of_engine(engine, |engine| {
         engine.store().for_each_unkeyed(|key, state| {
             let passed = [state.passed(), state.waited()].map(|n| n as f64);
-            count(of(key), passed, [state.blocked(), state.shadow_blocked()], -1.0);
+            count(
+                of(key),
+                passed,
+                [state.blocked(), state.shadow_blocked()],
+                -1.0,
+            );
         });
         engine.store().for_each_keyed(|key, state| {
             let passed = [state.passed(), state.waited()].map(|n| n as f64);
@@ -690,7 +695,12 @@ pub fn engine_counters(engine: u32) -> f64 {
             count(of(key), passed, refused, state.states().shared() as f64);
         });
         engine.for_each_guard(|id, blocked, shadow_blocked| {
-            count([id.as_str(), "", ""], [-1.0; 2], [blocked, shadow_blocked], -1.0);
+            count(
+                [id.as_str(), "", ""],
+                [-1.0; 2],
+                [blocked, shadow_blocked],
+                -1.0,
+            );
         });
     });
     tell_rows(rows);

@@ -561,3 +561,27 @@ fn a_line_that_keys_share_is_pulled_back_with_the_clock() {
     assert_eq!(turn(2, 1.0, 10_999), None);
     assert!(turn(2, 1.0, 11_000).is_some());
 }
+
+#[test]
+fn a_turn_that_is_reserved_is_taken_until_it_is_given_back_and_for_good_once_it_is_committed() {
+    let geometry = KeyedGeometry::new(qps(1000, 20, Counting::Strict), 1).paced();
+    let table = KeyedWindows::new(geometry, SEED);
+    let terms = KeyedTerms {
+        max_queueing_ns: 1_000_000_000,
+        ..terms(10.0)
+    };
+    let key = numbered(&table, 2);
+    let first = numbered(&table, 1);
+    assert!(table.admit(first, &terms, 1, at(0)).is_some());
+    let reserve = || table.reserve(key, &terms, 1, at(0)).unwrap();
+    let [one, two] = [reserve(), reserve()];
+    assert!(one.place.is_shared());
+    assert_eq!([one.wait, two.wait], [0, 100_000_000]);
+    table.give_back(two, 1, at(0));
+    let again = reserve();
+    assert_eq!(again.wait, 100_000_000);
+    table.give_back(again, 1, at(0));
+    table.commit(one, 1);
+    table.give_back(one, 1, at(0));
+    assert_eq!(reserve().wait, 100_000_000, "it may be another key's");
+}
