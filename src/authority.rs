@@ -155,30 +155,33 @@ impl AuthorityRule {
 /// Sorts in a number of steps that grows as n log n: a heapsort. (That of the standard library would be three kilobytes of a
 /// module.)
 fn sort<T: Ord>(items: &mut [T]) {
-    for root in (0..items.len() / 2).rev() {
-        sift_down(items, root);
-    }
-    for end in (1..items.len()).rev() {
-        items.swap(0, end);
-        sift_down(items.get_mut(..end).unwrap_or_default(), 0);
+    // First each item from the middle on takes its place in a heap, then the greatest of them goes to its end, one by one.
+    let (mut root, mut end) = (items.len() / 2, items.len());
+    while end > 1 {
+        if root > 0 {
+            root -= 1;
+        } else {
+            end -= 1;
+            items.swap(0, end);
+        }
+        let heap = items.get_mut(..end).unwrap_or_default();
+        let mut parent = root;
+        loop {
+            let left = 2 * parent + 1;
+            let child = left + usize::from(is_less(heap, left, left + 1));
+            if !is_less(heap, parent, child) {
+                break;
+            }
+            heap.swap(parent, child);
+            parent = child;
+        }
     }
 }
 
-/// Moves the item at `root` down, where both heaps below it are in order already: the greatest is on top.
-fn sift_down<T: Ord>(heap: &mut [T], mut root: usize) {
-    loop {
-        let left = 2 * root + 1;
-        let child = if heap.get(left) < heap.get(left + 1) {
-            left + 1
-        } else {
-            left
-        };
-        if heap.get(child) <= heap.get(root) {
-            return;
-        }
-        heap.swap(root, child);
-        root = child;
-    }
+/// Whether the item at `one` is less than that at `other`, which is not the case where there is no other.
+#[inline(never)]
+fn is_less<T: Ord>(items: &[T], one: usize, other: usize) -> bool {
+    items.get(one) < items.get(other)
 }
 
 #[cfg(test)]

@@ -56,7 +56,9 @@ pub struct KeyedPages {
     seed: [u64; 2],
     shape: Shape,
     compat: bool,
-    idle_ttl: Cell<IdleTtl>,
+    /// That of a full page. Those who share pages do not tell one another what their requests cost: it stays the shortest, so that
+    /// a batch of more than the count may wait for others that were forgotten.
+    idle_ttl: IdleTtl,
     pages: usize,
     work: RefCell<Work>,
 }
@@ -102,7 +104,7 @@ impl KeyedPages {
             seed,
             shape,
             compat: geometry.compat,
-            idle_ttl: Cell::new(IdleTtl::new(&shape, geometry.compat)),
+            idle_ttl: IdleTtl::new(&shape, geometry.compat),
             pages: geometry.max_keys.clamp(1, MAX_KEYS).div_ceil(KEYS_AT_BOUND),
             work: RefCell::new(Work {
                 words: vec![0; shape.stride],
@@ -141,7 +143,7 @@ impl KeyedPages {
     fn is_free(&self, page: &[u8], at: usize, head: u64, now: Timestamp, number: u64) -> bool {
         match self.shape.buckets {
             0 if self.shape.is_paced => {
-                reach(head).is_none_or(|latest| self.idle_ttl.get().is_over(latest, true, now))
+                reach(head).is_none_or(|latest| self.idle_ttl.is_over(latest, true, now))
             }
             0 => word(page, at + 2 * WORD) == Some(0),
             buckets => number.saturating_sub(head >> FLAGS) >= buckets as u64,
@@ -299,9 +301,7 @@ impl KeyedPages {
             Pace::evenly
         };
         let queue = (terms.max_queueing_ns, u64::MAX);
-        let pace = pace(window.interval_nanos(), terms.count, queue, cost, now)?;
-        self.idle_ttl.set(self.idle_ttl.get().after(&pace));
-        Some(pace)
+        pace(window.interval_nanos(), terms.count, queue, cost, now)
     }
 
     /// The key made of those parts, in order: [`Key::of_parts`] with the seed of these pages.

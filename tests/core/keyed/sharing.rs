@@ -77,6 +77,39 @@ fn a_larger_flood_shuts_out_in_proportion() {
     }
 }
 
+#[test]
+fn new_clients_pass_at_once_when_the_turns_of_a_flood_are_over() {
+    let paced = KeyedGeometry::new(qps(1000, 20, Counting::Strict), 1000).paced();
+    for geometry in [paced, paced.sentinel()] {
+        let table = KeyedWindows::new(geometry, SEED);
+        let take = |number, limit, cost, now| {
+            let key = numbered(&table, number);
+            table.admit(key, &terms(limit), cost, at(now))
+        };
+        // Lines of dear requests, which are forgotten, and those of 1000 keys that fill the table.
+        for number in 0..3000 {
+            take(number, 10.0, 10, 100_000 + number * 100);
+        }
+        for number in 3000..4000 {
+            take(number, 1.0, 1, 1_000_000);
+        }
+        for number in 4000..5000 {
+            take(number, 5.0, 1, 1_000_100);
+        }
+        let passed = |now| {
+            let passes = |number: &u64| {
+                let key = numbered(&table, 5000 + number);
+                assert!(table.find(key).is_none());
+                table.ask(key, &terms(5.0), 1, at(now)) == Asked::Pass
+            };
+            (0..1000).filter(passes).count()
+        };
+        let at_once = passed(1_000_100);
+        assert!((1..100).contains(&at_once), "{at_once} of 1000");
+        assert_eq!(passed(1_000_300), 1000);
+    }
+}
+
 // === Against naive ones ===
 
 /// A table of four keys that count without end, so that all others share.
