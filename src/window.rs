@@ -140,9 +140,10 @@ impl Window {
         let times = self.sample_count.div_ceil(most.get());
         let times = NonZeroU32::new(times).unwrap_or(NonZeroU32::MIN);
         let sample_count = self.sample_count.div_ceil(times.get());
-        let bucket_length = self.bucket_length.saturating_mul(times.get().into());
+        // Less than twice the interval: it does not wrap.
+        let bucket_length = self.bucket_length.wrapping_mul(times.get().into());
         let coarser = Window {
-            interval: bucket_length.saturating_mul(sample_count.into()),
+            interval: bucket_length.wrapping_mul(sample_count.into()),
             bucket_length,
             sample_count,
         };

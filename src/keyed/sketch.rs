@@ -92,7 +92,7 @@ fn layout(shape: &Shape, max_keys: usize) -> (Shape, NonZeroU64, usize) {
 fn words(shape: &Shape, cells: usize) -> usize {
     match shape.window {
         None => cells,
-        Some(_) => ROWS * cells,
+        Some(_) => cells.saturating_mul(ROWS),
     }
 }
 
@@ -106,7 +106,7 @@ impl Sketch {
             times,
             words: vec![0; words(&shape, cells)],
             cells,
-            slab: Slab::new(ROWS * cells + 1),
+            slab: Slab::new(cells.saturating_mul(ROWS).saturating_add(1)),
             told: [0; 4],
             newest: 0,
             ahead: 0,
@@ -153,7 +153,7 @@ impl Sketch {
         let cell = |half: u64| ((half * self.cells as u64) >> 32) as usize;
         [
             cell(key.hash() & u64::from(u32::MAX)),
-            self.cells + cell(key.hash() >> 32),
+            self.cells.wrapping_add(cell(key.hash() >> 32)),
         ]
     }
 
@@ -165,7 +165,7 @@ impl Sketch {
             return false;
         };
         *place = (key, amount);
-        self.reservations += 1;
+        self.reservations = self.reservations.saturating_add(1);
         true
     }
 
@@ -176,11 +176,14 @@ impl Sketch {
         let at = pending
             .iter()
             .position(|reserved| *reserved == (key, amount));
-        if let Some(at) = at {
-            pending.swap(at, pending.len() - 1);
-            self.reservations -= 1;
+        let (Some(at), Some(last)) = (at, pending.last().copied()) else {
+            return false;
+        };
+        if let Some(place) = pending.get_mut(at) {
+            *place = last;
         }
-        at.is_some()
+        self.reservations = self.reservations.saturating_sub(1);
+        true
     }
 
     fn reserved(&self, key: Key) -> impl Iterator<Item = u64> {
