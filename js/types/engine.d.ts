@@ -112,7 +112,7 @@ export interface FlowRule extends AnyRule {
   keyItems?: readonly KeyItem[];
   /** How many keys are kept apart: 100,000 unless given. Further ones share windows, which is stricter for them. */
   maxKeys?: number;
-  /** How much more than the count each key may have: 0 unless given. */
+  /** How much more than the count each key may have: 0 unless given. Nothing to a throttle and to a limit on concurrency. */
   burst?: number;
   compat?: Compat;
 }

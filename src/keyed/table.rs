@@ -57,7 +57,8 @@ const MOST_IDLE_INTERVALS: u64 = 64;
 /// 2. How far a line reached whose slot is reused is kept in one word for all of them, the latest: `forgotten`. A key without
 ///    a line goes on from there, or from what it shares where that reaches further: whether it gets a line or not.
 ///
-/// No request passes too early: the line of its key is there, or `forgotten` is at least what it said. And a key that never
+/// No request passes too early: the line of its key is there, or `forgotten` is at least what it said; a turn still to come is
+/// the latest of its line, whose time to live has not begun. And a key that never
 /// had a line does not pay for the others: `forgotten + ttl <= now` holds from the moment when it is written, so that it
 /// delays no request whose spacing is at most the time to live. Where there is no room, one that costs more than any before it
 /// may wait for its spacing once; from then on, nothing is forgotten that could delay the next.
@@ -81,8 +82,12 @@ impl IdleTtl {
     /// The same when a request has asked for a turn.
     #[inline]
     pub(super) fn after(self, pace: &Pace) -> IdleTtl {
+        let spacing = pace.spacing_before();
+        if spacing <= self.nanos {
+            return self;
+        }
         IdleTtl {
-            nanos: self.nanos.max(pace.spacing_before().min(self.most())),
+            nanos: spacing.min(self.most()),
             ..self
         }
     }
