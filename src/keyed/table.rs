@@ -58,10 +58,10 @@ const MOST_IDLE_INTERVALS: u64 = 64;
 ///    a line goes on from there, or from what it shares where that reaches further: whether it gets a line or not.
 ///
 /// No request passes too early: the line of its key is there, or `forgotten` is at least what it said; a turn still to come is
-/// the latest of its line, whose time to live has not begun. And a key that never
-/// had a line does not pay for the others: `forgotten + ttl <= now` holds from the moment when it is written, so that it
-/// delays no request whose spacing is at most the time to live. Where there is no room, one that costs more than any before it
-/// may wait for its spacing once; from then on, nothing is forgotten that could delay the next.
+/// the latest of its line, whose time to live has not begun. And a key that never had a line does not pay for the others:
+/// `forgotten + ttl <= now` holds from the moment when it is written, so that it delays no request whose spacing is at most the
+/// time to live. Where there is no room, one that costs more than any before it may wait for its spacing once; from then on,
+/// nothing is forgotten that could delay the next.
 #[derive(Clone, Copy)]
 pub(super) struct IdleTtl {
     /// The shortest one, and the one at present where there is no room, in nanoseconds.
