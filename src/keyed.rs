@@ -679,11 +679,13 @@ impl KeyedWindows {
 
     fn sum_at(&self, table: &mut Table, place: Place, now: Timestamp) -> f64 {
         let (known, elsewhere) = (table.known(), table.in_flight_elsewhere(place));
-        if place.is_shared {
-            return table.shared_sum_at(place.key, now);
-        }
-        let Some(mut held) = table.held(place) else {
-            return 0.0;
+        let held = if place.is_shared {
+            table.shared(place.key, known)
+        } else {
+            table.held(place).map(|held| (held, known))
+        };
+        let Some((mut held, known)) = held else {
+            return table.calls_at(place) as f64;
         };
         let in_flight = held.used.saturating_add(elsewhere);
         held.future(known).map_or(in_flight as f64, |mut future| {

@@ -192,6 +192,11 @@ impl Sketch {
         of_key.map(|(_, amount)| *amount)
     }
 
+    #[inline(never)]
+    fn cost_reserved(&self, key: Key) -> u64 {
+        self.reserved(key).fold(0, u64::saturating_add)
+    }
+
     // === Windows ===
 
     /// How many buckets of the table make one here.
@@ -260,7 +265,7 @@ impl Sketch {
         }
         self.follow(number);
         let [one, other] = self.cells_of(key).map(|cell| self.visit(cell, 0));
-        let reserved = self.reserved(key).fold(0, u64::saturating_add);
+        let reserved = self.cost_reserved(key);
         let current = self.current().counter;
         let now = self.bucket(self.number() / self.times);
         // The clock numbers the buckets otherwise once it has stepped back.
@@ -301,7 +306,7 @@ impl Sketch {
     /// At most the calls in flight of `key`, what is reserved included.
     pub(super) fn calls_of(&self, key: Key) -> u64 {
         let [one, other] = self.cells_of(key).map(|cell| self.calls(cell));
-        self.reserved(key).fold(one.min(other), u64::saturating_add)
+        one.min(other).saturating_add(self.cost_reserved(key))
     }
 
     fn calls(&self, cell: usize) -> u64 {

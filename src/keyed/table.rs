@@ -736,17 +736,13 @@ impl Table {
         used.saturating_add(cost) <= limit.whole()
     }
 
-    /// The same at `now`, to which nothing is brought up.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn shared_sum_at(&mut self, key: Key, now: Timestamp) -> f64 {
-        let Some((mut held, to)) = self.shared(key, self.known) else {
-            return self.calls_shared(key) as f64;
-        };
-        held.future(to).map_or(0.0, |mut future| {
-            future.go_to(now);
-            future.sum(now)
-        })
+    /// At most its calls in flight, where it shares and such are counted.
+    pub(super) fn calls_at(&self, place: Place) -> u64 {
+        if place.is_shared && self.shape.window.is_none() {
+            self.calls_shared(place.key)
+        } else {
+            0
+        }
     }
 
     /// At most what counts of it, or its calls in flight.
