@@ -204,7 +204,7 @@ pub use engine::{
 pub use guard::BreakerKey;
 pub use keyed::{
     Asked, HotKey, KEYS_PER_PAGE, Key, KeyedGeometry, KeyedPages, KeyedStates, KeyedTerms,
-    KeyedWindows, MAX_LABEL, MAX_LABELS, OVERFLOW_WINDOWS, Place, Reserved, Standing, Turn,
+    KeyedWindows, MAX_LABEL, MAX_LABELS, Place, Reserved, Standing, Turn,
 };
 pub use leap_array::{Bucket, LeapArray, WindowWrap};
 pub use limiter::{Left, Limit, Limiter, LimiterError, MAX_LIMITS, Verdict};

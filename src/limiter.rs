@@ -295,8 +295,19 @@ impl Limiter {
 
     /// How many keys have a window, in the limit where there are most.
     pub fn len(&self) -> usize {
-        let lengths = self.limits.iter().map(|(_, windows)| windows.len());
-        lengths.max().unwrap_or(0)
+        self.fill().0
+    }
+
+    /// How many keys have a window, and how many requests have been charged to what the others share
+    /// ([`KeyedWindows::shared`]): each in the limit where there are most.
+    #[inline(never)]
+    pub fn fill(&self) -> (usize, u64) {
+        let mut most = (0, 0);
+        for (_, windows) in &self.limits {
+            let (keys, shared) = windows.fill();
+            most = (keys.max(most.0), shared.max(most.1));
+        }
+        most
     }
 
     /// Whether no key has a window.

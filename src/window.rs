@@ -13,6 +13,7 @@
 //! Every decision about edges is made in this file. A bucket covers `[start, start + length)`.
 
 use crate::time::Timestamp;
+use core::num::{NonZeroU32, NonZeroU64};
 use core::time::Duration;
 use std::fmt;
 
@@ -132,6 +133,21 @@ impl Window {
             bucket_length,
             sample_count,
         }
+    }
+
+    /// A window of at most `most` buckets, each so many times as long as those of this one, which is as long or a little longer.
+    pub(crate) fn coarser(self, most: NonZeroU32) -> (Window, NonZeroU64) {
+        let times = self.sample_count.div_ceil(most.get());
+        let times = NonZeroU32::new(times).unwrap_or(NonZeroU32::MIN);
+        let sample_count = self.sample_count.div_ceil(times.get());
+        // Less than twice the interval: it does not wrap.
+        let bucket_length = self.bucket_length.wrapping_mul(times.get().into());
+        let coarser = Window {
+            interval: bucket_length.wrapping_mul(sample_count.into()),
+            bucket_length,
+            sample_count,
+        };
+        (coarser, times.into())
     }
 
     /// The largest divisor of `interval_ms` that is at most `most`: as many buckets as fit evenly.

@@ -32,7 +32,7 @@ const MAX_SWAPS: u32 = 32;
 const PROBE: u64 = 1 << 48;
 
 /// The version of what stands in pages of keys: another one has other pages.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// What holds without the gauge that says how often lists of names have changed.
 const EACH_READS_LIST: &str =
@@ -410,9 +410,8 @@ pub struct RuleCounts<H> {
     /// Where workers tell one another how warm the rule is, if it warms up.
     warmth_key: Option<String>,
     counters: Counters<H>,
-    /// How often it has made a request wait; made when it has.
-    waited: OnceCell<MetricId>,
-    told_waited: Cell<u64>,
+    /// How often it has made a request wait.
+    waited: Late,
 }
 
 /// What stands in the log and the dashboards of one rule: made when there is something to write there.
@@ -421,6 +420,20 @@ pub(crate) struct Counters<H> {
     labels: String,
     counters: OnceCell<[MetricId; 3]>,
     told: Cell<[u64; 3]>,
+}
+
+/// One more counter of a rule, made when there is something to count.
+#[derive(Default)]
+pub(crate) struct Late {
+    counter: OnceCell<MetricId>,
+    told: Cell<u64>,
+}
+
+impl Late {
+    /// Whether there is something to tell.
+    fn is_behind(&self, now: u64) -> bool {
+        self.told.get() != now
+    }
 }
 
 /// Where two running counts are kept.
@@ -546,8 +559,7 @@ impl<H: Host> Counts<H> {
             latest: Latest::Local(LocalInstant::default()),
             warmth_key: None,
             counters: self.counters(labels),
-            waited: OnceCell::new(),
-            told_waited: Cell::new(0),
+            waited: Late::default(),
         }
     }
 
@@ -623,6 +635,23 @@ impl<H: Host> Counters<H> {
         }
         self.told.set(now);
     }
+
+    /// The same of a counter called `what`. Whether it has been told for the first time.
+    pub(crate) fn tell_late(&self, late: &Late, what: &str, now: u64) -> bool {
+        let told = late.told.get();
+        let more = now.wrapping_sub(told);
+        if more == 0 {
+            return false;
+        }
+        let counter = late.counter.get_or_try_init(|| {
+            let name = named(what, &[&self.labels]);
+            self.host.define_metric(Kind::Counter, &name).ok_or(())
+        });
+        let Ok(counter) = counter else { return false };
+        self.host.add(*counter, more as i64);
+        late.told.set(now);
+        told == 0
+    }
 }
 
 impl<H: Host> RuleCounts<H> {
@@ -633,7 +662,7 @@ impl<H: Host> RuleCounts<H> {
             window.lends() || ring.is_some_and(|ring| ring.is_moving(window))
         };
         self.counters.is_behind(decisions(state))
-            || self.told_waited.get() != state.waited()
+            || self.waited.is_behind(state.waited())
             || self.keeper.owes()
             || state.window().is_some_and(is_behind)
     }
@@ -641,7 +670,8 @@ impl<H: Host> RuleCounts<H> {
     /// Tells the host's counters what has happened since the last time, and the others what is known of the window, which has
     /// been advanced to `now`; makes good what is owed. Whether nothing is left, which it can only be `at_once`.
     pub fn settle(&self, state: &Controller<RuleCounts<H>>, now: Timestamp, at_once: bool) -> bool {
-        self.tell_waited(state.waited());
+        self.counters
+            .tell_late(&self.waited, "waited", state.waited());
         self.counters.tell(decisions(state));
         let is_told = state
             .window()
@@ -662,21 +692,6 @@ impl<H: Host> RuleCounts<H> {
     /// Makes good what is owed. Whether nothing is any more.
     pub(crate) fn pay(&self) -> bool {
         self.keeper.settle()
-    }
-
-    fn tell_waited(&self, waited: u64) {
-        let more = waited.wrapping_sub(self.told_waited.get());
-        if more == 0 {
-            return;
-        }
-        let counter = self.waited.get_or_try_init(|| {
-            let name = named("waited", &[&self.counters.labels]);
-            self.host.define_metric(Kind::Counter, &name).ok_or(())
-        });
-        if let Ok(counter) = counter {
-            self.host.add(*counter, more as i64);
-            self.told_waited.set(waited);
-        }
     }
 }
 

@@ -229,7 +229,9 @@ impl<H: Host> Filter<H> {
             }
         });
         if first == 0 {
-            store.for_each_keyed(|_, state| is_settled &= state.states().settle(state));
+            store.for_each_keyed(|key, state| {
+                is_settled &= state.states().settle(&self.host, key, state)
+            });
         }
         store.for_each_breaker(first, end, |breaker| {
             if breaker.storage().is_moving(&breaker) {

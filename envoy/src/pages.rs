@@ -4,14 +4,14 @@
 //! data cannot be deleted: so there is a bounded number of pages, and their names come from the configuration and never from a
 //! client. Where the scope is the worker, or shared data does not work, the pages are this virtual machine's own.
 
-use crate::counts::Counters;
-use crate::host::{Host, Put};
+use crate::counts::{Counters, Late};
+use crate::host::{Host, Level, Put};
 use crate::reply;
 use leapgate::{
     Asked, Counting, Key, KeyedController, KeyedPages, KeyedStates, KeyedTerms, Reserved, Standing,
-    Timestamp,
+    StateKey, Timestamp,
 };
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// How often a compare-and-swap is tried before the decision is given up, which the engine begins anew a few times.
 const MAX_SWAPS: u32 = 8;
@@ -28,6 +28,9 @@ pub struct KeyStates<H> {
     /// Calls that have ended and could not be taken off: that is done with the next one, or at the next tick.
     owed: RefCell<Vec<Reserved>>,
     counters: Counters<H>,
+    /// How many requests have been charged to what keys share, because their page was full.
+    shared: Cell<u64>,
+    told_shared: Late,
 }
 
 /// Where the pages are.
@@ -89,6 +92,19 @@ impl<H: Host> Place<H> {
         Page { number, bytes, put }
     }
 
+    /// Whether nobody else in the process has asked this of these pages before.
+    fn is_told_first(&self) -> bool {
+        match self {
+            Place::Shared { host, name, common } => {
+                let name = &mut *name.borrow_mut();
+                name.truncate(*common);
+                name.push_str("shared");
+                host.share(name, &[], Put::IfAbsent)
+            }
+            Place::Local(_) => true,
+        }
+    }
+
     /// Replaces a page that was read. Whether that was done.
     fn swap(&self, page: Page) -> bool {
         match self {
@@ -120,15 +136,28 @@ impl<H: Host> KeyStates<H> {
             read: RefCell::default(),
             owed: RefCell::default(),
             counters,
+            shared: Cell::new(0),
+            told_shared: Late::default(),
         }
     }
 
     /// Tells the host's counters what has happened since the last time, and makes good what could not be done. Whether
     /// nothing is left.
-    pub fn settle(&self, state: &KeyedController<KeyStates<H>>) -> bool {
+    pub fn settle(&self, host: &H, key: &StateKey, state: &KeyedController<KeyStates<H>>) -> bool {
         self.take_off_owed();
         self.counters
             .tell([state.passed(), state.blocked(), state.shadow_blocked()]);
+        let is_first = self
+            .counters
+            .tell_late(&self.told_shared, "shared", self.shared.get());
+        if is_first && self.place.is_told_first() {
+            let rule = key.rule.as_str();
+            let line = format!(
+                "leapgate: rule `{rule}`: more keys count than it keeps apart; some share a window, which is stricter for them: \
+                 raise `maxKeys`"
+            );
+            host.log(Level::Warn, &line);
+        }
         self.owed.borrow().is_empty()
     }
 
@@ -236,7 +265,10 @@ impl<H: Host> KeyedStates for KeyStates<H> {
         self.take_off(reserved, cost);
     }
 
-    fn commit(&self, _: Reserved, _: u64) -> bool {
+    fn commit(&self, reserved: Reserved, _: u64) -> bool {
+        if reserved.place.is_shared() {
+            self.shared.set(self.shared.get().wrapping_add(1));
+        }
         // It was charged when it was reserved.
         self.layout.counts_calls()
     }

@@ -4,6 +4,9 @@ import { Limiter } from 'leapgate';
 import { PEERS, checkObject, checkOptions, fault, shown, wrong } from './errors.js';
 import { checkDraft, rateLimitHeaders, retryAfterSeconds } from './headers.js';
 import { V4, V6, keyOfAddress } from './ip.js';
+import { warn } from './warn.js';
+
+export { warn };
 
 const PROBLEMS = 'https://iana.org/assignments/http-problem-types';
 
@@ -26,11 +29,6 @@ const isPromise = (value) => typeof value?.then === 'function';
 
 // What `value` becomes once it is known: at once, where it is no promise.
 export const whenKnown = (value, then) => (isPromise(value) ? value.then(then) : then(value));
-
-export function warn(code, message) {
-  if (typeof globalThis.process?.emitWarning === 'function') process.emitWarning(message, { type: 'LeapgateWarning', code });
-  else console.warn(`${code}: ${message}`);
-}
 
 function notEnded(error) {
   warn('LEAPGATE_END', `leapgate: what a request had taken could not be given back: ${error?.message ?? error}`);

@@ -2,6 +2,7 @@ import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
 import { INSPECT, beginAt, bounded, checkNumber, checkOptions, fault, inspected, wrong } from './errors.js';
 import { flatten } from './tree.js';
+import { warn } from './warn.js';
 
 // Where a limit begins in what a decision told, and how much is told of each: see js/src/shell.rs.
 const [TOLD, PER_LIMIT] = [2, 3];
@@ -15,6 +16,9 @@ const LIMIT = ['limit', 'windowMs', 'window', 'sampleCount', 'id'];
 const OPTIONS = [...LIMIT, 'limits', 'maxKeys', 'now'];
 const REQUEST = ['cost', 'limit'];
 const EXAMPLE = '`{ cost: 2 }`, or leave it out';
+
+// It is looked whether keys share when so many have come that are not remembered: a flood is of such.
+const STRANGERS = 64;
 
 // Limiters that nobody holds any more are dropped.
 const registry =
@@ -32,6 +36,8 @@ export class Limiter {
   // What a console shows.
   #counts;
   #maxKeys;
+  #strangers = 0;
+  #sharing = false;
 
   constructor(options) {
     try {
@@ -115,11 +121,28 @@ export class Limiter {
     const now = this.now();
     let passes;
     try {
-      passes = core.limiter_ask(number, wasm.numberOf(key), cost, count, now, charges);
+      const slot = wasm.numberOf(key);
+      if (slot === 0 && ++this.#strangers % STRANGERS === 0 && !this.#sharing) this.#look();
+      passes = core.limiter_ask(number, slot, cost, count, now, charges);
     } catch (error) {
       throw wasm.crashed(error);
     }
     return this.#answer(passes, now);
+  }
+
+  // Says once that keys share.
+  #look() {
+    this.#sharing = this.stats().shared > 0;
+    if (!this.#sharing) return;
+    const ids = this.#policies.map(({ id }) => `\`${id}\``).join(', ');
+    const what = 'more keys count than it keeps apart; some share, which is stricter for them';
+    warn('LEAPGATE_MAX_KEYS', `leapgate: limiter ${ids}: ${what}: raise \`maxKeys\``);
+  }
+
+  stats() {
+    core.limiter_stats(this.#ready());
+    const [keys, shared] = wasm.told();
+    return { keys, shared };
   }
 
   #count(limit) {

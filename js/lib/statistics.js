@@ -678,17 +678,17 @@ Object.entries({ Metric, NodeTree, EntranceNode, DefaultNode, ClusterNode, Origi
 
 const byName = (one, other) => (one < other ? -1 : one > other ? 1 : 0);
 
-const COUNTERS = ['passed', 'waited', 'blocked', 'shadowBlocked'];
+const COUNTERS = ['passed', 'waited', 'blocked', 'shadowBlocked', 'shared'];
 
 // How the rules of the engine of that number have decided.
 export function counters(engine) {
   const names = wasm.saidTexts(ask(() => core.engine_counters(engine)));
   const told = rows((names.length / 3) * COUNTERS.length, COUNTERS);
   const all = new Map();
-  told.forEach(({ passed, waited, ...refused }, i) => {
+  told.forEach(({ passed, waited, shared, ...refused }, i) => {
     const [rule, resource, origin] = names.slice(3 * i, 3 * i + 3);
     const place = JSON.stringify([rule, passed < 0, resource, origin]);
-    const row = { rule, resource: resource || null, origin: origin || null, passed: orNull(passed), waited: orNull(waited), ...refused };
+    const row = { rule, resource: resource || null, origin: origin || null, passed: orNull(passed), waited: orNull(waited), ...refused, shared: orNull(shared) };
     const same = all.get(place);
     if (same === undefined) all.set(place, row);
     else COUNTERS.forEach((count) => row[count] !== null && (same[count] += row[count]));

@@ -105,6 +105,17 @@ impl Shell {
         self.limiters.open(limiter).map(act)
     }
 
+    pub(crate) fn limiter_stats(&mut self, limiter: u32) {
+        // One that has seen no key yet is not opened: there may be no seed.
+        let open = self.limiters.slot(limiter).and_then(|slot| slot.open.get());
+        let (keys, charged) = match open {
+            Some(Some(open)) => open.fill(),
+            _ => (0, 0),
+        };
+        let [to, shared, ..] = &mut self.area;
+        (*to, *shared) = (keys as f64, charged as f64);
+    }
+
     #[inline]
     pub(crate) fn key(&self, slot: u32) -> Key {
         let key = self.keys.get(slot as usize);
@@ -168,6 +179,12 @@ pub fn limiter_free(limiter: u32) {
 #[wasm_bindgen]
 pub fn limiter_about(limiter: u32, index: usize) -> f64 {
     shell(|shell| shell.limiter_about(limiter, index))
+}
+
+/// Tells, in the area, how many keys have a window of their own, and how many requests were charged to what others share.
+#[wasm_bindgen]
+pub fn limiter_stats(limiter: u32) {
+    shell(|shell| shell.limiter_stats(limiter));
 }
 
 /// Counts all windows of a limiter as used up.

@@ -658,16 +658,18 @@ pub fn tree_resources(engine: u32) -> f64 {
 
 // ---- how rules have decided ----
 
-/// Tells how rules have decided: in rows the requests that passed, waited, were refused, and would have been in shadow mode,
-/// the first two negative where they are not counted; and in the buffer the names for each row: the rule, and the resource and
+/// Tells how rules have decided: in rows the requests that passed, waited, were refused, would have been in shadow mode, and
+/// were charged to what keys share, the first two and the last negative where they are not counted; and in the buffer the names for each row: the rule, and the resource and
 /// the origin where it is for each of them apart, empty where it is not. In no particular order, and twice where a state has
 /// been replaced while calls are in flight, or authority rules share an id.
 #[wasm_bindgen]
 pub fn engine_counters(engine: u32) -> f64 {
     let (mut names, mut rows) = (Names::default(), Vec::new());
-    let mut count = |of: [&str; 3], decided: [[f64; 2]; 2]| {
+    let mut count = |of: [&str; 3], passed: [f64; 2], refused: [u64; 2], shared: f64| {
         of.iter().for_each(|name| names.add(name));
-        rows.extend(decided.as_flattened());
+        rows.extend(passed);
+        rows.extend(refused.map(|n| n as f64));
+        rows.push(shared);
     };
     fn of(key: &StateKey) -> [&str; 3] {
         let (resource, origin) = (key.resource.as_deref(), key.origin.as_deref());
@@ -680,17 +682,25 @@ pub fn engine_counters(engine: u32) -> f64 {
     of_engine(engine, |engine| {
         engine.store().for_each_unkeyed(|key, state| {
             let passed = [state.passed(), state.waited()].map(|n| n as f64);
-            let refused = [state.blocked(), state.shadow_blocked()].map(|n| n as f64);
-            count(of(key), [passed, refused]);
+            count(
+                of(key),
+                passed,
+                [state.blocked(), state.shadow_blocked()],
+                -1.0,
+            );
         });
         engine.store().for_each_keyed(|key, state| {
             let passed = [state.passed(), state.waited()].map(|n| n as f64);
-            let refused = [state.blocked(), state.shadow_blocked()].map(|n| n as f64);
-            count(of(key), [passed, refused]);
+            let refused = [state.blocked(), state.shadow_blocked()];
+            count(of(key), passed, refused, state.states().shared() as f64);
         });
         engine.for_each_guard(|_, id, blocked, shadow_blocked| {
-            let refused = [blocked, shadow_blocked].map(|n| n as f64);
-            count([id.as_str(), "", ""], [[-1.0; 2], refused]);
+            count(
+                [id.as_str(), "", ""],
+                [-1.0; 2],
+                [blocked, shadow_blocked],
+                -1.0,
+            );
         });
     });
     tell_rows(rows);

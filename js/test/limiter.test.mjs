@@ -272,6 +272,48 @@ test('keys_beyond_the_bound_get_no_amnesty', () => {
   assert.ok(passes(limiter, 'late', 10) <= 5);
 });
 
+test('of_100_new_clients_99_pass_after_a_flood_of_as_many_keys_as_the_limiter_has', () => {
+  const maxKeys = 20_000;
+  for (const spread of [0, 59_999]) {
+    const [limiter, clock] = at({ limit: 5, windowMs: 60_000, maxKeys }, 600_000 + spread);
+    for (let i = 0; i < maxKeys; i++) assert.ok(limiter.limit(`known ${i}`).success);
+    for (let i = 0; i < maxKeys; i++) {
+      clock.millis = 600_000 + Math.floor((i * spread) / maxKeys);
+      limiter.limit(`flood ${i}`);
+    }
+    clock.millis = 600_000 + spread;
+    let passed = 0;
+    for (let i = 0; i < 1000; i++) passed += limiter.limit(`new ${i}`).success;
+    assert.ok(passed >= 990, `${passed} of 1000 in ${spread} ms`);
+  }
+});
+
+test('stats_say_how_full_a_limiter_is_and_a_warning_says_once_that_keys_share', async () => {
+  const told = () => new Promise((resolve) => setImmediate(resolve));
+  await told(); // what other tests have caused
+  const warnings = [];
+  const hear = (warning) => warnings.push(warning);
+  process.on('warning', hear);
+  const [limiter] = at({ limits: [{ limit: 5, windowMs: 1000 }, { limit: 9, windowMs: 60_000, id: 'login' }], maxKeys: 100 });
+  assert.deepEqual(limiter.stats(), { keys: 0, shared: 0 });
+  for (let i = 0; i < 100; i++) limiter.limit(`known ${i}`);
+  assert.deepEqual(limiter.stats(), { keys: 100, shared: 0 });
+  for (let i = 0; i < 300; i++) limiter.limit(i % 2 ? `further ${i}` : ['further', i]);
+  assert.deepEqual(limiter.stats(), { keys: 100, shared: 300 });
+  await told();
+  process.off('warning', hear);
+  assert.deepEqual(
+    warnings.map(({ name, code, message }) => [name, code, message]),
+    [
+      [
+        'LeapgateWarning',
+        'LEAPGATE_MAX_KEYS',
+        'leapgate: limiter `1s`, `login`: more keys count than it keeps apart; some share, which is stricter for them: raise `maxKeys`',
+      ],
+    ],
+  );
+});
+
 test('memory_that_grows_changes_no_answer', () => {
   const [limiter] = at({ limit: 2, windowMs: 1000, maxKeys: 300_000 });
   for (let i = 0; i < 150_000; i++) assert.equal(limiter.limit(`key ${i}`).remaining, 1);

@@ -483,7 +483,7 @@ test('counters_tell_how_each_rule_has_decided', () => {
         { resource: 'a', count: 1, id: 'shadow', mode: 'shadow' },
         { resource: '*', count: 1, id: 'each' },
         { resource: 'b', count: 1, id: 'others', limitApp: 'other' },
-        { resource: 'c', count: 1, id: 'key', key: ['clientIp'] },
+        { resource: 'c', count: 1, id: 'key', key: ['clientIp'], maxKeys: 1 },
       ],
       authorityRules: [
         { resource: 'd', limitApp: 'ops', strategy: 'white', id: 'only-ops' },
@@ -503,7 +503,7 @@ test('counters_tell_how_each_rule_has_decided', () => {
   for (const resource of ['d', 'e']) engine.limit(resource, { origin: 'app' });
   const row = (rule, resource, origin, passed, blocked, shadowBlocked = 0) => {
     const waited = passed === null ? null : 0;
-    return { rule, resource, origin, passed, waited, blocked, shadowBlocked };
+    return { rule, resource, origin, passed, waited, blocked, shadowBlocked, shared: rule === 'key' ? 1 : null };
   };
   assert.deepEqual(
     engine.counters().filter((row) => row.passed !== 0 || row.blocked !== 0),

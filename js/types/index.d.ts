@@ -25,7 +25,7 @@ export interface Limit {
 
 /** What all limiters have. */
 export interface LimiterSettings {
-  /** How many keys have a window of their own: 100,000 unless given. Further ones share windows, which is stricter for them. */
+  /** How many keys have a window of their own: 100,000 unless given. Further ones share what is left, which is stricter for them. */
   maxKeys?: number;
   /** The clock, in milliseconds. `performance.now()` unless given, `Date.now()` in Workers. */
   now?: () => number;
@@ -78,6 +78,14 @@ export interface LimitOptions {
   limit?: number;
 }
 
+/** How full a limiter is. */
+export interface LimiterStats {
+  /** How many keys have a window of their own, those included that have expired and are not taken yet. */
+  keys: number;
+  /** How many requests have been charged to what keys share that find no window of their own. */
+  shared: number;
+}
+
 /** Limits on each of many keys. */
 export class Limiter {
   /** Throws an error with the code `ERR_LEAPGATE_OPTIONS` where an option is wrong. Reads neither clock nor randomness. */
@@ -95,6 +103,8 @@ export class Limiter {
   reset(key: Key): void;
   /** Refuses all that `key` asks for, for so many milliseconds from now on; 0 ends it. */
   block(key: Key, ms: number): void;
+  /** How full it is; of several limits, the one that is fullest. */
+  stats(): LimiterStats;
   /** The limiter's clock. */
   now(): number;
   /** Gives its memory back. It cannot be used afterwards. */

@@ -418,6 +418,8 @@ export interface RuleCounters {
   blocked: number;
   /** Requests that the rule would have refused, had it not been in shadow mode. */
   shadowBlocked: number;
+  /** Requests, of those that passed, charged to what keys share beyond the rule's `maxKeys`; null of rules without a key. */
+  shared: number | null;
 }
 
 /** A key that is asked about often. */

@@ -1,8 +1,32 @@
 //! Decisions of who has windows and nothing else: no turns, no calls in flight, no labels of hot keys.
 
+use super::table::Table;
+use super::window::{Bucket, Held};
 use super::{Key, KeyedWindows, Place, Standing};
 use crate::rule::Count;
 use crate::time::Timestamp;
+
+impl Table {
+    /// The same of a key that shares, and what counts of it then.
+    #[cold]
+    #[inline(never)]
+    fn count_shared(
+        &mut self,
+        key: Key,
+        limit: Count,
+        cost: u64,
+        charges: bool,
+        now: Timestamp,
+    ) -> (bool, Option<(Held<'_>, Bucket)>) {
+        let to = self.bucket(now);
+        let used = self.shared(key, to).map_or(0, |(held, _)| *held.used);
+        let fits = used.saturating_add(cost) <= limit.whole();
+        if fits && charges {
+            self.sketch().charge(key, cost);
+        }
+        (fits, self.shared(key, to))
+    }
+}
 
 impl KeyedWindows {
     /// Whether `cost` more fits into `limit` in the window of `key`, and how that stands afterwards. Takes the cost if it fits
@@ -23,21 +47,26 @@ impl KeyedWindows {
             None if charges => table.open(key, now),
             None => Place::shared(key),
         };
-        let mut fits = cost <= limit.whole();
-        let mut standing = None;
-        if let Some(mut held) = table.at(place) {
-            held.advance(now, now_in);
-            fits = held.fits(limit, cost, now, now_in);
-            if fits && charges {
-                *held.used += cost;
-                held.commit(cost, now_in);
-            }
-            standing = held.standing(limit, now, now_in);
-        }
-        let standing = standing.unwrap_or(Standing {
+        let (fits, held) = if place.is_shared {
+            table.count_shared(key, limit, cost, charges, now)
+        } else {
+            let mut held = table.at(place);
+            let fits = held.as_mut().is_some_and(|held| {
+                held.advance(now, now_in);
+                let fits = held.fits(limit, cost, now, now_in);
+                if fits && charges {
+                    *held.used += cost;
+                    held.commit(cost, now_in);
+                }
+                fits
+            });
+            (fits, held.map(|held| (held, now_in)))
+        };
+        let standing = held.and_then(|(mut held, to)| held.standing(limit, now, to));
+        let unused = Standing {
             remaining: limit.whole(),
             ..Standing::default()
-        });
-        (fits, standing)
+        };
+        (fits, standing.unwrap_or(unused))
     }
 }

@@ -2,19 +2,23 @@
 //! nothing else can be.
 //!
 //! ```text
-//!   key's hash ---> page   [ entry ][ entry ] ... at most 8   [ one that keys share which find the page full ]
+//!   key's hash ---> page   [ entry ][ entry ] ... at most 8   [ at most 3 that keys share which find the page full ]
 //!
-//!   entry     hash            8 bytes
+//!   entry     hash            8 bytes; of one that keys share, which of the 3 it is
 //!             newest bucket   8 bytes, with two flags
 //!             counters        1 byte per bucket, n + 1 of them, rounded up to 8 bytes; 8 bytes each, where one has outgrown its
 //!                             byte. Of calls in flight it is their number; of turns there is only how far they reach
 //! ```
 //!
-//! A page decides as a table does whose bound is [`KEYS_PER_PAGE`]: an entry is taken from a key only when nothing counts in it
-//! any more; where there is none to be taken, keys share one; and a key that gets one of its own later goes on from what the
-//! shared one has counted. There is a page for every four keys of the table's bound. Hashes that nobody can guess spread keys
-//! as chance does (Poisson's distribution of mean 4): at the bound, fewer than one key in a hundred finds its page full, and
-//! below it fewer still.
+//! An entry is taken from a key only when nothing counts in it any more. Where there is none to be taken, a key shares one of
+//! [`SHARED_PER_PAGE`], which one being a matter of another part of its hash; and a key that gets one of its own later goes on from
+//! what its shared one has counted. A line that still matters to a request dear enough (see [`IdleTtl`]) is taken from its key in a
+//! full page only, and how far it reached is kept in the entry that its key shares; so a turn taken there is not given back.
+//!
+//! There is a page for every four keys of the table's bound. Hashes that nobody can guess spread keys as chance does (Poisson's
+//! distribution of mean 4): at the bound, fewer than one key in a hundred finds its page full, and below it fewer still. With as
+//! many further keys as the bound, of one request each, more than half of all pages are full, and of 1000 new clients 2 find a
+//! shared window that has counted 5.
 //!
 //! Whoever decides reads the key's page, decides, and swaps it for what it is then, if it is still what was read; if not, the
 //! same again. A refusal swaps nothing. What is reserved counts at once, so that there is one swap and not two.
@@ -32,6 +36,11 @@ use std::ops::Range;
 
 /// How many keys a page keeps apart.
 pub const KEYS_PER_PAGE: usize = 8;
+
+/// How many entries of a page are shared by the keys that find it full: each of them is made when it is needed.
+const SHARED_PER_PAGE: u64 = 3;
+
+const MOST_ENTRIES: usize = KEYS_PER_PAGE + SHARED_PER_PAGE as usize;
 
 /// How many keys of a table's bound there are for each page: half of those that it keeps apart, since no hash spreads keys
 /// evenly.
@@ -71,8 +80,17 @@ struct Found {
     is_shared: bool,
     /// Where the shared entry is.
     shared: Option<Range<usize>>,
+    /// Whose line is to be reused, and that line, where it still matters.
+    forgotten: Option<(Key, u64)>,
     /// The bucket to go by.
     to: Bucket,
+}
+
+impl Key {
+    /// Which of the shared entries of its page is this key's.
+    fn shared(self) -> u64 {
+        (self.0 >> 8) % SHARED_PER_PAGE
+    }
 }
 
 fn word(page: &[u8], at: usize) -> Option<u64> {
@@ -136,6 +154,7 @@ impl KeyedPages {
     }
 
     fn find(&self, page: &[u8], key: Key, now: Timestamp) -> Found {
+        let which = key.shared();
         let counted = self.shape.window.filter(|_| self.shape.buckets > 0);
         let number = counted.map_or(0, |(window, _)| window.number(now));
         let (mut own, mut free, mut shared) = (None, None, None);
@@ -145,12 +164,15 @@ impl KeyedPages {
             if counted.is_some() {
                 newest = newest.max(head >> FLAGS);
             }
-            if entries == KEYS_PER_PAGE {
-                shared = Some(span);
-                break;
-            }
             (at, entries) = (span.end, entries + 1);
-            if hash == key.0 {
+            if entries > KEYS_PER_PAGE {
+                if hash == which {
+                    shared = Some(span);
+                }
+                if entries == MOST_ENTRIES {
+                    break;
+                }
+            } else if hash == key.0 {
                 own = Some(span);
             } else if free.is_none() && self.is_free(page, span.start, head, now, number) {
                 free = Some(span);
@@ -158,13 +180,19 @@ impl KeyedPages {
         }
         let is_bucket =
             |(window, _): (Window, _)| newest.checked_mul(window.bucket_nanos()).is_some();
-        if !counted.is_none_or(is_bucket) {
+        // A line is reused in a full page only: how far it reached is kept in an entry behind those of the keys.
+        let free = free.filter(|_| entries >= KEYS_PER_PAGE || !self.keeps_forgotten());
+        let is_own = own.is_some();
+        let is_shared = own.is_none() && free.is_none() && entries >= KEYS_PER_PAGE;
+        let is_there = !is_shared || shared.is_some() || entries < MOST_ENTRIES;
+        if !(counted.is_none_or(is_bucket) && is_there) {
             return self.in_place_of(page, now);
         }
-        // A line is reused in a full page only: how far it reached is kept in the entry behind the last.
-        let free = free.filter(|_| entries == KEYS_PER_PAGE || !self.keeps_forgotten());
-        let is_own = own.is_some();
-        let is_shared = own.is_none() && free.is_none() && entries == KEYS_PER_PAGE;
+        let reused = free.as_ref().filter(|_| !is_own && self.keeps_forgotten());
+        let forgotten = reused.and_then(|span| {
+            let hash = word(page, span.start)?;
+            Some((Key(hash), word(page, span.start + WORD)?))
+        });
         let span = own.or(free).or(shared.clone().filter(|_| is_shared));
         let counter = (newest % self.shape.buckets.max(1) as u64) as usize;
         Found {
@@ -173,6 +201,7 @@ impl KeyedPages {
             is_own,
             is_shared,
             shared,
+            forgotten,
             to: Bucket {
                 number: newest,
                 counter,
@@ -199,7 +228,7 @@ impl KeyedPages {
         let mut kept = kept.by_ref().skip(1).filter_map(|chunk| word(chunk, 0));
         let head = kept.next().unwrap_or(0);
         if let [hash, second, ..] = words.as_mut_slice() {
-            *hash = if found.is_shared { 0 } else { key.0 };
+            *hash = if found.is_shared { key.shared() } else { key.0 };
             *second = head;
         }
         let Some(mut held) = Held::of(words, slab, &self.shape) else {
@@ -251,14 +280,19 @@ impl KeyedPages {
         self.shape.is_paced && self.compat
     }
 
-    /// Has the shared entry of a full page reach as far as a line did whose entry was reused.
-    fn keep_forgotten(page: &mut Vec<u8>, line: u64) {
-        let at = (2 * KEYS_PER_PAGE + 1) * WORD;
-        let kept = word(page, at).unwrap_or(0).max(line);
-        page.resize(page.len().max(at + WORD), 0);
-        if let Some(shared) = page.get_mut(at..at + WORD) {
-            shared.copy_from_slice(&kept.to_le_bytes());
+    /// Has the entry that `key` shares in a full page reach as far as its line did, whose entry was reused.
+    fn keep_forgotten(&self, work: &mut Work, page: &mut Vec<u8>, key: Key, line: u64) {
+        let which = key.shared();
+        let mut shared = (KEYS_PER_PAGE..MOST_ENTRIES).map(|entry| 2 * WORD * entry);
+        let is_it = |at: &usize| word(page, *at).is_none_or(|hash| hash == which);
+        let Some(at) = shared.find(is_it) else {
+            return; // these bytes are no page
+        };
+        if let [hash, reach] = work.words.as_mut_slice() {
+            *hash = which;
+            *reach = word(page, at + WORD).unwrap_or(0).max(line);
         }
+        self.store(work, page, &(at..at + 2 * WORD));
     }
 
     /// What a turn is worth. The clock does not step back: however far turns reach, they were taken.
@@ -337,8 +371,6 @@ impl KeyedPages {
     ) -> Option<Reserved> {
         let work = &mut *self.work.borrow_mut();
         let found = self.find(page, key, now);
-        let is_reused = !found.is_own && !found.is_shared && self.keeps_forgotten();
-        let forgotten = word(page, found.span.start + WORD).filter(|_| is_reused);
         let elsewhere = self.load(work, page, key, now, &found);
         let place = Place {
             key,
@@ -362,8 +394,8 @@ impl KeyedPages {
             (reserved.wait, reserved.turn) = (wait, Some(Turn { from, to }));
         }
         self.store(work, page, &found.span);
-        if let Some(line) = forgotten {
-            KeyedPages::keep_forgotten(page, line);
+        if let Some((key, line)) = found.forgotten {
+            self.keep_forgotten(work, page, key, line);
         }
         Some(reserved)
     }
@@ -389,7 +421,9 @@ impl KeyedPages {
         };
         self.load(work, page, key, now, &found);
         if let Some(turn) = reserved.turn {
-            if work.line() != Some(turn.to) {
+            // A line may have been forgotten since then that reached further than those who shared before.
+            let is_kept = is_shared && self.keeps_forgotten();
+            if is_kept || work.line() != Some(turn.to) {
                 return false;
             }
             work.set_line(turn.from);

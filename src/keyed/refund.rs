@@ -6,7 +6,7 @@ use crate::time::Timestamp;
 impl KeyedWindows {
     /// Gives back `cost` that `key` was charged at the instant `charged`: from that bucket, and where less is counted there,
     /// from those before it. What has left the window is not given back once more. Only windows give back, not turns or calls in
-    /// flight.
+    /// flight, and not what keys share because the table is full.
     ///
     /// Where `charged` is not the instant of the charge but a later one, quota comes back too early by as much.
     pub fn refund(&self, key: Key, cost: u64, charged: Timestamp, now: Timestamp) {
@@ -15,6 +15,7 @@ impl KeyedWindows {
         };
         let table = &mut *self.table.borrow_mut();
         let (place, to) = (table.look_up(key), table.bucket(now));
+        // What keys share stays charged: others may have raised it as far.
         let Some(mut held) = table.held(place) else {
             return;
         };
@@ -35,8 +36,8 @@ impl KeyedWindows {
         }
     }
 
-    /// Forgets what counts in the window of `key`. What it has taken from a shared window stays there: it cannot be told from
-    /// what others have.
+    /// Forgets what counts in the window of `key`. What was charged to it while it had none of its own stays: it cannot be told
+    /// from what others have.
     pub fn reset(&self, key: Key) {
         let (false, Some(place)) = (self.shape.is_paced, self.find(key)) else {
             return;

@@ -1,8 +1,9 @@
 //! The states of one rule, and where they are.
 
 use super::hottest::{Labels, MAX_LABELS};
+use super::sketch::Sketch;
 use super::window::{Bucket, Held, LISTED, SHARES, Shape, Slab};
-use super::{Key, OVERFLOW_WINDOWS, Place, Standing};
+use super::{Key, Place, Reserved, Standing};
 use crate::control::Pace;
 use crate::rule::{Count, Counting};
 use crate::time::Timestamp;
@@ -54,13 +55,13 @@ const MOST_IDLE_INTERVALS: u64 = 64;
 /// 1. A line keeps its slot for [`MOST_IDLE_INTERVALS`] while there is room for more of them. Where there is none, it keeps it
 ///    for an interval, the spacing of all costs up to the count, or for the largest spacing that a request has asked for.
 /// 2. How far a line reached whose slot is reused is kept in one word for all of them, the latest: `forgotten`. A key without
-///    a line goes on from there.
+///    a line goes on from there, or from what it shares where that reaches further: whether it gets a line or not.
 ///
 /// No request passes too early: the line of its key is there, or `forgotten` is at least what it said; a turn still to come is
-/// the latest of its line, whose time to live has not begun. And a key that never
-/// had a line does not pay for the others: `forgotten + ttl <= now` holds from the moment when it is written, so that it
-/// delays no request whose spacing is at most the time to live. Where there is no room, one that costs more than any before it
-/// may wait for its spacing once; from then on, nothing is forgotten that could delay the next.
+/// the latest of its line, whose time to live has not begun. And a key that never had a line does not pay for the others:
+/// `forgotten + ttl <= now` holds from the moment when it is written, so that it delays no request whose spacing is at most the
+/// time to live. Where there is no room, one that costs more than any before it may wait for its spacing once; from then on,
+/// nothing is forgotten that could delay the next.
 #[derive(Clone, Copy)]
 pub(super) struct IdleTtl {
     /// The shortest one, and the one at present where there is no room, in nanoseconds.
@@ -131,9 +132,9 @@ pub(super) struct Table {
     tags: Vec<u8>,
     /// The windows: `shape.stride` words per slot.
     words: Vec<u64>,
-    /// The shared windows; none until the table has its size.
-    overflow: Vec<u64>,
     slab: Slab,
+    /// What the keys share that find the table full: none until the first of them is charged.
+    sketch: Option<Box<Sketch>>,
     /// The slot where the search for free windows goes on.
     hand: usize,
     /// The bucket of the latest call, when it starts and how long it is.
@@ -144,7 +145,6 @@ pub(super) struct Table {
     longest_wait: u64,
     furthest: u64,
     labels: Labels,
-    overflowed: u64,
     reclaimed: u64,
 }
 
@@ -159,8 +159,8 @@ impl Table {
             taken: 0,
             tags: Vec::new(),
             words: Vec::new(),
-            overflow: Vec::new(),
-            slab: Slab::new(max_keys.saturating_add(OVERFLOW_WINDOWS)),
+            slab: Slab::new(max_keys),
+            sketch: None,
             hand: 0,
             known: Bucket::default(),
             known_start: 0,
@@ -169,7 +169,6 @@ impl Table {
             longest_wait: 0,
             furthest: 0,
             labels: Labels::default(),
-            overflowed: 0,
             reclaimed: 0,
         };
         table.resize(FIRST_KEYS.min(max_keys));
@@ -187,9 +186,6 @@ impl Table {
         self.tags = vec![0; slots];
         self.words = vec![0; slots * self.shape.stride];
         (self.keys, self.taken, self.hand) = (keys, 0, 0);
-        if keys == self.max_keys && self.overflow.is_empty() {
-            self.overflow = vec![0; OVERFLOW_WINDOWS * self.shape.stride];
-        }
     }
 
     /// The bucket of `now`.
@@ -259,27 +255,21 @@ impl Table {
         Held::of(words, &mut self.slab, &self.shape)
     }
 
-    pub(super) fn shared(&mut self, index: usize) -> Option<Held<'_>> {
-        let first = index * self.shape.stride;
-        let words = self.overflow.get_mut(first..first + self.shape.stride)?;
-        Held::of(words, &mut self.slab, &self.shape)
-    }
-
-    /// The window at `place`, which has just been told.
+    /// The window at `place`, which has just been told; `None` where keys share.
     #[inline(always)]
     pub(super) fn at(&mut self, place: Place) -> Option<Held<'_>> {
         if place.is_shared {
-            self.shared(place.at as usize)
+            None
         } else {
             self.slot(place.at as usize)
         }
     }
 
-    /// The window at `place`; `None` where it is gone.
+    /// The window at `place`; `None` where it is gone, or keys share.
     #[inline]
     pub(super) fn held(&mut self, place: Place) -> Option<Held<'_>> {
         if place.is_shared {
-            return self.shared(place.at as usize);
+            return None;
         }
         let slot = self.slot_of(place)?;
         self.slot(slot)
@@ -299,6 +289,9 @@ impl Table {
     #[inline(never)]
     fn held_at(&mut self, place: Place, now: Timestamp) -> Option<(Held<'_>, Bucket)> {
         let to = self.bucket(now);
+        if place.is_shared {
+            return self.shared(place.key, to);
+        }
         let mut held = self.held(place)?;
         held.advance(now, to);
         Some((held, to))
@@ -344,26 +337,41 @@ impl Table {
         }
     }
 
-    /// The word of the line at `place`; `None` where it is gone.
+    /// The word of the line at `place`; `None` where it is gone, or keys share.
     #[inline]
     fn line(&mut self, place: Place) -> Option<&mut u64> {
-        let stride = self.shape.stride;
         if place.is_shared {
-            return self.overflow.get_mut(place.at as usize * stride + 1);
+            return None;
         }
         let slot = self.slot_of(place)?;
-        self.words.get_mut(slot * stride + 1)
+        self.words.get_mut(slot * self.shape.stride + 1)
     }
 
     /// How far the turns of the line at `place` reach.
-    pub(super) fn reach(&mut self, place: Place) -> Option<Timestamp> {
+    pub(super) fn reach(&mut self, place: Place, now: Timestamp) -> Option<Timestamp> {
+        if place.is_shared {
+            return self.shared_reach(place.key, now);
+        }
         reach(*self.line(place)?)
+    }
+
+    /// How far the turns reach at most that `key` has taken while it had no line, or before its line was forgotten. Those that
+    /// it shared reach no further ahead than any turn has.
+    #[cold]
+    fn shared_reach(&mut self, key: Key, now: Timestamp) -> Option<Timestamp> {
+        let furthest = reach_word(Some(now.plus_nanos(self.furthest)));
+        let sketch = self.sketch.as_mut();
+        let shared = sketch.map_or(0, |sketch| sketch.reach(key, furthest));
+        reach(shared.max(self.idle_ttl.before(self.forgotten, now)))
     }
 
     /// The same as far as `pace` believes it. What reaches further was taken before the clock stepped back, and is pulled back.
     #[inline]
     pub(super) fn reach_within(&mut self, place: Place, pace: &Pace) -> Option<Timestamp> {
         self.idle_ttl = self.idle_ttl.after(pace);
+        if place.is_shared {
+            return self.shared_reach(place.key, pace.now());
+        }
         Table::pull_back(self.line(place)?, pace)
     }
 
@@ -392,10 +400,15 @@ impl Table {
         let wait = pace.wait(from)?.max(wait);
         let to = pace.reach_after(wait);
         *line = reach_word(Some(to));
+        self.note_turn(pace, wait, to);
+        Some((wait, from, to))
+    }
+
+    #[inline]
+    fn note_turn(&mut self, pace: &Pace, wait: u64, to: Timestamp) {
         let ahead = to.since(pace.now()).as_nanos() as u64;
         self.longest_wait = self.longest_wait.max(wait);
         self.furthest = self.furthest.max(ahead);
-        Some((wait, from, to))
     }
 
     /// Has the line of `key` reach to `end`, if there is room for it; none reaches more than `furthest` nanoseconds ahead.
@@ -504,17 +517,6 @@ impl Table {
             }
         };
         let Some(slot) = slot else {
-            self.overflowed = self.overflowed.wrapping_add(1);
-            let at = key.overflow();
-            if let Some(mut held) = self.shared(at) {
-                held.advance(now, to);
-            }
-            if self.shape.is_paced {
-                let forgotten = self.idle_ttl.before(self.forgotten, now);
-                if let Some(line) = self.line(Place::shared(key)) {
-                    *line = forgotten.max(*line);
-                }
-            }
             return Place::shared(key);
         };
         let first = slot * self.shape.stride;
@@ -530,7 +532,9 @@ impl Table {
         if let Some(mut held) = self.slot(slot) {
             held.set_number(to.number);
         }
-        self.inherit(slot, key, now, to);
+        if self.sketch.is_some() || self.forgotten > 0 {
+            self.inherit(slot, key, now, to);
+        }
         Place::own(key, slot)
     }
 
@@ -644,42 +648,145 @@ impl Table {
         }
     }
 
-    /// What the overflow window of `key` holds may have been its doing: its own window goes on from there.
+    /// What the keys hold that share may have been the doing of `key`: its own state goes on from there.
     fn inherit(&mut self, slot: usize, key: Key, now: Timestamp, to: Bucket) {
         if self.shape.is_paced {
-            let shared = self.line(Place::shared(key)).map_or(0, |line| *line);
-            let forgotten = self.idle_ttl.before(self.forgotten, now);
+            let shared = self.shared_reach(key, now);
             if let Some(line) = self.line(Place::own(key, slot)) {
-                *line = shared.max(forgotten);
+                *line = reach_word(shared);
             }
             return;
         }
-        let Some(mut shared) = self.shared(key.overflow()) else {
-            return;
-        };
-        shared.advance(now, to);
-        if *shared.used == 0 {
-            return;
-        }
-        if shared.shape.window.is_none() {
-            if let Some(mut held) = self.slot(slot) {
+        if self.shape.window.is_none() {
+            let shares = self.calls_shared(key) > 0;
+            if let Some(mut held) = self.slot(slot).filter(|_| shares) {
                 held.set(SHARES);
             }
             return;
         }
-        let number = shared.number();
-        for counter in 0..self.shape.buckets {
-            let count = self
-                .shared(key.overflow())
-                .map_or(0, |mut shared| shared.counter(counter));
-            if let Some(mut held) = self.slot(slot)
-                && count > 0
-            {
-                held.set_number(number);
-                held.set_counter(counter, count);
-                *held.used = held.used.saturating_add(count);
+        let Table {
+            sketch: Some(sketch),
+            words,
+            slab,
+            shape,
+            ..
+        } = self
+        else {
+            return;
+        };
+        sketch.follow(to.number);
+        let (times, newest) = (sketch.times(), sketch.number());
+        let (first, buckets) = (slot * shape.stride, shape.buckets as u64);
+        let words = words.get_mut(first..first + shape.stride);
+        let own = words.and_then(|words| Held::of(words, slab, shape));
+        let (Some(mut own), Some((mut shared, at))) = (own, sketch.window(key, to.number)) else {
+            return;
+        };
+        if *shared.used == 0 {
+            return;
+        }
+        own.set_number(newest);
+        for behind in 0..shared.shape.buckets {
+            let count = shared.counter(shared.shape.before(at.counter, behind));
+            // What is known of a coarse bucket may have been at its end.
+            let ends = at.number.wrapping_add(1).wrapping_sub(behind as u64);
+            let number = ends.wrapping_mul(times).wrapping_sub(1).min(newest);
+            if count > 0 && newest.wrapping_sub(number) < buckets {
+                let counter = (number % buckets) as usize;
+                let counted = own.counter(counter).saturating_add(count);
+                own.set_counter(counter, counted);
+                *own.used = own.used.saturating_add(count);
             }
         }
+    }
+
+    // === Of keys that share ===
+
+    /// What they share, in the bucket of the latest call.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn sketch(&mut self) -> &mut Sketch {
+        let (shape, max_keys) = (&self.shape, self.max_keys);
+        let sketch = || Box::new(Sketch::new(shape, max_keys));
+        let sketch = self.sketch.get_or_insert_with(sketch);
+        sketch.follow(self.known.number);
+        sketch
+    }
+
+    /// What counts of `key`, which shares, in the bucket `to`; `None` where nothing is shared, or these are no windows.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn shared(&mut self, key: Key, to: Bucket) -> Option<(Held<'_>, Bucket)> {
+        self.sketch.as_mut()?.window(key, to.number)
+    }
+
+    /// At most its calls in flight.
+    fn calls_shared(&self, key: Key) -> u64 {
+        self.sketch
+            .as_ref()
+            .map_or(0, |sketch| sketch.calls_of(key))
+    }
+
+    /// Whether `cost` more of `key`, which shares, fits into `limit`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn shared_fits(
+        &mut self,
+        key: Key,
+        limit: Count,
+        cost: u64,
+        now: Timestamp,
+    ) -> bool {
+        let used = self.shared_sum(key, now);
+        used.saturating_add(cost) <= limit.whole()
+    }
+
+    /// At most its calls in flight, where it shares and such are counted.
+    pub(super) fn calls_at(&self, place: Place) -> u64 {
+        if place.is_shared && self.shape.window.is_none() {
+            self.calls_shared(place.key)
+        } else {
+            0
+        }
+    }
+
+    /// At most what counts of it, or its calls in flight.
+    fn shared_sum(&mut self, key: Key, now: Timestamp) -> u64 {
+        let to = self.bucket(now);
+        match self.shared(key, to) {
+            Some((held, _)) => *held.used,
+            None => self.calls_shared(key),
+        }
+    }
+
+    /// As [`Table::take_turn`], of a key that shares; does not take it.
+    pub(super) fn shared_turn(
+        &mut self,
+        key: Key,
+        pace: &Pace,
+        wait: u64,
+    ) -> Option<(u64, Option<Timestamp>, Timestamp)> {
+        let from = self.reach_within(Place::shared(key), pace);
+        let wait = pace.wait(from)?.max(wait);
+        let to = pace.reach_after(wait);
+        self.note_turn(pace, wait, to);
+        Some((wait, from, to))
+    }
+
+    /// Charges what was reserved for a key that shares. Whether it is a call in flight from now on.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn commit_shared(&mut self, reserved: &Reserved, cost: u64) -> bool {
+        let key = reserved.place.key;
+        let turn = reserved.turn.map(|turn| reach_word(Some(turn.to)));
+        if !reserved.place.is_shared || !self.sketch().take_back(key, turn.unwrap_or(cost)) {
+            return false;
+        }
+        match turn {
+            Some(to) => self.sketch().extend(key, to),
+            None => self.sketch().charge(key, cost),
+        }
+        self.shape.window.is_none()
     }
 
     /// Calls in flight that may be this key's, beside those of its own window.
@@ -691,9 +798,13 @@ impl Table {
         if !self.held(place).is_some_and(|held| held.has(SHARES)) {
             return 0;
         }
-        let elsewhere = self
-            .shared(place.key.overflow())
-            .map_or(0, |held| *held.used);
+        self.shared_calls(place)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn shared_calls(&mut self, place: Place) -> u64 {
+        let elsewhere = self.calls_shared(place.key);
         if elsewhere == 0
             && let Some(mut held) = self.held(place)
         {
@@ -730,7 +841,7 @@ impl Table {
             return 0;
         };
         if self.shape.is_paced {
-            let reach = self.reach(Place::own(key, slot));
+            let reach = self.reach(Place::own(key, slot), now);
             return reach.map_or(0, |reach| reach.since(now).as_nanos() as u64);
         }
         self.slot(slot).map_or(0, |held| held.used_by(to))
@@ -832,8 +943,8 @@ impl Table {
         self.taken
     }
 
-    pub(super) fn overflowed(&self) -> u64 {
-        self.overflowed
+    pub(super) fn charged_to_shared(&self) -> u64 {
+        self.sketch.as_ref().map_or(0, |sketch| sketch.charged())
     }
 
     pub(super) fn reclaimed(&self) -> u64 {
@@ -841,7 +952,8 @@ impl Table {
     }
 
     pub(super) fn wide(&self) -> usize {
-        self.slab.taken(self.shape.buckets)
+        let shared = self.sketch.as_ref().map_or(0, |sketch| sketch.wide());
+        self.slab.taken(self.shape.buckets) + shared
     }
 
     pub(super) fn known(&self) -> Bucket {
@@ -854,8 +966,8 @@ impl Table {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let words = self.words.capacity() + self.overflow.capacity();
-        let states = self.tags.capacity() + words * size_of::<u64>();
-        states + self.slab.bytes() + self.labels.bytes()
+        let states = self.tags.capacity() + self.words.capacity() * size_of::<u64>();
+        let shared = self.sketch.as_ref().map_or(0, |sketch| sketch.bytes());
+        states + self.slab.bytes() + shared + self.labels.bytes()
     }
 }

@@ -13,7 +13,7 @@ pub(super) const NARROW: u64 = u8::MAX as u64;
 /// A flag beside the number of the newest bucket: the counters are in the slab.
 pub(super) const WIDE: u64 = 1;
 
-/// A flag beside it: calls in flight of this key may be among those of its overflow window.
+/// A flag beside it: calls in flight of this key may be among those that keys share.
 pub(super) const SHARES: u64 = 2;
 
 /// A flag beside it: the key is among those whose labels are kept.
@@ -63,6 +63,17 @@ impl Shape {
     pub(super) fn count_as(&mut self, to: Counting) {
         if let Some((_, counting)) = &mut self.window {
             *counting = to;
+        }
+    }
+
+    /// Of windows that count so.
+    pub(super) fn of(window: Window, counting: Counting) -> Shape {
+        let buckets = window.sample_count() as usize + 1;
+        Shape {
+            window: Some((window, counting)),
+            is_paced: false,
+            buckets,
+            stride: HEADER + buckets.div_ceil(8),
         }
     }
 

@@ -1,0 +1,356 @@
+//! What keys share that find the table full: a count-min sketch.
+//!
+//! A key has a cell in each of two rows, which ones being a matter of two halves of its hash. What it does is noted in both, and
+//! so is what the others do that have one of these cells. So each cell tells at least what the key has done, and the lesser of
+//! the two is an upper bound that is close as long as one of them is not crowded. What is noted stays: nothing can be taken
+//! off a cell that others may have raised.
+//!
+//! ```text
+//!   a cell    windows           8 bytes: when it was written last, and a byte for each of at most five coarse buckets
+//!             calls in flight   4 bytes: how many
+//!             turns             8 bytes: how far they reach
+//! ```
+//!
+//! Windows are counted strictly, in buckets of a quarter of the interval or a little more: the current one and those of a whole
+//! interval before it. What counts of a key is told as a window of such buckets. A charge raises each cell's current bucket to the least of both and the cost, and no further
+//! (conservative update): for each bucket the lesser count remains an upper bound for each key by itself. Counts that outgrow
+//! their byte widen as those of the table do. Calls in flight are added to both cells and taken off both, so that the lesser is
+//! an upper bound, too, and 0 when all have ended. Turns raise both cells to how far they reach.
+//!
+//! What is reserved stands beside the cells until it is committed or given back.
+
+use super::Key;
+use super::window::{Bucket, FLAGS, Held, Shape, Slab, WIDE};
+use crate::rule::{Counting, MAX_KEYS_OF_REQUEST};
+use crate::time::Timestamp;
+use std::num::{NonZeroU32, NonZeroU64};
+
+const ROWS: usize = 2;
+
+/// The least cells of a row: a small table takes in a flood that is many times its size.
+const LEAST_CELLS: usize = 256;
+
+/// Into how many coarse buckets an interval is cut at most.
+const COARSE: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
+
+/// Those that count: the current one, too.
+const COUNTERS: usize = COARSE.get() as usize + 1;
+
+/// What is reserved and neither committed nor given back, at most: what one request can.
+const MAX_PENDING: usize = MAX_KEYS_OF_REQUEST;
+
+/// In the word of a cell: a byte for each counter, or the block of the slab where they are.
+const COUNTED: u64 = (1 << STAMP) - 1;
+
+/// Where in it the number of the coarse bucket stands in which it was written last, as far as there is room.
+const STAMP: u32 = 40;
+const STAMPS: u64 = (1 << 23) - 1;
+
+/// Where in it stands whether its counters are wide.
+const IS_WIDE: u32 = 63;
+
+/// However often the clock steps back, numbers of buckets do not wrap.
+const MAX_AHEAD: u64 = 1 << 58;
+
+pub(super) struct Sketch {
+    /// Of windows, that of coarse ones.
+    shape: Shape,
+    /// How many buckets of the table an interval has, and how many make a coarse one.
+    samples: u64,
+    times: NonZeroU64,
+    words: Vec<u64>,
+    /// How many cells a row has.
+    cells: usize,
+    slab: Slab,
+    /// The words of the window that was told last.
+    told: [u64; 4],
+    /// The latest bucket of the table. It does not step back with the clock: where that has stepped back by an interval or
+    /// more, the sketch goes on from here, and is so many buckets, in whole coarse ones, `ahead` of the clock from then on.
+    newest: u64,
+    ahead: u64,
+    /// What is reserved, so many: a cost, or how far a turn reaches.
+    pending: [(Key, u64); MAX_PENDING],
+    reservations: usize,
+    charged: u64,
+}
+
+/// What lies in the cells of a table of such states for so many keys: the shape of windows, how many buckets of the table make
+/// one of theirs, and how many cells there are in a row.
+fn layout(shape: &Shape, max_keys: usize) -> (Shape, NonZeroU64, usize) {
+    let keys_per_cell = if shape.is_paced { 2 * ROWS } else { ROWS };
+    let cells = max_keys.div_ceil(keys_per_cell).max(LEAST_CELLS);
+    match shape.window.filter(|_| shape.buckets > 0) {
+        None => (*shape, NonZeroU64::MIN, cells),
+        Some((window, _)) => {
+            let (window, times) = window.coarser(COARSE);
+            (Shape::of(window, Counting::Strict), times, cells)
+        }
+    }
+}
+
+/// The words of both rows: two calls in flight lie in one.
+fn words(shape: &Shape, cells: usize) -> usize {
+    match shape.window {
+        None => cells,
+        Some(_) => cells.saturating_mul(ROWS),
+    }
+}
+
+impl Sketch {
+    pub(super) fn new(shape: &Shape, max_keys: usize) -> Sketch {
+        let samples = shape.buckets.saturating_sub(1) as u64;
+        let (shape, times, cells) = layout(shape, max_keys);
+        Sketch {
+            shape,
+            samples,
+            times,
+            words: vec![0; words(&shape, cells)],
+            cells,
+            slab: Slab::new(cells.saturating_mul(ROWS).saturating_add(1)),
+            told: [0; 4],
+            newest: 0,
+            ahead: 0,
+            pending: [(Key(0), 0); MAX_PENDING],
+            reservations: 0,
+            charged: 0,
+        }
+    }
+
+    /// The most bytes that it has while no counter has widened.
+    pub(super) fn max_bytes(shape: &Shape, max_keys: usize) -> usize {
+        let (shape, _, cells) = layout(shape, max_keys);
+        size_of::<Sketch>() + words(&shape, cells) * size_of::<u64>()
+    }
+
+    /// How many more if all have.
+    pub(super) fn max_bytes_more_if_wide(shape: &Shape, max_keys: usize) -> usize {
+        let (shape, _, cells) = layout(shape, max_keys);
+        let block = shape.buckets * size_of::<u64>() + size_of::<u32>();
+        if shape.buckets > 0 {
+            (ROWS * cells + 1) * block
+        } else {
+            0
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let words = self.words.capacity() * size_of::<u64>();
+        size_of::<Sketch>() + words + self.slab.bytes()
+    }
+
+    /// How many blocks hold wide counters.
+    pub(super) fn wide(&self) -> usize {
+        self.slab.taken(self.shape.buckets)
+    }
+
+    /// How many times something was charged here.
+    pub(super) fn charged(&self) -> u64 {
+        self.charged
+    }
+
+    /// The cells of `key`.
+    fn cells_of(&self, key: Key) -> [usize; ROWS] {
+        let cell = |half: u64| ((half * self.cells as u64) >> 32) as usize;
+        [
+            cell(key.hash() & u64::from(u32::MAX)),
+            self.cells.wrapping_add(cell(key.hash() >> 32)),
+        ]
+    }
+
+    // === What is reserved ===
+
+    /// Notes what is reserved. Whether there is room for that.
+    pub(super) fn reserve(&mut self, key: Key, amount: u64) -> bool {
+        let Some(place) = self.pending.get_mut(self.reservations) else {
+            return false;
+        };
+        *place = (key, amount);
+        self.reservations = self.reservations.saturating_add(1);
+        true
+    }
+
+    /// Takes it off the list again. Whether it was there.
+    pub(super) fn take_back(&mut self, key: Key, amount: u64) -> bool {
+        let pending = self.pending.get_mut(..self.reservations);
+        let pending = pending.unwrap_or_default();
+        let at = pending
+            .iter()
+            .position(|reserved| *reserved == (key, amount));
+        let (Some(at), Some(last)) = (at, pending.last().copied()) else {
+            return false;
+        };
+        if let Some(place) = pending.get_mut(at) {
+            *place = last;
+        }
+        self.reservations = self.reservations.saturating_sub(1);
+        true
+    }
+
+    fn reserved(&self, key: Key) -> impl Iterator<Item = u64> {
+        let pending = self.pending.iter().take(self.reservations);
+        let of_key = pending.filter(move |(other, _)| *other == key);
+        of_key.map(|(_, amount)| *amount)
+    }
+
+    #[inline(never)]
+    fn cost_reserved(&self, key: Key) -> u64 {
+        self.reserved(key).fold(0, u64::saturating_add)
+    }
+
+    // === Windows ===
+
+    /// How many buckets of the table make one here.
+    pub(super) fn times(&self) -> u64 {
+        self.times.get()
+    }
+
+    /// The bucket `number`, which is counted at its number modulo those that count.
+    fn bucket(&self, number: u64) -> Bucket {
+        Bucket {
+            number,
+            counter: (number % self.shape.buckets.max(1) as u64) as usize,
+        }
+    }
+
+    /// The current coarse bucket.
+    fn current(&self) -> Bucket {
+        self.bucket(self.newest / self.times)
+    }
+
+    /// The latest bucket of the table, as the clock numbers it.
+    pub(super) fn number(&self) -> u64 {
+        self.newest.wrapping_sub(self.ahead)
+    }
+
+    /// Goes on to the bucket of the table of that number.
+    pub(super) fn follow(&mut self, number: u64) {
+        let behind = self.newest.saturating_sub(number.wrapping_add(self.ahead));
+        if behind >= self.samples && self.ahead < MAX_AHEAD {
+            let whole = behind.wrapping_sub(behind % self.times);
+            self.ahead = self.ahead.wrapping_add(whole);
+        }
+        self.newest = self.newest.max(number.wrapping_add(self.ahead));
+    }
+
+    /// Brings a cell up to the newest bucket, where it counts `least` at least: its counters.
+    fn visit(&mut self, cell: usize, least: u64) -> [u64; COUNTERS] {
+        let (mut counts, to) = ([0; COUNTERS], self.current());
+        let Some(word) = self.words.get_mut(cell) else {
+            return counts;
+        };
+        // A cell so old that its stamp comes again counts once more: too strict, and no more.
+        let age = to.number.wrapping_sub(*word >> STAMP) & STAMPS;
+        let written = to.number.wrapping_sub(age) << FLAGS;
+        let mut words = [0, written | *word >> IS_WIDE, 0, *word & COUNTED];
+        let Some(mut held) = Held::of(&mut words, &mut self.slab, &self.shape) else {
+            return counts;
+        };
+        held.advance(Timestamp::ZERO, to);
+        if held.counter(to.counter) < least {
+            held.set_counter(to.counter, least);
+        }
+        for (counter, count) in counts.iter_mut().enumerate().take(self.shape.buckets) {
+            *count = held.counter(counter);
+        }
+        let [_, newest, _, counters] = words;
+        *word = (newest & WIDE) << IS_WIDE | (to.number & STAMPS) << STAMP | counters;
+        counts
+    }
+
+    /// What counts of `key` at most, as a window of the bucket `number` of the table, what is reserved included; `None` where
+    /// these are no windows.
+    pub(super) fn window(&mut self, key: Key, number: u64) -> Option<(Held<'_>, Bucket)> {
+        if self.shape.buckets == 0 {
+            return None;
+        }
+        self.follow(number);
+        let [one, other] = self.cells_of(key).map(|cell| self.visit(cell, 0));
+        let reserved = self.cost_reserved(key);
+        let current = self.current().counter;
+        let now = self.bucket(self.number() / self.times);
+        // The clock numbers the buckets otherwise once it has stepped back.
+        let turned = self.shape.steps(now.counter, current);
+        let mut held = Held::of(&mut self.told, &mut self.slab, &self.shape)?;
+        held.clear();
+        held.set_number(now.number);
+        for counter in 0..held.shape.buckets {
+            let from = held.shape.after(counter, turned);
+            let mut count = one.get(from).min(other.get(from)).copied().unwrap_or(0);
+            if from == current {
+                count = count.saturating_add(reserved);
+            }
+            held.set_counter(counter, count);
+            *held.used = held.used.saturating_add(count);
+        }
+        Some((held, now))
+    }
+
+    /// Charges `key`. A call in flight is one, whatever it costs.
+    pub(super) fn charge(&mut self, key: Key, cost: u64) {
+        self.charged = self.charged.wrapping_add(1);
+        if self.shape.window.is_none() {
+            return self.change_calls(key, |calls| calls.saturating_add(1));
+        }
+        let current = self.current().counter;
+        let cells = self.cells_of(key);
+        let counts = cells.map(|cell| self.visit(cell, 0));
+        let least = counts.iter().filter_map(|counts| counts.get(current)).min();
+        let to = least.map_or(cost, |least| least.saturating_add(cost));
+        for cell in cells {
+            self.visit(cell, to);
+        }
+    }
+
+    // === Calls in flight ===
+
+    /// At most the calls in flight of `key`, what is reserved included.
+    pub(super) fn calls_of(&self, key: Key) -> u64 {
+        let [one, other] = self.cells_of(key).map(|cell| self.calls(cell));
+        one.min(other).saturating_add(self.cost_reserved(key))
+    }
+
+    fn calls(&self, cell: usize) -> u64 {
+        let word = self.words.get(cell / 2).copied().unwrap_or(0);
+        word >> (cell % 2 * 32) & u64::from(u32::MAX)
+    }
+
+    fn change_calls(&mut self, key: Key, change: impl Fn(u32) -> u32) {
+        for cell in self.cells_of(key) {
+            let calls = u64::from(change(self.calls(cell) as u32));
+            if let Some(word) = self.words.get_mut(cell / 2) {
+                let shift = cell % 2 * 32;
+                *word = *word & !(u64::from(u32::MAX) << shift) | calls << shift;
+            }
+        }
+    }
+
+    /// A call of `key` has ended that was charged.
+    pub(super) fn leave(&mut self, key: Key) {
+        self.change_calls(key, |calls| calls.saturating_sub(1));
+    }
+
+    // === Turns ===
+
+    /// How far the turns of `key` reach at most, as the word of a line: no further than `furthest`, to which what reaches
+    /// further is pulled back.
+    pub(super) fn reach(&mut self, key: Key, furthest: u64) -> u64 {
+        let mut least = u64::MAX;
+        for cell in self.cells_of(key) {
+            if let Some(word) = self.words.get_mut(cell) {
+                *word = (*word).min(furthest);
+                least = least.min(*word);
+            }
+        }
+        self.reserved(key).fold(least, u64::max)
+    }
+
+    /// Has them reach to there.
+    pub(super) fn extend(&mut self, key: Key, to: u64) {
+        self.charged = self.charged.wrapping_add(1);
+        for cell in self.cells_of(key) {
+            if let Some(word) = self.words.get_mut(cell) {
+                *word = to.max(*word);
+            }
+        }
+    }
+}
