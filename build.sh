@@ -167,6 +167,11 @@ quietly() {
 
 # ---- commands -------------------------------------------------------------------------------------
 
+# Where crates lie on the machine that builds a module is no part of it.
+no_paths() {
+  echo "--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src/="
+}
+
 # The module that ships: only the exports that Envoy needs and the imports that are used, then optimised.
 # Never `strip` it before: binaryen reads from its sections which features of wasm rustc used.
 wasm() {
@@ -177,7 +182,7 @@ wasm() {
   quietly cargo tree --locked -p leapgate-envoy --target wasm32-unknown-unknown ||
     die "cargo could not download the crates of leapgate-envoy (see .tools/log): check the network and run this again."
   # The one crate type, or Cargo would not optimise across crates.
-  cargo rustc --locked --profile wasm --target wasm32-unknown-unknown -p leapgate-envoy --crate-type cdylib
+  RUSTFLAGS=$(no_paths) cargo rustc --locked --profile wasm --target wasm32-unknown-unknown -p leapgate-envoy --crate-type cdylib
   [ $WASM -nt "$built" ] && [ $WASM -nt build.sh ] && [ $WASM -nt envoy/unused.wat ] && return
   mkdir -p dist
   work=$(mktemp -d dist/work.XXXXXX)
@@ -208,9 +213,7 @@ npm_package() {
   mkdir -p dist
   work=$(mktemp -d dist/work.XXXXXX)
   for module in limiter engine; do
-    # Where crates lie on the machine that built it is nobody's business.
-    RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src/=" \
-      cargo rustc --locked --profile npm-$module --target wasm32-unknown-unknown -p leapgate-js --crate-type cdylib \
+    RUSTFLAGS=$(no_paths) cargo rustc --locked --profile npm-$module --target wasm32-unknown-unknown -p leapgate-js --crate-type cdylib \
       --no-default-features --features $module
     .tools/wasm-bindgen/bin/wasm-bindgen "$TARGET/wasm32-unknown-unknown/npm-$module/leapgate_js.wasm" --target bundler \
       --no-typescript --keep-debug --out-name leapgate --out-dir "$work/$module"

@@ -56,10 +56,10 @@ impl Value {
 
 /// What is wrong in a document: one sentence with the path, the value and the cure.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ConfigError {
-    path: String,
-    message: String,
-}
+pub struct ConfigError(
+    /// The path, and what is wrong there: boxed, since each of some hundred steps hands it on.
+    Box<(String, String)>,
+);
 
 impl ConfigError {
     /// `value`, at `path`, is wrong: `fault` says why, and the cure after a semicolon.
@@ -75,34 +75,28 @@ impl ConfigError {
     }
 
     fn of(path: String, shown: &str, fault: &str) -> ConfigError {
-        ConfigError {
-            path,
-            message: ["`", shown, "` ", fault].concat(),
-        }
+        ConfigError(Box::new((path, ["`", shown, "` ", fault].concat())))
     }
 
     /// What is wrong at `path`, in words that others have found for it.
     pub(super) fn said(path: String, error: &dyn fmt::Display) -> ConfigError {
-        ConfigError {
-            path,
-            message: escaped(&error.to_string(), usize::MAX),
-        }
+        ConfigError(Box::new((path, escaped(&error.to_string(), usize::MAX))))
     }
 
     /// Where it is: `flowRules[2].sampleCount`, or `document` for the whole.
     pub fn path(&self) -> &str {
-        &self.path
+        &self.0.0
     }
 
     /// What is wrong there, without the path.
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.1
     }
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.message)
+        write!(f, "{}: {}", self.path(), self.message())
     }
 }
 
