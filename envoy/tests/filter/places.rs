@@ -226,6 +226,9 @@ fn an_origin_gets_the_place_of_one_in_whose_window_nothing_counts() {
     }
 }
 
+/// Calls, with the number of their name.
+type InFlight = Rc<RefCell<Vec<(usize, Passed<Fake>)>>>;
+
 #[test]
 fn no_more_calls_of_a_name_are_in_flight_than_its_limit_while_places_change_hands() {
     let mut reused = 0;
@@ -235,7 +238,7 @@ fn no_more_calls_of_a_name_are_in_flight_than_its_limit_while_places_change_hand
         let document = r#"{"flowRules": [{"resource": "*", "count": 2, "grade": "concurrency"}], "envoy": {"maxResources": 2}}"#;
         let vms: Rc<Vec<Vm>> = Rc::new(born(&process, 3, document));
         let names = ["a", "b", "c", "d"];
-        let in_flight: Rc<RefCell<Vec<(usize, Passed<Fake>)>>> = Rc::default();
+        let in_flight: InFlight = Rc::default();
         for step in 0..400 {
             let name = random.usize(0..names.len());
             let (worker, others_name) = (random.usize(0..3), random.usize(0..names.len()));
@@ -256,17 +259,13 @@ fn no_more_calls_of_a_name_are_in_flight_than_its_limit_while_places_change_hand
             in_flight
                 .borrow_mut()
                 .extend(passed.map(|passed| (name, passed)));
-            for name in 0..names.len() {
+            for (name, text) in names.iter().enumerate() {
                 let calls = in_flight
                     .borrow()
                     .iter()
                     .filter(|(of, _)| *of == name)
                     .count();
-                assert!(
-                    calls <= 2,
-                    "seed {seed}, step {step}: {calls} of {}",
-                    names[name]
-                );
+                assert!(calls <= 2, "seed {seed}, step {step}: {calls} of {text}");
             }
             while random.u8(0..3) > 0 && !in_flight.borrow().is_empty() {
                 let ends = random.usize(0..in_flight.borrow().len());
@@ -346,7 +345,7 @@ fn no_name_has_two_limits_while_places_change_hands() {
             }
         }
         let admitted = admitted.borrow();
-        for name in 0..names.len() {
+        for (name, text) in names.iter().enumerate() {
             let mut times: Vec<u64> = admitted
                 .iter()
                 .filter(|(_, of)| *of == name)
@@ -356,8 +355,7 @@ fn no_name_has_two_limits_while_places_change_hands() {
             for window in times.windows(4) {
                 assert!(
                     window[3] - window[0] >= 100,
-                    "seed {seed}, {}: {window:?}",
-                    names[name]
+                    "seed {seed}, {text}: {window:?}"
                 );
             }
         }
