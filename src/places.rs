@@ -4,7 +4,7 @@
 //! share counts share a list, too: a name has a place there, or it shares the windows of all further names. A name keeps its
 //! place until none of its windows counts anything and a full list wants it.
 //!
-//! A list changes under the eyes of others, so a change has two steps, and whoever decides looks twice:
+//! A list changes under the eyes of others, so a change has two steps, and a worker that decides looks twice:
 //!
 //! ```text
 //!   a name leaves      own -> leaving, announced;  nothing counts?  leaving -> free     else own again

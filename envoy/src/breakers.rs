@@ -175,7 +175,7 @@ impl Shown {
         shown
     }
 
-    /// Shows the state of the breaker that was in use last, and looks again: of several who change it at once, whoever shows
+    /// Shows the state of the breaker that was in use last, and looks again: of several workers that change it at once, the one that shows
     /// it last has seen what it is since.
     #[inline(never)]
     fn show<H: Host>(&self, host: &H) {
@@ -209,7 +209,7 @@ impl<H: Host> Shared<H> {
     }
 
     fn reload(&self) {
-        // In this order: whoever changes the state after it was looked up raises what was read before.
+        // In this order: a worker that changes the state after it was looked up raises the number that was read before.
         let changes = self.changes.and_then(|changes| self.host.read(changes));
         if (changes.is_none() || changes != self.known_at.get()) && self.look_up() {
             self.known_at.set(changes);

@@ -28,7 +28,7 @@ use std::rc::Rc;
 const MAX_SWAPS: u32 = 32;
 
 /// What is added to a gauge that reads 0, and taken away again, to see whether it counts: more than any count. Counts stand
-/// in the bits below ([`count`]), so whoever looks in between sees them as they are, and none that falls.
+/// in the bits below ([`count`]), so a worker that looks in between sees them as they are, and none that falls.
 const PROBE: u64 = 1 << 48;
 
 /// The version of what stands in pages of keys: another one has other pages.
@@ -403,7 +403,7 @@ pub(crate) fn window_of(window: Window) -> String {
 pub struct RuleCounts<H> {
     keeper: Keeper<H>,
     host: H,
-    /// Where the ring is published; `None` where nobody else could go on with it.
+    /// Where the ring is published; `None` where no other virtual machine could go on with it.
     ring: Option<Published<H>>,
     /// How far the turns of a throttle reach.
     latest: Latest<H>,

@@ -256,7 +256,7 @@ impl<H: Host> Filter<H> {
         sleeps
     }
 
-    /// Whether nobody waits here, and a worker that has slept can learn what it has missed.
+    /// Whether no request waits here, and a worker that has slept can learn what it has missed.
     fn may_sleep(&self) -> bool {
         self.waiting.is_empty() && self.engine.store().tallies().may_sleep()
     }

@@ -185,7 +185,7 @@ impl<H: Host> System<H> {
         }
     }
 
-    /// Keeps up to date what was observed before `now`, where nobody asks, tells the others of it and makes good what is
+    /// Keeps up to date what was observed before `now`, where no request asks, tells the others of it and makes good what is
     /// owed. Whether nothing is left, which it can only be `at_once`.
     pub fn keep_up(&self, now: Timestamp, at_once: bool) -> bool {
         let numbers = &*self.numbers;

@@ -92,7 +92,7 @@ impl<H: Host> Place<H> {
         Page { number, bytes, put }
     }
 
-    /// Whether nobody else in the process has asked this of these pages before.
+    /// Whether no other worker has asked this of these pages before.
     fn is_told_first(&self) -> bool {
         match self {
             Place::Shared { host, name, common } => {

@@ -88,7 +88,7 @@ impl<H: Host> Published<H> {
         }
     }
 
-    /// Puts a ring there, where there is none, of a count that was always 0: so who is born next need not take the first
+    /// Puts a ring there, where there is none, of a count that was always 0: so the next one that is born need not take the first
     /// requests for an unknown past. Where the past `is_unknown`, it has no counts. Whether something stands there now.
     pub(crate) fn begin(&self, is_unknown: bool) -> bool {
         let length = self.window.sample_count() as usize + 2;

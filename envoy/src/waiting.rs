@@ -79,7 +79,7 @@ impl<H: Host> Waiting<H> {
         millis.checked_div(self.period_ms).unwrap_or(1).max(1) as u32
     }
 
-    /// Whether nobody waits, nor has a moment ago.
+    /// Whether no request waits, nor has a moment ago.
     pub fn is_empty(&self) -> bool {
         !self.is_tight.get()
     }

@@ -226,6 +226,14 @@ fn an_origin_gets_the_place_of_one_in_whose_window_nothing_counts() {
     }
 }
 
+/// How many places another name has had before.
+fn reused_places(process: &Process) -> usize {
+    let shared = process.shared.borrow();
+    let (list, _) = &shared["leapgate.names"];
+    let places = list.chunks(8).skip(1);
+    places.filter(|word| word[0] & 0b100 != 0).count()
+}
+
 /// Calls, with the number of their name.
 type InFlight = Rc<RefCell<Vec<(usize, Passed<Fake>)>>>;
 
@@ -272,13 +280,7 @@ fn no_more_calls_of_a_name_are_in_flight_than_its_limit_while_places_change_hand
                 drop(in_flight.borrow_mut().swap_remove(ends));
             }
         }
-        let shared = process.shared.borrow();
-        let (list, _) = &shared["leapgate.names"];
-        reused += list
-            .chunks(8)
-            .skip(1)
-            .filter(|word| word[0] & 0b100 != 0)
-            .count();
+        reused += reused_places(&process);
     }
     assert!(
         reused > 100,
@@ -359,13 +361,7 @@ fn no_name_has_two_limits_while_places_change_hands() {
                 );
             }
         }
-        let shared = process.shared.borrow();
-        let (list, _) = &shared["leapgate.names"];
-        reused += list
-            .chunks(8)
-            .skip(1)
-            .filter(|word| word[0] & 0b100 != 0)
-            .count();
+        reused += reused_places(&process);
     }
     assert!(
         reused > 200,

@@ -118,7 +118,7 @@ fn ticks_go_on_while_requests_come_and_cost_a_host_call_only_when_a_worker_wakes
 #[test]
 fn a_worker_that_wakes_is_as_strict_as_one_that_ticked() {
     let rows = [
-        // (at, who is asked, how many are let in of twenty)
+        // (at, which worker is asked, how many are let in of twenty)
         (5000, 0, Some(6)),
         (5600, 1, Some(3)),
         (5999, 2, Some(1)),
@@ -165,7 +165,7 @@ impl Log {
 }
 
 /// Workers are asked at random, in bursts and with pauses in which they sleep: no interval holds more than the limit, and
-/// whoever is refused would have been let in by a window that is longer by one bucket or one round of ticks at most.
+/// a request that is refused would have been let in by a window that is longer by one bucket or one round of ticks at most.
 #[test]
 fn never_admits_more_than_the_limit_in_any_interval_nor_less_than_a_bucket_more_would_whoever_sleeps()
  {
