@@ -267,7 +267,7 @@ class Envoy:
             return False
 
     def _write(self, filter):
-        listeners = {"resources": [listener(port, self.hosts, [filter] * self.plugins, self.access_log, self.trusted_hops,
+        listeners = {"resources": [listener(port, self.hosts, [filter] * self.plugins if filter else [], self.access_log, self.trusted_hops,
                                             self.manager_fields) for port in self.ports]}
         # Envoy watches for a rename: it never reads a file that is half written.
         fresh = self._listeners.with_suffix(".new")

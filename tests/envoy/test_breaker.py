@@ -81,7 +81,7 @@ class Breakers(EnvoyTest):
     def test_it_opens_on_a_dead_upstream(self):
         running = self.running(rule(), behaving=False)
         self.assertEqual(self.refused(running), 4)
-        self.assertIn("delayed_connect_error", running.access_log.read_text())
+        eventually("the access log says why", lambda: "delayed_connect_error" in running.access_log.read_text())
 
     def test_it_opens_on_an_upstream_that_resets(self):
         for path in ("/pay/reset", "/pay/broken"):

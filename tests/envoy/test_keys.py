@@ -1,5 +1,6 @@
 """A limit of each client, held for the process: whatever workers its requests come to, and whatever others do."""
 
+import json
 import time
 
 from harness import EnvoyTest, cluster, eventually, route
@@ -56,7 +57,7 @@ class Flood(EnvoyTest):
         self.assertEqual([envoy.get("/api", mine)[0] for _ in range(7)], [200] * 5 + [429] * 2)
 
         def memory():
-            return int(envoy.stats()["server.memory_allocated"])
+            return int(json.loads(envoy.admin("/memory"))["allocated"])
 
         def flood(first, count):
             keys = (f"x-api-key: client-{number}\r\n" for number in range(first, 10 * self.KEYS))

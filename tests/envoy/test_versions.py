@@ -26,7 +26,7 @@ class Claims:
         self.assertIn(f"/{versions[self.supported]}.", running.admin("/server_info"))
 
     def test_a_limit_holds_over_four_workers_and_is_told_to_prometheus(self):
-        running, hot = self.start({"flowRules": [{"resource": "hot", "count": LIMIT}]}), Source("/hot", connections=16)
+        running, hot = self.start({"flowRules": [{"resource": "hot", "count": LIMIT}]}), Source("/hot", connections=32)
         with Load(running.port, hot):
             time.sleep(2)
         self.assertEqual(running.workers_reached(), 4)
