@@ -189,7 +189,7 @@ impl<T: Tally> Controller<T> {
 
     /// Has the window count as the rule says that asks. Each method that goes by what counts begins so.
     #[inline]
-    fn count_as(&self, counting: Counting) {
+    pub(crate) fn count_as(&self, counting: Counting) {
         match &self.measure {
             Measure::Passes(window) => window.count_as(counting),
             Measure::Warm(warm) => warm.window.count_as(counting),
@@ -226,8 +226,14 @@ impl<T: Tally> Controller<T> {
             Measure::Passes(window) => window.advance(now),
             Measure::Warm(warm) => warm.advance(now),
             Measure::InFlight(_) | Measure::Turns(..) => {}
-            Measure::Another(another, _) => another.advance(now),
+            Measure::Another(another, _) => another.advance_beside(now),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn advance_beside(&self, now: Timestamp) {
+        self.advance(now);
     }
 
     /// Whether nothing counts at `now`, so that the state can be given to another name. Counts that have changed since they were
@@ -313,15 +319,22 @@ impl<T: Tally> Controller<T> {
                 let rate = || warm.warmth.rate(terms, &warm.window, now);
                 cost == 0 || warm.has_room(terms, rate(), cost, now)
             }
-            Measure::Another(another, _) => match &another.measure {
-                // How warm it is follows from the terms of the rule that warms up, and not from these.
-                Measure::Warm(warm) => {
-                    warm.window.count_as(terms.counting);
-                    let rate = warm.warmth.rate_then(terms, &warm.window, now);
-                    cost == 0 || warm.has_room(terms, rate, cost, now)
-                }
-                _ => another.has_room(terms, cost, now),
-            },
+            Measure::Another(another, _) => another.has_room_beside(terms, cost, now),
+        }
+    }
+
+    /// The same for a rule that looks on. Out of line: what calls itself is not inlined, and most rules look at their own.
+    #[cold]
+    #[inline(never)]
+    fn has_room_beside(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
+        match &self.measure {
+            // How warm it is follows from the terms of the rule that warms up, and not from these.
+            Measure::Warm(warm) => {
+                warm.window.count_as(terms.counting);
+                let rate = warm.warmth.rate_then(terms, &warm.window, now);
+                cost == 0 || warm.has_room(terms, rate, cost, now)
+            }
+            _ => self.has_room(terms, cost, now),
         }
     }
 
@@ -360,14 +373,12 @@ impl<T: Tally> Controller<T> {
         }
     }
 
-    /// Takes what a request needs that passes at once, if it is there, else nothing.
+    /// Takes what a request needs that passes at once, if it is there, else nothing. Of a window that counts as the rule says
+    /// ([`Controller::count_as`]), as it does after [`Controller::has_room`].
     #[inline]
     pub(crate) fn reserve_at_once(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
         match &self.measure {
-            Measure::Passes(window) => {
-                window.count_as(terms.counting);
-                window.reserve(terms.count, cost, now)
-            }
+            Measure::Passes(window) => window.reserve(terms.count, cost, now),
             Measure::InFlight(tally) => {
                 let Some(taken) = tally.take(cost) else {
                     return false;
@@ -392,7 +403,10 @@ impl<T: Tally> Controller<T> {
                 window.count_as(terms.counting);
                 window.lend(terms.count, ask.cost, now.plus_nanos(ask.wait), now)
             }
-            Measure::Passes(_) | Measure::InFlight(_) => self.reserve_at_once(terms, ask.cost, now),
+            Measure::Passes(_) | Measure::InFlight(_) => {
+                self.count_as(terms.counting);
+                self.reserve_at_once(terms, ask.cost, now)
+            }
             Measure::Turns(line, tally) => {
                 take_turn(line, tally, ask, || Pace::new(terms, ask.cost, now))
             }

@@ -980,8 +980,10 @@ impl<S: Tallies> Engine<S> {
         clock: &dyn Fn() -> Option<Timestamp>,
     ) -> Rc<Resource<S::Tally>> {
         let table = self.table.borrow();
-        let known = table.resources.get(name);
-        known.unwrap_or_else(|| table.meet(&self.store, name, clock))
+        if let Some(known) = table.resources.get(name) {
+            return known;
+        }
+        table.meet(&self.store, name, clock)
     }
 
     /// Whether the request of that `name` and `origin`, on which `resource` has decided, was decided by the windows that are
@@ -2391,6 +2393,7 @@ impl<T: Tally> Resource<T> {
         let (mut reserved, mut could) = (0, true);
         self.each_state(willing, origin, |i, check, state| {
             // Where one could not, nothing more is taken: all of it is given back.
+            state.count_as(check.terms.counting); // another check may have asked the same window
             could = could && state.reserve_at_once(&check.terms, cost, now);
             reserved |= u64::from(could) << i;
         });
