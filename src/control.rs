@@ -17,7 +17,7 @@ use warm_up::Warmth;
 pub(crate) struct Terms {
     pub(crate) count: Count,
     /// How the window counts.
-    counting: Counting,
+    pub(crate) counting: Counting,
     /// In nanoseconds.
     interval: u64,
     warm_up: WarmUp,
