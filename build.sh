@@ -218,9 +218,11 @@ npm_package() {
     .tools/wasm-bindgen/bin/wasm-bindgen "$TARGET/wasm32-unknown-unknown/npm-$module/leapgate_js.wasm" --target bundler \
       --no-typescript --keep-debug --out-name leapgate --out-dir "$work/$module"
     node js/shrink.mjs "$work/$module/leapgate_bg.wasm"
-    # What has a similar name often has similar code, which gzip finds where it lies side by side.
-    .tools/binaryen/node_modules/.bin/wasm-opt --flatten --rereloop -Oz --converge --reorder-functions-by-name --strip-debug \
-      --strip-producers "$work/$module/leapgate_bg.wasm" -o "$work/$module/leapgate_bg.wasm"
+    # What has a similar name often has similar code, which gzip finds where it lies side by side. In the first
+    # kilobyte there is only the end of the stack.
+    .tools/binaryen/node_modules/.bin/wasm-opt --flatten --rereloop -Oz --converge --low-memory-unused \
+      --reorder-functions-by-name --strip-debug --strip-producers --strip-target-features \
+      "$work/$module/leapgate_bg.wasm" -o "$work/$module/leapgate_bg.wasm"
   done
   node js/build.mjs "$work" dist/npm || die "dist/npm is not as it should be."
   rm -r "$work"
