@@ -262,6 +262,7 @@ impl Play {
                 let accepted = self.vm.configure(&document(arguments)).unwrap();
                 assert!(accepted, "{:?}", self.host.log());
                 self.vm.retire_old_roots().unwrap();
+                self.refused = None; // other rules stand otherwise
             }
             other => panic!("unknown operation {other}"),
         }
