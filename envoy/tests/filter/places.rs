@@ -229,9 +229,10 @@ fn an_origin_gets_the_place_of_one_in_whose_window_nothing_counts() {
 /// How many places another name has had before.
 fn reused_places(process: &Process) -> usize {
     let shared = process.shared.borrow();
-    let (list, _) = &shared["leapgate.names"];
+    let (list, _) = shared.get("leapgate.names").unwrap();
     let places = list.chunks(8).skip(1);
-    places.filter(|word| word[0] & 0b100 != 0).count()
+    let is_reused = |word: &&[u8]| word.first().is_some_and(|first| first & 0b100 != 0);
+    places.filter(is_reused).count()
 }
 
 /// Calls, with the number of their name.
