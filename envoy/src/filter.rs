@@ -366,9 +366,11 @@ impl<H: Host> Filter<H> {
         resource.is_certain() || self.engine.is_current(resource, name, origin)
     }
 
-    /// The name of the resource of the request at hand, where it stands for further names; else it is not needed.
+    /// The name of the resource of the request at hand, where the resource stands for further names and a list or a key asks
+    /// for it; else it is not read.
     fn further_name(&self, resource: &Resource<RuleCounts<H>>) -> String {
-        if resource.is_further() {
+        let is_asked = !resource.is_certain() || !resource.key_parts().is_empty();
+        if resource.is_further() && is_asked {
             self.with_name(str::to_owned)
         } else {
             String::new()

@@ -383,7 +383,7 @@ impl Tokens {
     }
 
     /// Goes by what another says had been admitted `before` the second in which it `filled` up tokens, where that is the one
-    /// before this: whoever was not asked then does not know what passed in it.
+    /// before this: a worker that was not asked then does not know what passed in it.
     fn listen(&self, before: u64, filled: u64, number: u64) {
         if let Some(second) = self.second.get().filter(|_| filled + 1 == number) {
             let previous = match second.before.wrapping_sub(before) {

@@ -462,7 +462,7 @@ impl Table {
         self.longest_wait
     }
 
-    /// Whether nobody waits in the line in `slot`, and its latest turn has been over for as long as it is kept.
+    /// Whether no request waits in the line in `slot`, and its latest turn has been over for as long as it is kept.
     fn is_idle(&mut self, slot: usize, now: Timestamp) -> bool {
         let (idle_ttl, furthest) = (self.idle_ttl, self.furthest);
         let is_full = self.taken == self.max_keys;

@@ -548,7 +548,7 @@ pub(crate) fn dump(tree: &NodeTree, place: &Value, show: impl Fn(&dyn Node) -> V
     shown.unwrap_or(Value::Null)
 }
 
-/// Borrowed passes of which Sentinel's node of the resource does not tell. It loses those at which nobody looked in the half
+/// Borrowed passes that Sentinel's node of the resource does not tell. It loses those that no request looked at in the half
 /// second that pays for them, while they count here; and its `occupiedPassQps` never tells any, while here it tells what was
 /// borrowed in the last second.
 #[derive(Default)]
