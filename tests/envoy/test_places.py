@@ -39,7 +39,7 @@ class Names(EnvoyTest):
         rules = {"flowRules": [{"resource": "api", "count": 5, "limitApp": "other", **HOUR}],
                  "envoy": {"origin": {"header": "x-app"}}}
         envoy = self.envoy(rules, [route("api")], workers=4)
-        passed = self.passed(envoy, [("/api", {"x-app": f"made-up-{number}"}) for number in range(1103)], connections=16)
+        passed = self.passed(envoy, [("/api", {"x-app": f"made-up-{number}"}) for number in range(1103)])
         self.assertEqual(sum(count == 5 for count in passed), 1000, passed)
         self.assertEqual(sum(count for count in passed if count != 5), 5, passed)
         series = [name for name in envoy.stats() if "leapgate" in name]
