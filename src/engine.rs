@@ -5,40 +5,33 @@
 //!
 //! Where rules make it wait, it waits for the longest of their waits, and all of them count it when it is released.
 
-use crate::authority::AuthorityRule;
-use crate::breaker::{Breaker, BreakerStorage, DegradeRule, LocalBreaker, Phase};
-use crate::control::{Ask, Controller, Terms};
-use crate::guard::{Admissions, BreakerKey, Guard, Guarded, Guards, InForce};
-use crate::keyed::{KeyedGeometry, KeyedStates, KeyedWindows};
-use crate::node::{ClusterNode, DefaultNode, MAX_ORIGINS, StatisticNode};
-use crate::occupy::OCCUPY_TIMEOUT_MS;
-use crate::param_flow::{Holds, KeyCaller, KeyCheck, KeyedController, Keys, Rest};
+pub(crate) mod keyed;
+pub(crate) mod prechecks;
+
+use crate::engine::keyed::{Holds, KeyCaller, KeyCheck, KeyedController, Keys, Rest};
+use crate::engine::prechecks::{Admissions, BreakerKey, Guard, Guarded, Guards, InForce};
 use crate::places::{Apart, NamePlace, Placed, Places};
 use crate::refusal::RefusalKind;
+use crate::rule::authority::AuthorityRule;
+use crate::rule::system::{Gauges, Inbound, SystemLimit, SystemRule};
 use crate::rule::{
     ControlBehavior, Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, Mode, RuleId,
     Strategy, Target,
 };
-use crate::system::{Gauges, Inbound, SystemLimit, SystemRule};
-use crate::tally::{LocalTally, Past, Tally};
+use crate::rule::{DegradeRule, MAX_RESOURCES, MAX_RULES_PER_RESOURCE, MAX_SYSTEM_RULES};
+use crate::state::breaker::{Breaker, BreakerStorage, LocalBreaker, Phase};
+use crate::state::flow::{Ask, Controller, Terms};
+use crate::state::keyed::{KeyedGeometry, KeyedStates, KeyedWindows};
+use crate::state::window::{LocalTally, Past, Tally};
+use crate::stats::node::{ClusterNode, DefaultNode, MAX_ORIGINS, StatisticNode};
+use crate::stats::occupy::OCCUPY_TIMEOUT_MS;
+use crate::stats::tree::{Context, DEFAULT_CONTEXT, MAX_CONTEXTS, NodeTree};
 use crate::time::Timestamp;
-use crate::tree::{Context, DEFAULT_CONTEXT, MAX_CONTEXTS, NodeTree};
 use hashbrown::{HashMap, HashSet};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
-
-/// How many rules may apply to one resource: each costs a decision per request.
-pub const MAX_RULES_PER_RESOURCE: usize = 64;
-
-/// How many system rules there may be: each request from outside is held against all of them.
-pub const MAX_SYSTEM_RULES: usize = 64;
-
-/// How many resources without rules of their own are kept apart; those that come later share one.
-///
-/// Sentinel: `Constants.MAX_SLOT_CHAIN_SIZE`, above which a resource is not checked at all.
-pub const MAX_RESOURCES: usize = 6000;
 
 /// How often a decision is made again whose turn somebody else has taken.
 const MAX_ATTEMPTS: u32 = 8;
@@ -79,7 +72,7 @@ pub struct StateKey {
     /// The same for the origin, in the list of the resource.
     pub origin_place: Option<NamePlace>,
     /// What the rule limits, and the geometry of its window. How that counts is no part of the state: it is
-    /// [`Counting::Strict`](crate::Counting::Strict) here.
+    /// [`Counting::Strict`](crate::rule::Counting::Strict) here.
     pub grade: Grade,
     /// Whose requests it counts.
     pub strategy: Strategy,
@@ -882,7 +875,8 @@ impl<T: Tally> Placed for Resource<T> {
 /// Rules, applied to requests. `S` says where counts are kept; by default they are this engine's own.
 ///
 /// ```
-/// use leapgate::{Decision, Engine, FlowRule, Outcome, Request, Rules, Timestamp};
+/// use leapgate::{Decision, Engine, Outcome, Request, Rules, Timestamp};
+/// use leapgate::rule::FlowRule;
 ///
 /// let at = Timestamp::from_millis;
 /// let rules = Rules { flow: vec![FlowRule::new("login", 2.0)?], ..Rules::default() };
@@ -1620,8 +1614,8 @@ impl Blocked {
     }
 }
 
-impl From<crate::guard::Refusal> for Blocked {
-    fn from(refusal: crate::guard::Refusal) -> Blocked {
+impl From<crate::engine::prechecks::Refusal> for Blocked {
+    fn from(refusal: crate::engine::prechecks::Refusal) -> Blocked {
         let cause = match refusal.by {
             Guarded::Authority(rule) => Cause::Authority(rule),
             Guarded::System(limit, rule) => Cause::System(limit, rule),

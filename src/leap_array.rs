@@ -11,7 +11,7 @@
 //! The ring knows no counter. What a bucket holds is a [`Bucket`]; the ring only tells it when it is reused.
 //!
 //! Unlike Sentinel's, this ring has no gaps: where the clock leaps over buckets, they are opened too (at most all of
-//! them), though nobody has touched them. That is what lets a [`crate::MetricBucket`] remember what had been counted before
+//! them), though nobody has touched them. That is what lets a [`crate::stats::MetricBucket`] remember what had been counted before
 //! it, and a sum over any run of buckets be one subtraction. Lists show only what was touched, as Sentinel's do.
 
 use crate::time::Timestamp;
@@ -70,7 +70,8 @@ struct Newest {
 /// caught up.)
 ///
 /// ```
-/// use leapgate::{LeapArray, MetricBucket, MetricEvent, Timestamp, Window};
+/// use leapgate::Timestamp;
+/// use leapgate::stats::{LeapArray, MetricBucket, MetricEvent, Window};
 ///
 /// let array = LeapArray::<MetricBucket>::new(Window::new(1000, 2)?);
 /// let at = Timestamp::from_millis;
@@ -79,7 +80,7 @@ struct Newest {
 /// let passes = |now| array.values(now).map(|b| b.get(MetricEvent::Pass)).collect::<Vec<_>>();
 /// assert_eq!(passes(at(1999)), [3, 4]);
 /// assert_eq!(passes(at(2000)), [4]);
-/// # Ok::<(), leapgate::WindowError>(())
+/// # Ok::<(), leapgate::stats::WindowError>(())
 /// ```
 pub struct LeapArray<T> {
     window: Window,

@@ -1,7 +1,8 @@
 //! Sentinel's sliding windows and flow control for the edge: single-threaded, with time as an argument.
 //!
 //! ```
-//! use leapgate::{Decision, Engine, FlowRule, Outcome, Request, Rules, Timestamp};
+//! use leapgate::{Decision, Engine, Outcome, Request, Rules, Timestamp};
+//! use leapgate::rule::FlowRule;
 //!
 //! let rules = Rules { flow: vec![FlowRule::new("login", 100.0)?], ..Rules::default() };
 //! let engine = Engine::new(rules)?;
@@ -60,29 +61,19 @@
 //!
 //! | Module | Owns |
 //! |---|---|
-//! | `shown` | values as sentences show them |
-//! | `few` | a list without an allocation while it is short |
+//! | `text` | values as sentences show them |
+//! | `inline_vec` | a list without an allocation while it is short |
 //! | `time` | [`Timestamp`] |
 //! | `window` | geometry: which bucket, which slot, what still counts; every inclusive or exclusive decision |
 //! | `leap_array` | the ring, reused in place; knows no counter |
 //! | `snapshots` | what a running count was at each bucket's start |
-//! | `metric_bucket` | what happened in one bucket |
-//! | `occupy` | borrowing from buckets to come |
-//! | `metric` | sums, rates and details; views of a coarser window over a finer ring |
-//! | `node` | one resource's statistics: second and minute windows, calls in flight |
-//! | `tree` | the nodes of all resources and the tree of calls |
-//! | `rule` | rules, whose parts check themselves when they are made |
-//! | `breaker` | circuit breakers: three states, one transition table |
-//! | `tally` | a rule's two running counts, and the ring of what they were |
-//! | `control` | what a rule decides at its threshold |
-//! | `keyed` | windows, calls in flight and turns of many keys, in bounds |
-//! | `system` | limits on all inbound calls together |
-//! | `authority` | who may ask at all |
-//! | `param_flow` | rules that limit each key for itself, on one resource |
+//! | [`stats`] | Sentinel's statistics: sums and rates of one resource, the nodes of all, the tree of calls |
+//! | [`rule`] | the kinds of rules, whose parts check themselves when they are made |
 //! | `places` | which names have windows of their own, where engines share their counts |
-//! | `guard` | breakers, system rules and authority rules as a resource asks them |
 //! | `refusal` | how a refusal is answered: the table of statuses for all shells |
+//! | `state` | what rules remember: windows, pacers, breakers, tables of keys |
 //! | `engine` | resources, the order of checks, replacing rules |
+//! | [`backend`] | what a shell needs that keeps counts elsewhere |
 //! | `limiter` | some limits on each of many keys: the short form |
 //! | [`config`] | a document in, rules out |
 //!
@@ -163,72 +154,28 @@
 
 #![forbid(unsafe_code)]
 
-mod authority;
-mod breaker;
+pub mod backend;
 pub mod config;
-mod control;
 mod engine;
-mod few;
-mod guard;
-mod keyed;
+mod inline_vec;
 mod leap_array;
 mod limiter;
-mod metric;
-mod metric_bucket;
-mod node;
-mod occupy;
-mod param_flow;
 mod places;
 mod refusal;
-mod rule;
-mod shown;
+pub mod rule;
 mod snapshots;
-mod system;
-mod tally;
+mod state;
+pub mod stats;
+mod text;
 mod time;
-mod tree;
 mod window;
 
-pub use authority::{AuthorityRule, AuthorityStrategy, MAX_LISTED_ORIGINS};
-pub use breaker::{
-    Admission, Breaker, BreakerGeometry, BreakerStorage, Comparison, Counts,
-    DEFAULT_DEGRADE_SAMPLE_COUNT, DEFAULT_MIN_REQUEST_AMOUNT, DegradeGrade, DegradeRule,
-    LocalBreaker, MAX_PROBES, Phase, Refused, State, Ticket,
-};
-pub use control::Controller;
 pub use engine::{
-    Blocked, Cause, Decision, Engine, Entry, Local, MAX_RESOURCES, MAX_RULES_PER_RESOURCE,
-    MAX_SYSTEM_RULES, Outcome, Policy, Request, Resource, Rules, RulesError, Seeded, StateKey,
-    Store, Tallies,
+    Blocked, Cause, Decision, Engine, Entry, Outcome, Policy, Request, Resource, Rules, RulesError,
 };
-pub use guard::BreakerKey;
-pub use keyed::{
-    Asked, HotKey, KEYS_PER_PAGE, Key, KeyedGeometry, KeyedPages, KeyedStates, KeyedTerms,
-    KeyedWindows, MAX_LABEL, MAX_LABELS, Place, Reserved, Standing, Turn,
-};
-pub use leap_array::{Bucket, LeapArray, WindowWrap};
-pub use limiter::{Left, Limit, Limiter, LimiterError, MAX_LIMITS, Verdict};
-pub use metric::{ArrayMetric, Metric, MetricNode, SlidingWindowMetric, View, ViewError};
-pub use metric_bucket::{MetricBucket, MetricEvent};
-pub use node::{ClusterNode, DefaultNode, EntranceNode, MAX_ORIGINS, Node, StatisticNode};
-pub use occupy::{
-    BucketLeapArray, FutureBucketLeapArray, OCCUPY_TIMEOUT_MS, OccupiableBucketLeapArray, Untouched,
-};
-pub use param_flow::KeyedController;
-pub use places::{Claim, NamePlace, Places};
+pub use limiter::{Left, Limit, Limiter, LimiterError, Verdict};
 pub use refusal::RefusalKind;
-pub use rule::{
-    ControlBehavior, Count, Counting, DEFAULT_MAX_KEYS, DEFAULT_SAMPLE_COUNT, FlowRule, Grade,
-    KEYED_SAMPLE_COUNT, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,
-    MAX_KEYS, MAX_KEYS_OF_REQUEST, MAX_NAME, MAX_SAMPLE_COUNT, MaxQueueing, Mode, Ratio, Regex,
-    RuleError, RuleGeometry, RuleId, Strategy, Target, WarmUp,
-};
-pub use snapshots::Snapshots;
-pub use system::{Gauges, Inbound, SystemLimit, SystemRule};
-pub use tally::{LocalInstant, LocalTally, Past, RuleWindow, SharedInstant, Tally};
 pub use time::Timestamp;
-pub use tree::{DEFAULT_CONTEXT, MAX_CONTEXTS, NodeTree};
-pub use window::{Window, WindowError};
 
 /// The code in the README compiles and runs.
 #[cfg(doctest)]

@@ -1,14 +1,11 @@
 //! Some limits on each of many keys, and nothing else: the short form of an [`Engine`](crate::Engine) with keyed rules.
 
-use crate::keyed::{Blocks, Key, KeyedGeometry, KeyedWindows};
 use crate::rule::{Count, Counting, Grade, RuleGeometry, RuleId};
+use crate::state::keyed::{Blocks, Key, KeyedGeometry, KeyedWindows};
 use crate::time::Timestamp;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::time::Duration;
-
-/// How many limits there may be on a key.
-pub const MAX_LIMITS: usize = 8;
 
 /// How much of a key may pass in a window.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,7 +23,7 @@ pub struct Limit {
 /// Why a limiter cannot be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LimiterError {
-    /// There is no limit, or there are more than [`MAX_LIMITS`].
+    /// There is no limit, or there are more than [`Limiter::MAX_LIMITS`].
     LimitCount {
         /// How many there are.
         limits: usize,
@@ -46,7 +43,8 @@ impl fmt::Display for LimiterError {
             LimiterError::LimitCount { limits } => {
                 write!(
                     f,
-                    "`{limits}` limits are not possible; use 1 to {MAX_LIMITS}"
+                    "`{limits}` limits are not possible; use 1 to {}",
+                    Limiter::MAX_LIMITS
                 )
             }
             LimiterError::SameId { id, .. } => {
@@ -90,12 +88,13 @@ pub enum Verdict {
 /// The windows of each limit are [`KeyedWindows`], with all that is said there about memory and about floods of keys.
 ///
 /// ```
-/// use leapgate::{Count, Counting, Limit, Limiter, RuleGeometry, RuleId, Timestamp, Verdict};
+/// use leapgate::{Limit, Limiter, Timestamp, Verdict};
+/// use leapgate::rule::{Count, Counting, RuleGeometry, RuleId};
 ///
 /// let limit = |id: &str, count, interval_ms| {
 ///     let window = RuleGeometry::new(interval_ms, Some(20))?;
 ///     let (id, count) = (RuleId::new(id)?, Count::new(count)?);
-///     Ok::<_, leapgate::RuleError>(Limit { id, count, window, counting: Counting::Strict })
+///     Ok::<_, leapgate::rule::RuleError>(Limit { id, count, window, counting: Counting::Strict })
 /// };
 /// let limits = vec![limit("1s", 2.0, 1000)?, limit("60s", 3.0, 60_000)?];
 /// let limiter = Limiter::new(limits, 100_000, [17, 4])?; // random numbers, of the host
@@ -114,13 +113,16 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// No keys yet, and room for `max_keys` of them: at least one, at most [`MAX_KEYS`](crate::MAX_KEYS).
+    /// How many limits there may be on a key.
+    pub const MAX_LIMITS: usize = 8;
+
+    /// No keys yet, and room for `max_keys` of them: at least one, at most [`MAX_KEYS`](crate::rule::MAX_KEYS).
     ///
     /// Who knows `seed` can make keys that share a window or crowd the table: take random numbers, and tell nobody.
     ///
     /// # Errors
     ///
-    /// Where there is no limit, or more than [`MAX_LIMITS`], or two have the same id.
+    /// Where there is no limit, or more than [`Limiter::MAX_LIMITS`], or two have the same id.
     #[inline(never)]
     pub fn new(
         limits: Vec<Limit>,
@@ -147,7 +149,7 @@ impl Limiter {
     /// As [`Limiter::new`].
     #[inline(never)]
     pub fn check(limits: &[Limit]) -> Result<(), LimiterError> {
-        if limits.is_empty() || limits.len() > MAX_LIMITS {
+        if limits.is_empty() || limits.len() > Limiter::MAX_LIMITS {
             let limits = limits.len();
             return Err(LimiterError::LimitCount { limits });
         }

@@ -1,17 +1,26 @@
 //! Rules. Their small types check what they are made from, once; after that a rule is right by construction.
 
+pub(crate) mod authority;
+pub(crate) mod degrade;
 mod key;
+pub(crate) mod system;
 
-use crate::shown::{decimal, escaped};
+use crate::text::{decimal, escaped};
 use crate::window::{Window, WindowError};
 use std::fmt;
 use std::rc::Rc;
 
+pub use authority::{AuthorityRule, AuthorityStrategy, MAX_LISTED_ORIGINS};
+pub use degrade::{
+    Comparison, DEFAULT_DEGRADE_SAMPLE_COUNT, DEFAULT_MIN_REQUEST_AMOUNT, DegradeGrade,
+    DegradeRule, MAX_PROBES,
+};
 pub(crate) use key::Network;
 pub use key::{
     DEFAULT_MAX_KEYS, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, MAX_KEY_PARTS, MAX_KEYS,
     MAX_KEYS_OF_REQUEST, Regex,
 };
+pub use system::{SystemLimit, SystemRule};
 
 /// How many buckets a rule's window may have: more would cost memory and gain less than a thousandth.
 pub const MAX_SAMPLE_COUNT: u32 = 1000;
@@ -27,6 +36,17 @@ const DEFAULT_INTERVAL_MS: u64 = 1000;
 
 /// The longest name of a rule or a resource, in bytes.
 pub const MAX_NAME: usize = 256;
+
+/// How many rules may apply to one resource: each costs a decision per request.
+pub const MAX_RULES_PER_RESOURCE: usize = 64;
+
+/// How many system rules there may be: each request from outside is held against all of them.
+pub const MAX_SYSTEM_RULES: usize = 64;
+
+/// How many resources without rules of their own are kept apart; those that come later share one.
+///
+/// Sentinel: `Constants.MAX_SLOT_CHAIN_SIZE`, above which a resource is not checked at all.
+pub const MAX_RESOURCES: usize = 6000;
 
 /// Why a rule cannot be made.
 #[derive(Clone, PartialEq, Debug)]
@@ -611,7 +631,7 @@ pub enum Mode {
 /// Sentinel: `FlowRule`.
 ///
 /// ```
-/// use leapgate::{Counting, FlowRule, MaxQueueing, WarmUp};
+/// use leapgate::rule::{Counting, FlowRule, MaxQueueing, WarmUp};
 ///
 /// let burst = FlowRule::new("login", 100.0)?;
 /// let minute = FlowRule::new("login", 1000.0)?.per(60_000, None)?;
@@ -625,7 +645,7 @@ pub enum Mode {
 /// let polite = FlowRule::new("report", 20.0)?.relate("orders")?;
 /// let ids = [even.id(), careful.id(), polite.id()];
 /// assert_eq!(ids.map(|id| id.to_string()), ["mail/throttle/queue=10s", "cache/warmUp", "report/relate=orders"]);
-/// # Ok::<(), leapgate::RuleError>(())
+/// # Ok::<(), leapgate::rule::RuleError>(())
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowRule {

@@ -15,8 +15,9 @@ use crate::counts::{Counts, Keeper, label_of_name, window_of};
 use crate::host::{Host, Kind, MetricId, Put};
 use crate::names::label;
 use crate::ring::Published;
-use leapgate::{
-    Breaker, BreakerKey, BreakerStorage, LocalBreaker, Phase, Snapshots, State, Timestamp,
+use leapgate::Timestamp;
+use leapgate::backend::{
+    Breaker, BreakerKey, BreakerStorage, LocalBreaker, Phase, Snapshots, State,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -125,7 +126,7 @@ impl<H: Host> BreakerPlace<H> {
             changes: changes.and_then(Result::ok),
             known_at: Cell::new(None),
             ring: Published::new(counts, ["breaker_ring", &exact], key.geometry.window()),
-            known: Cell::new((State::new(leapgate::Counts::default()), 0)),
+            known: Cell::new((State::new(leapgate::backend::Counts::default()), 0)),
             shown: Shown::find(counts, counts.name("breaker_state", &readable), &state_key),
             key: state_key,
             host: counts.host().clone(),
@@ -202,10 +203,10 @@ impl<H: Host> Shared<H> {
         found.is_some()
     }
 
-    fn counts(&self) -> leapgate::Counts {
+    fn counts(&self) -> leapgate::backend::Counts {
         // Of the two, `bad` is read first and raised last: no ratio is higher than it is.
         let (total, bad) = self.counts.pair().unwrap_or_default();
-        leapgate::Counts { total, bad }
+        leapgate::backend::Counts { total, bad }
     }
 
     fn reload(&self) {
@@ -247,7 +248,7 @@ impl<H: Host> Shared<H> {
         self.shown.show(&self.host);
     }
 
-    fn add(&self, bad: bool) -> leapgate::Counts {
+    fn add(&self, bad: bool) -> leapgate::backend::Counts {
         self.counts.raise(1, bad.into());
         self.counts()
     }
@@ -310,14 +311,14 @@ impl<H: Host> BreakerStorage for BreakerPlace<H> {
         }
     }
 
-    fn counts(&self) -> leapgate::Counts {
+    fn counts(&self) -> leapgate::backend::Counts {
         match self {
             BreakerPlace::Process(shared) => shared.counts(),
             BreakerPlace::Worker(local) => local.counts(),
         }
     }
 
-    fn add(&self, bad: bool) -> leapgate::Counts {
+    fn add(&self, bad: bool) -> leapgate::backend::Counts {
         match self {
             BreakerPlace::Process(shared) => shared.add(bad),
             BreakerPlace::Worker(local) => local.add(bad),

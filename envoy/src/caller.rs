@@ -2,7 +2,9 @@
 
 use crate::config::{OriginFrom, Settings};
 use crate::host::{Host, Property};
-use leapgate::{MAX_NAME, Resource, Tally};
+use leapgate::Resource;
+use leapgate::backend::Tally;
+use leapgate::rule::MAX_NAME;
 
 /// Who sends a request.
 #[derive(Default)]

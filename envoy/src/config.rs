@@ -26,9 +26,8 @@
 
 use crate::outcome::Errors;
 use leapgate::config::{At, ConfigError, Fields, Value, read};
-use leapgate::{
-    KeyPart, KeyedBy, LimitApp, MAX_NAME, RefusalKind, Rules, Strategy, SystemLimit, Target,
-};
+use leapgate::rule::{KeyPart, KeyedBy, LimitApp, MAX_NAME, Strategy, SystemLimit, Target};
+use leapgate::{RefusalKind, Rules};
 use std::rc::Rc;
 
 /// The longest body of a reply, in bytes.
@@ -480,7 +479,7 @@ fn is_field_value(value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leapgate::FlowRule;
+    use leapgate::rule::FlowRule;
 
     /// The settings of a section.
     #[track_caller]

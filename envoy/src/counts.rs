@@ -14,11 +14,13 @@ use crate::names::{label, named};
 use crate::pages::{KeyStates, Place};
 use crate::places::ProcessPlaces;
 use crate::ring::Published;
-use leapgate::{
-    BreakerKey, ControlBehavior, Controller, Grade, Key, KeyedGeometry, KeyedPages, LocalInstant,
-    LocalTally, NamePlace, Past, Places, RuleWindow, SharedInstant, StateKey, Strategy, Tallies,
-    Tally, Timestamp, Window,
+use leapgate::Timestamp;
+use leapgate::backend::{
+    BreakerKey, Controller, Key, KeyedGeometry, KeyedPages, LocalInstant, LocalTally, NamePlace,
+    Past, Places, RuleWindow, SharedInstant, StateKey, Tallies, Tally,
 };
+use leapgate::rule::{ControlBehavior, Grade, Strategy};
+use leapgate::stats::Window;
 use once_cell::unsync::OnceCell;
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;

@@ -9,10 +9,12 @@ use crate::names::label;
 use crate::outcome::Answer;
 use crate::waiting::{Place, Waiting};
 use crate::{keys, reply};
+use leapgate::backend::{Inbound, Store};
 use leapgate::config::ConfigError;
+use leapgate::rule::{ControlBehavior, Grade, KeyValue, LimitApp, RuleId};
+use leapgate::stats::Window;
 use leapgate::{
-    Blocked, ControlBehavior, Decision, Engine, Entry, Grade, Inbound, KeyValue, LimitApp, Policy,
-    RefusalKind, Request, Resource, RuleId, Rules, Store, Timestamp, Window,
+    Blocked, Decision, Engine, Entry, Policy, RefusalKind, Request, Resource, Rules, Timestamp,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

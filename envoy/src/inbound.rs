@@ -15,10 +15,10 @@
 use crate::counts::{Counts, RuleCounts};
 use crate::host::{Host, Put};
 use crate::ring::{Published, Ring};
-use leapgate::{
-    Counting, DEFAULT_SAMPLE_COUNT, Inbound, Past, RuleWindow, Snapshots, SystemLimit, SystemRule,
-    Tally, Timestamp, Window,
-};
+use leapgate::Timestamp;
+use leapgate::backend::{Inbound, Past, RuleWindow, Snapshots, Tally};
+use leapgate::rule::{Counting, DEFAULT_SAMPLE_COUNT, SystemLimit, SystemRule};
+use leapgate::stats::Window;
 use std::cell::Cell;
 use std::rc::Rc;
 

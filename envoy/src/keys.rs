@@ -17,7 +17,7 @@
 //! is left to its default, clients choose the address by a header.
 
 use crate::host::{Host, Property};
-use leapgate::KeyPart;
+use leapgate::rule::KeyPart;
 use std::cell::OnceCell;
 
 /// Reads these parts of the request.

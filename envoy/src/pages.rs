@@ -7,10 +7,11 @@
 use crate::counts::{Counters, Late};
 use crate::host::{Host, Level, Put};
 use crate::reply;
-use leapgate::{
-    Asked, Counting, Key, KeyedController, KeyedPages, KeyedStates, KeyedTerms, Reserved, Standing,
-    StateKey, Timestamp,
+use leapgate::Timestamp;
+use leapgate::backend::{
+    Asked, Key, KeyedController, KeyedPages, KeyedStates, KeyedTerms, Reserved, Standing, StateKey,
 };
+use leapgate::rule::Counting;
 use std::cell::{Cell, RefCell};
 
 /// How often a compare-and-swap is tried before the decision is given up, which the engine begins anew a few times.

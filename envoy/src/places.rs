@@ -8,7 +8,7 @@
 //! longer than its bound, and there is one for the resources and one for each resource whose origins have windows.
 
 use crate::host::{Host, MetricId, Put};
-use leapgate::{Claim, Key, NamePlace, Places};
+use leapgate::backend::{Claim, Key, NamePlace, Places};
 use std::cell::{Cell, RefCell};
 
 /// How often a compare-and-swap is tried. One that has failed so often is one that shares windows.

@@ -1,7 +1,8 @@
 //! What a refused request is told, and what is told of the limits to those that pass.
 
 use crate::config::{Format, RateLimitHeaders, Reply, Settings};
-use leapgate::{Blocked, Grade, Policy, RefusalKind};
+use leapgate::rule::Grade;
+use leapgate::{Blocked, Policy, RefusalKind};
 use std::borrow::Cow;
 use std::time::Duration;
 

@@ -8,7 +8,9 @@
 
 use crate::counts::Counts;
 use crate::host::{Host, Put};
-use leapgate::{Breaker, BreakerStorage, RuleWindow, Snapshots, Tally, Timestamp, Window};
+use leapgate::Timestamp;
+use leapgate::backend::{Breaker, BreakerStorage, RuleWindow, Snapshots, Tally};
+use leapgate::stats::Window;
 use std::cell::Cell;
 use std::rc::Rc;
 

@@ -2,10 +2,11 @@
 
 use crate::shell::{KEYS, ceiled, instant};
 use crate::{shell, tree};
+use leapgate::backend::{Gauges, LocalTally, Seeded, Store};
 use leapgate::config::{ConfigError, read};
+use leapgate::rule::{FlowRule, Grade, KeyValue, MAX_RULES_PER_RESOURCE, RuleId};
 use leapgate::{
-    Blocked, Cause, Decision, Engine, Entry, FlowRule, Gauges, Grade, KeyValue, LocalTally,
-    MAX_RULES_PER_RESOURCE, Outcome, RefusalKind, Request, Resource, RuleId, Rules, Seeded, Store,
+    Blocked, Cause, Decision, Engine, Entry, Outcome, RefusalKind, Request, Resource, Rules,
     Timestamp,
 };
 use std::cell::OnceCell;

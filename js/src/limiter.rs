@@ -2,10 +2,10 @@
 
 use crate::shell::{Shell, ceiled, instant};
 use crate::{shell, tree};
-#[cfg(not(feature = "engine"))]
-use leapgate::MAX_LIMITS;
+use leapgate::backend::Key;
 use leapgate::config::{LimiterOptions, read_limiter};
-use leapgate::{Count, Key, Left, Limiter, Verdict};
+use leapgate::rule::Count;
+use leapgate::{Left, Limiter, Verdict};
 use std::cell::OnceCell;
 use std::time::Duration;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -18,7 +18,7 @@ const PER_LIMIT: usize = 3;
 
 /// What a decision tells, in doubles.
 #[cfg(not(feature = "engine"))]
-pub(crate) const AREA: usize = TOLD + PER_LIMIT * MAX_LIMITS;
+pub(crate) const AREA: usize = TOLD + PER_LIMIT * Limiter::MAX_LIMITS;
 
 /// So many milliseconds, rounded up to whole ones.
 fn millis(millis: f64) -> Duration {

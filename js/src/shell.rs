@@ -7,7 +7,8 @@ use crate::limiter::AREA;
 #[cfg(feature = "limiter")]
 use crate::limiter::Limiters;
 use crate::tree;
-use leapgate::{Key, Timestamp};
+use leapgate::Timestamp;
+use leapgate::backend::Key;
 use std::time::Duration;
 
 /// How many keys have a number. JavaScript remembers their texts.

@@ -6,12 +6,14 @@
 use crate::engine::Slab;
 use crate::shell::instant;
 use crate::{shell, tree};
+use leapgate::backend::{KeyedStates, Seeded, StateKey};
 use leapgate::config::{At, Fields};
-use leapgate::{
-    ArrayMetric, BucketLeapArray, ClusterNode, ControlBehavior, DefaultNode, Engine, EntranceNode,
-    KeyedStates, MAX_SAMPLE_COUNT, Metric, MetricBucket, MetricEvent, MetricNode, Node, NodeTree,
-    RuleGeometry, Seeded, StateKey, StatisticNode, Timestamp, Untouched, View, Window, WindowWrap,
+use leapgate::rule::{ControlBehavior, MAX_SAMPLE_COUNT, RuleGeometry};
+use leapgate::stats::{
+    ArrayMetric, BucketLeapArray, ClusterNode, DefaultNode, EntranceNode, Metric, MetricBucket,
+    MetricEvent, MetricNode, Node, NodeTree, StatisticNode, Untouched, View, Window, WindowWrap,
 };
+use leapgate::{Engine, Timestamp};
 use std::cell::RefCell;
 use std::rc::Rc;
 use wasm_bindgen::prelude::wasm_bindgen;

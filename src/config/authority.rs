@@ -1,7 +1,7 @@
 //! Authority rules in a document.
 
 use super::{At, ConfigError, mode, no_name, no_pattern};
-use crate::authority::{AuthorityRule, AuthorityStrategy};
+use crate::rule::authority::{AuthorityRule, AuthorityStrategy};
 use crate::rule::{MAX_NAME, RuleError, Target};
 
 const KEYS: [&str; 13] = [

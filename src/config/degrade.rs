@@ -4,7 +4,7 @@ use super::{At, ConfigError, Fields, Value};
 use super::{
     as_sentinel, compat, geometry, is_number, mode, no_name, no_number, no_pattern, no_window,
 };
-use crate::breaker::{Comparison, DegradeGrade, DegradeRule, MAX_PROBES};
+use crate::rule::{Comparison, DegradeGrade, DegradeRule, MAX_PROBES};
 use crate::rule::{Count, RuleError};
 use crate::window::Window;
 

@@ -2,7 +2,7 @@
 
 use super::{At, ConfigError, compat, mode, no_number, no_pattern};
 use crate::rule::RuleError;
-use crate::system::SystemRule;
+use crate::rule::system::SystemRule;
 
 const KEYS: [&str; 19] = [
     "id",

@@ -1,6 +1,6 @@
 //! The tree that a document is, the reader that walks it, and the sentences about what is wrong in it.
 
-use crate::shown::{decimal, escaped};
+use crate::text::{decimal, escaped};
 use std::fmt;
 use std::ops::RangeInclusive;
 

@@ -235,14 +235,14 @@ pub struct KeyItem {
 /// By what a rule tells requests apart, each of which it limits for itself: one window for each combination of values.
 ///
 /// ```
-/// use leapgate::{FlowRule, KeyPart, KeyedBy};
+/// use leapgate::rule::{FlowRule, KeyPart, KeyedBy};
 ///
 /// let clients = FlowRule::new("login", 5.0)?.keyed(KeyedBy::new([KeyPart::CLIENT_IP])?)?;
 /// let tenants = KeyedBy::new([KeyPart::Header("x-tenant".into()), KeyPart::Path])?.with_burst(10);
 /// let tenants = FlowRule::new("api", 100.0)?.keyed(tenants.with_max_keys(5000)?)?.per(60_000, None)?;
 /// let ids = [clients.id(), tenants.id()];
 /// assert_eq!(ids.map(|id| id.to_string()), ["login/key=clientIp", "api/60s/key=header:x-tenant,path/keys=5000"]);
-/// # Ok::<(), leapgate::RuleError>(())
+/// # Ok::<(), leapgate::rule::RuleError>(())
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct KeyedBy {

@@ -1,11 +1,10 @@
 //! A path that is known allocates nothing: neither a pass nor a refusal.
 
 use crate::support::{at, buckets, count, rule, rules};
-use leapgate::{
-    ArrayMetric, Counting, Decision, Engine, KeyPart, KeyValue, KeyedBy, LimitApp, Local,
-    LocalTally, MaxQueueing, Metric, MetricEvent, Mode, Node, Outcome, Past, Request, RuleWindow,
-    StatisticNode, Store, WarmUp,
-};
+use leapgate::backend::{Local, LocalTally, Past, RuleWindow, Store};
+use leapgate::rule::{Counting, KeyPart, KeyValue, KeyedBy, LimitApp, MaxQueueing, Mode, WarmUp};
+use leapgate::stats::{ArrayMetric, Metric, MetricEvent, Node, StatisticNode};
+use leapgate::{Decision, Engine, Outcome, Request};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -2,10 +2,8 @@
 
 use crate::support::at;
 use crate::vectors::{each_trace, flow_rule, n};
-use leapgate::{
-    AuthorityRule, AuthorityStrategy, Decision, Engine, Entry, Mode, Outcome, Request, RuleId,
-    Rules, Target,
-};
+use leapgate::rule::{AuthorityRule, AuthorityStrategy, Mode, RuleId, Target};
+use leapgate::{Decision, Engine, Entry, Outcome, Request, Rules};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 

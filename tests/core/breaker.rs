@@ -3,11 +3,13 @@
 
 use crate::support::at;
 use crate::vectors::{each_trace, n};
-use leapgate::{
-    Admission, Breaker, BreakerStorage, Comparison, Counts, DegradeGrade, DegradeRule,
-    LocalBreaker, MAX_PROBES, Mode, Phase, RuleError, RuleGeometry, RuleId, Snapshots, State,
-    Window,
+use leapgate::backend::{
+    Admission, Breaker, BreakerStorage, Counts, LocalBreaker, Phase, Snapshots, State,
 };
+use leapgate::rule::{
+    Comparison, DegradeGrade, DegradeRule, MAX_PROBES, Mode, RuleError, RuleGeometry, RuleId,
+};
+use leapgate::stats::Window;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -8,11 +8,13 @@
 )]
 
 use leapgate::config::{At, ConfigError, MAX_DOCUMENT, Value, read};
-use leapgate::{
-    AuthorityRule, AuthorityStrategy, Comparison, Counting, DegradeGrade, DegradeRule, Engine,
-    FlowRule, Grade, LimitApp, MAX_LISTED_ORIGINS, MAX_RULES_PER_RESOURCE, MAX_SYSTEM_RULES,
-    MaxQueueing, Mode, RuleGeometry, RuleId, Rules, SystemRule, Target, WarmUp, Window,
+use leapgate::rule::{
+    AuthorityRule, AuthorityStrategy, Comparison, Counting, DegradeGrade, DegradeRule, FlowRule,
+    Grade, LimitApp, MAX_LISTED_ORIGINS, MAX_RULES_PER_RESOURCE, MAX_SYSTEM_RULES, MaxQueueing,
+    Mode, RuleGeometry, RuleId, SystemRule, Target, WarmUp,
 };
+use leapgate::stats::Window;
+use leapgate::{Engine, Rules};
 use std::collections::BTreeSet;
 
 fn rules(json: &str) -> Result<Rules, ConfigError> {

@@ -3,12 +3,15 @@
 use crate::support::{
     Shared, Workers, admitted, at, block, engine, pass, retry_ms, rule, rules, wait,
 };
-use leapgate::{
-    AuthorityRule, AuthorityStrategy, Blocked, BreakerKey, Cause, Controller, Counting, Decision,
-    Engine, FlowRule, KeyedGeometry, KeyedWindows, LimitApp, Local, LocalBreaker, LocalTally,
-    MAX_CONTEXTS, MAX_ORIGINS, MAX_RULES_PER_RESOURCE, Mode, Node, Outcome, Past, Request, Rules,
-    RulesError, StateKey, Store, Tallies,
+use leapgate::backend::{
+    BreakerKey, Controller, KeyedGeometry, KeyedWindows, Local, LocalBreaker, LocalTally, Past,
+    StateKey, Store, Tallies,
 };
+use leapgate::rule::{
+    AuthorityRule, AuthorityStrategy, Counting, FlowRule, LimitApp, MAX_RULES_PER_RESOURCE, Mode,
+};
+use leapgate::stats::{MAX_CONTEXTS, MAX_ORIGINS, Node};
+use leapgate::{Blocked, Cause, Decision, Engine, Outcome, Request, Rules, RulesError};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -600,7 +603,9 @@ fn an_entry_that_is_dropped_is_no_longer_in_flight_and_has_not_completed() {
     let cluster = tree.cluster("api").unwrap();
     assert_eq!(cluster.origins(), ["app".into()]);
     let origin = cluster.origin("app").unwrap();
-    let entrance = tree.default_node(leapgate::DEFAULT_CONTEXT, "api").unwrap();
+    let entrance = tree
+        .default_node(leapgate::stats::DEFAULT_CONTEXT, "api")
+        .unwrap();
     let now = at(1000);
     for node in [
         cluster.statistics(),
@@ -731,7 +736,7 @@ fn differs_from_sentinel_contexts_beyond_the_bound_are_limited() {
         tree.root().entrances().len()
     );
     assert!(
-        tree.entrance(leapgate::DEFAULT_CONTEXT).is_none(),
+        tree.entrance(leapgate::stats::DEFAULT_CONTEXT).is_none(),
         "no call has come in by it"
     );
     engine.replace(rules([rule("r", "api", 0.0)])).unwrap();

@@ -2,11 +2,12 @@
 
 use crate::support::{admitted, at, block, pass, retry_ms, rule};
 use crate::vectors::{each_trace, n, outcome};
-use leapgate::{
-    AuthorityRule, AuthorityStrategy, Blocked, Cause, Counting, Decision, DegradeGrade,
-    DegradeRule, Engine, Entry, Gauges, Inbound, MaxQueueing, Mode, Outcome, Request, RuleId,
-    Rules, RulesError, Store, SystemLimit, SystemRule,
+use leapgate::backend::{Gauges, Inbound, Store};
+use leapgate::rule::{
+    AuthorityRule, AuthorityStrategy, Counting, DegradeGrade, DegradeRule, MaxQueueing, Mode,
+    RuleId, SystemLimit, SystemRule,
 };
+use leapgate::{Blocked, Cause, Decision, Engine, Entry, Outcome, Request, Rules, RulesError};
 use serde_json::json;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -303,7 +304,7 @@ fn rules_that_do_not_go_together_are_refused_by_place() {
         same.to_string(),
         "`a/errorRatio` is the id of an earlier rule; give one of them another `id`"
     );
-    let store = Rc::new(Store::without_statistics(leapgate::Local));
+    let store = Rc::new(Store::without_statistics(leapgate::backend::Local));
     let rules = Rules {
         system: vec![SystemRule::new().with_qps(1.0).unwrap()],
         ..Rules::default()
@@ -531,7 +532,7 @@ fn a_call_that_goes_on_after_its_answer_has_the_response_time_of_its_answer() {
 
 #[test]
 fn where_no_statistics_are_kept_system_rules_look_at_what_is_told() {
-    let store = Rc::new(Store::without_statistics(leapgate::Local));
+    let store = Rc::new(Store::without_statistics(leapgate::backend::Local));
     store.set_inbound(Inbound::default());
     let rules = Rules {
         system: vec![SystemRule::new().with_max_thread(3.0).unwrap()],

@@ -1,6 +1,6 @@
 //! Rules with a key: how they are made, what they are called, and what cannot be made.
 
-use leapgate::{
+use leapgate::rule::{
     ControlBehavior, Count, FlowRule, Grade, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy,
     MAX_KEY_PARTS, MAX_KEYS, MaxQueueing, Regex, RuleError, WarmUp,
 };

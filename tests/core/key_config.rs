@@ -1,10 +1,11 @@
 //! Rules with a key in documents: the rules that they make, and the sentences that refuse them.
 
 use leapgate::config::{Value, read};
-use leapgate::{
-    Count, Engine, FlowRule, KeyItem, KeyMatch, KeyPart, KeyedBy, LimitApp, MaxQueueing, Mode,
-    Regex, RuleId, Rules,
+use leapgate::rule::{
+    Count, FlowRule, KeyItem, KeyMatch, KeyPart, KeyedBy, LimitApp, MaxQueueing, Mode, Regex,
+    RuleId,
 };
+use leapgate::{Engine, Rules};
 
 fn rules(json: &str) -> Rules {
     let document = Value::from_json(json).unwrap_or_else(|error| panic!("{json}: {error}"));
@@ -125,7 +126,7 @@ fn each_field_of_a_rule_with_a_key_does_what_it_says() {
         ),
         (
             r#""key": ["path"], "window": "weighted""#,
-            rule().counting(leapgate::Counting::Weighted),
+            rule().counting(leapgate::rule::Counting::Weighted),
         ),
         (
             r#""key": ["path"], "grade": "concurrency""#,

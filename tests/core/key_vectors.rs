@@ -6,10 +6,8 @@
 use crate::support::at;
 use crate::vectors::{Steps, each_trace, n, outcome};
 use leapgate::config::{Value as Tree, read};
-use leapgate::{
-    ControlBehavior, Decision, Engine, Entry, FlowRule, Grade, KeyMatch, KeyPart, KeyValue,
-    Request, Rules,
-};
+use leapgate::rule::{ControlBehavior, FlowRule, Grade, KeyMatch, KeyPart, KeyValue};
+use leapgate::{Decision, Engine, Entry, Request, Rules};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 

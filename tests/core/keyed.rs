@@ -8,11 +8,13 @@ mod turns;
 
 use crate::support::at;
 use fastrand::Rng;
-use leapgate::{
-    Asked, Count, Counting, Grade, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows,
-    LocalTally, MAX_LABEL, MAX_LABELS, Past, Reserved, RuleGeometry, RuleWindow, Standing,
-    Timestamp, Window,
+use leapgate::Timestamp;
+use leapgate::backend::{
+    Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows, LocalTally, MAX_LABEL,
+    MAX_LABELS, Past, Reserved, RuleWindow, Standing,
 };
+use leapgate::rule::{Count, Counting, Grade, RuleGeometry};
+use leapgate::stats::Window;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 

@@ -1,9 +1,8 @@
 //! The ring, by itself: what it opens, keeps, lists and forgets.
 
 use crate::support::{at, buckets};
-use leapgate::{
-    Bucket, BucketLeapArray, LeapArray, MetricBucket, MetricEvent, Timestamp, WindowWrap,
-};
+use leapgate::Timestamp;
+use leapgate::stats::{Bucket, BucketLeapArray, LeapArray, MetricBucket, MetricEvent, WindowWrap};
 use std::cell::Cell;
 
 fn ring(sample_count: u32, length: u64) -> BucketLeapArray {

@@ -2,11 +2,10 @@
 
 use crate::support::{at, count};
 use fastrand::Rng;
+use leapgate::backend::{Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows};
 use leapgate::config::{Value, read_limiter};
-use leapgate::{
-    Asked, Counting, Grade, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows, Left, Limit,
-    Limiter, LimiterError, MAX_LIMITS, RuleGeometry, RuleId, Timestamp, Verdict,
-};
+use leapgate::rule::{Counting, Grade, RuleGeometry, RuleId};
+use leapgate::{Left, Limit, Limiter, LimiterError, Timestamp, Verdict};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -422,7 +421,7 @@ fn a_limiter_has_some_limits_and_each_its_own_id() {
     let says = |limits| Limiter::new(limits, 10, SEED).unwrap_err().to_string();
     assert_eq!(says(limits(0)), "`0` limits are not possible; use 1 to 8");
     assert_eq!(says(limits(9)), "`9` limits are not possible; use 1 to 8");
-    assert!(Limiter::new(limits(MAX_LIMITS), 10, SEED).is_ok());
+    assert!(Limiter::new(limits(Limiter::MAX_LIMITS), 10, SEED).is_ok());
     let twice = LimiterError::SameId {
         id: RuleId::new("a").unwrap(),
         index: 1,

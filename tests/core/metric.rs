@@ -1,9 +1,9 @@
 //! Sums, rates and details; views of a coarser window over a finer ring.
 
 use crate::support::{at, buckets};
-use leapgate::{
-    ArrayMetric, Metric, MetricEvent, MetricNode, Timestamp, Untouched, View, ViewError, Window,
-    WindowError,
+use leapgate::Timestamp;
+use leapgate::stats::{
+    ArrayMetric, Metric, MetricEvent, MetricNode, Untouched, View, ViewError, Window, WindowError,
 };
 use std::fmt::Debug;
 

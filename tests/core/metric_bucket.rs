@@ -1,6 +1,6 @@
 //! What one bucket remembers.
 
-use leapgate::{Bucket, MetricBucket, MetricEvent};
+use leapgate::stats::{Bucket, MetricBucket, MetricEvent};
 
 #[test]
 fn events_are_in_sentinels_order() {

@@ -4,10 +4,10 @@
 //! The log knows nothing of rings and running counts. It sums what it has to, one entry after another.
 
 use crate::support::{at, buckets, count, rule};
-use leapgate::{
-    Count, Counting, Decision, Engine, LocalTally, Past, Request, RuleWindow, Rules, Store,
-    Timestamp, Window,
-};
+use leapgate::backend::{LocalTally, Past, RuleWindow, Store};
+use leapgate::rule::{Count, Counting};
+use leapgate::stats::Window;
+use leapgate::{Decision, Engine, Request, Rules, Timestamp};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -466,8 +466,11 @@ fn run_engine(
         flow: vec![rule.counting(counting)],
         ..Rules::default()
     };
-    let engine =
-        Engine::with_store(Rc::new(Store::without_statistics(leapgate::Local)), rules).unwrap();
+    let engine = Engine::with_store(
+        Rc::new(Store::without_statistics(leapgate::backend::Local)),
+        rules,
+    )
+    .unwrap();
     let api = engine.resource("api");
     let (mut model, mut elapsed) = (Model::new(window, counting), Elapsed::default());
     for (now, cost) in calls {

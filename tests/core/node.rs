@@ -1,7 +1,7 @@
 //! One resource's statistics: rates of the last second, totals of the last minute, calls in flight, loans.
 
 use crate::support::at;
-use leapgate::{Metric, MetricNode, Node, OCCUPY_TIMEOUT_MS, StatisticNode, Untouched};
+use leapgate::stats::{Metric, MetricNode, Node, OCCUPY_TIMEOUT_MS, StatisticNode, Untouched};
 
 /// At 50100: 3 passes, 2 refusals, completions of 1, 1 and 4 in 12, 8 and 100 ms, and a failure.
 fn busy() -> StatisticNode {

@@ -1,7 +1,7 @@
 //! Passes lent from buckets that have not begun.
 
 use crate::support::{at, buckets};
-use leapgate::{FutureBucketLeapArray, MetricEvent, OccupiableBucketLeapArray, Untouched};
+use leapgate::stats::{FutureBucketLeapArray, MetricEvent, OccupiableBucketLeapArray, Untouched};
 
 fn lending(sample_count: u32, length: u64, untouched: Untouched) -> OccupiableBucketLeapArray {
     let window = buckets(sample_count, length);

@@ -4,10 +4,12 @@
 
 use crate::support::at;
 use fastrand::Rng;
-use leapgate::{
-    Asked, Count, Counting, Grade, KEYS_PER_PAGE, Key, KeyedGeometry, KeyedPages, KeyedStates,
-    KeyedTerms, KeyedWindows, Reserved, RuleGeometry, Timestamp,
+use leapgate::Timestamp;
+use leapgate::backend::{
+    Asked, KEYS_PER_PAGE, Key, KeyedGeometry, KeyedPages, KeyedStates, KeyedTerms, KeyedWindows,
+    Reserved,
 };
+use leapgate::rule::{Count, Counting, Grade, RuleGeometry};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;

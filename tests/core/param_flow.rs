@@ -1,12 +1,13 @@
 //! Flow rules with a key: what they tell apart, and how they decide together with others.
 
 use crate::support::{at, block, engine, pass, retry_ms, rules, wait};
+use leapgate::backend::{Seeded, Store};
 use leapgate::config::{Value as Tree, read};
-use leapgate::{
-    Counting, Decision, DegradeGrade, DegradeRule, Engine, FlowRule, KeyItem, KeyPart, KeyValue,
-    KeyedBy, LimitApp, MAX_KEYS_OF_REQUEST, MaxQueueing, Mode, Outcome, Request, RuleId, Rules,
-    Seeded, Store,
+use leapgate::rule::{
+    Counting, DegradeGrade, DegradeRule, FlowRule, KeyItem, KeyPart, KeyValue, KeyedBy, LimitApp,
+    MAX_KEYS_OF_REQUEST, MaxQueueing, Mode, RuleId,
 };
+use leapgate::{Decision, Engine, Outcome, Request, Rules};
 use std::rc::Rc;
 
 const API_KEY: &str = "x-api-key";
@@ -31,7 +32,7 @@ fn called(rule: FlowRule, id: &str) -> FlowRule {
 fn item(values: &[Option<&str>], count: f64) -> KeyItem {
     KeyItem {
         values: values.iter().map(|value| value.map(Box::from)).collect(),
-        count: leapgate::Count::new(count).unwrap(),
+        count: leapgate::rule::Count::new(count).unwrap(),
     }
 }
 
@@ -41,7 +42,7 @@ fn one(value: &str) -> [KeyValue<'_>; 1] {
 
 /// How many of `tries` requests with those keys pass at once, at one instant.
 #[track_caller]
-fn admits<S: leapgate::Tallies>(
+fn admits<S: leapgate::backend::Tallies>(
     engine: &Engine<S>,
     keys: &[KeyValue<'_>],
     tries: usize,
@@ -352,7 +353,7 @@ fn how_a_rule_has_decided_is_counted() {
         ]
     );
     let resource = engine.store().tree().unwrap().cluster("api").unwrap();
-    use leapgate::Node;
+    use leapgate::stats::Node;
     assert_eq!(resource.statistics().block_request(at(0)), 2);
 }
 

@@ -3,11 +3,12 @@
 use crate::support::{
     Shared, Workers, admitted, at, block, count, engine, pass, retry_ms, rule, wait,
 };
-use leapgate::{
-    Blocked, Cause, Counting, Decision, DegradeGrade, DegradeRule, Engine, FlowRule, LimitApp,
-    LocalTally, MaxQueueing, Mode, Node, OCCUPY_TIMEOUT_MS, Outcome, Past, Request, RuleWindow,
-    Rules, Timestamp, WarmUp, Window,
+use leapgate::backend::{LocalTally, Past, RuleWindow};
+use leapgate::rule::{
+    Counting, DegradeGrade, DegradeRule, FlowRule, LimitApp, MaxQueueing, Mode, WarmUp,
 };
+use leapgate::stats::{Node, OCCUPY_TIMEOUT_MS, Window};
+use leapgate::{Blocked, Cause, Decision, Engine, Outcome, Request, Rules, Timestamp};
 use std::time::Duration;
 
 fn api<'a>() -> Request<'a> {

@@ -1,8 +1,8 @@
 //! The table of how refusals are answered, as `tests/refusals.json` has it for all shells.
 
-use leapgate::{
-    AuthorityRule, AuthorityStrategy, Cause, DegradeGrade, DegradeRule, FlowRule, SystemLimit,
-    SystemRule,
+use leapgate::Cause;
+use leapgate::rule::{
+    AuthorityRule, AuthorityStrategy, DegradeGrade, DegradeRule, FlowRule, SystemLimit, SystemRule,
 };
 use std::rc::Rc;
 

@@ -1,10 +1,11 @@
 //! Rules that measure other requests than those that they are for: by resource, and by context.
 
 use crate::support::{admitted, at, block, engine, pass, retry_ms, rule, rules, wait};
-use leapgate::{
-    Decision, Engine, Entry, FlowRule, LimitApp, Local, MAX_RULES_PER_RESOURCE, MaxQueueing, Mode,
-    Outcome, Request, RulesError, Store, Strategy, WarmUp,
+use leapgate::backend::{Local, Store};
+use leapgate::rule::{
+    FlowRule, LimitApp, MAX_RULES_PER_RESOURCE, MaxQueueing, Mode, Strategy, WarmUp,
 };
+use leapgate::{Decision, Engine, Entry, Outcome, Request, RulesError};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -266,7 +267,7 @@ fn a_rule_for_a_context_and_an_origin_measures_all_origins_there() {
 #[test]
 fn the_context_of_calls_that_name_none_has_a_name() {
     let chain = rule("chain", "orders", 1.0)
-        .chain(leapgate::DEFAULT_CONTEXT)
+        .chain(leapgate::stats::DEFAULT_CONTEXT)
         .unwrap();
     let engine = engine([chain]);
     drop(pass(&engine, &orders(), 0));
@@ -311,7 +312,7 @@ fn a_context_beyond_the_bound_is_still_not_another() {
     let chain = rule("chain", "orders", 1.0).chain("web").unwrap();
     for store in [Store::new(Local), Store::without_statistics(Local)] {
         let engine = Engine::with_store(Rc::new(store), rules([chain.clone()])).unwrap();
-        for i in 0..=leapgate::MAX_CONTEXTS {
+        for i in 0..=leapgate::stats::MAX_CONTEXTS {
             drop(pass(&engine, &report().context(&i.to_string()), 0));
         }
         drop(pass(&engine, &orders().context("web"), 0));

@@ -1,11 +1,11 @@
 //! What goes on when a rule changes, as `docs/configuration.md` has it; and rules in shadow mode beside their like in force.
 
 use crate::support::{at, engine, rules};
+use leapgate::backend::{LocalTally, Past, RuleWindow};
 use leapgate::config::{Value, read};
-use leapgate::{
-    Counting, Decision, Engine, Entry, FlowRule, KeyPart, KeyValue, KeyedBy, LocalTally,
-    MaxQueueing, Mode, Outcome, Past, Request, RuleWindow, Rules, RulesError, WarmUp, Window,
-};
+use leapgate::rule::{Counting, FlowRule, KeyPart, KeyValue, KeyedBy, MaxQueueing, Mode, WarmUp};
+use leapgate::stats::Window;
+use leapgate::{Decision, Engine, Entry, Outcome, Request, Rules, RulesError};
 use std::collections::BTreeMap;
 
 fn of_document(text: &str) -> Rules {
@@ -405,7 +405,7 @@ fn a_window_that_changes_how_it_counts_is_as_if_it_had_always_counted_so() {
         let mut now = 5000;
         for _ in 0..100 {
             now += random.u64(0..400);
-            let limit = leapgate::Count::new(1e9).unwrap();
+            let limit = leapgate::rule::Count::new(1e9).unwrap();
             let kind = random.usize(0..3);
             changing.count_as(countings[kind]);
             for window in others.iter().chain([&changing]) {
@@ -417,7 +417,7 @@ fn a_window_that_changes_how_it_counts_is_as_if_it_had_always_counted_so() {
                 let later = at(now + later);
                 assert_eq!(changing.sum(later), others[kind].sum(later));
             }
-            let limit = leapgate::Count::new(f64::from(random.u8(0..40))).unwrap();
+            let limit = leapgate::rule::Count::new(f64::from(random.u8(0..40))).unwrap();
             let has_room = |window: &RuleWindow<LocalTally>| window.has_room(limit, 3, at(now));
             assert_eq!(has_room(&changing), has_room(&others[kind]));
         }
@@ -445,9 +445,9 @@ fn kinds(count: f64) -> Vec<FlowRule> {
         new().keyed(by_path()).unwrap(),
         new().concurrency().keyed(by_path()).unwrap(),
         new().throttle(queueing).keyed(by_path()).unwrap(),
-        new().for_origin(leapgate::LimitApp::Other),
+        new().for_origin(leapgate::rule::LimitApp::Other),
         new()
-            .for_origin(leapgate::LimitApp::Other)
+            .for_origin(leapgate::rule::LimitApp::Other)
             .keyed(by_path())
             .unwrap(),
     ]
@@ -578,7 +578,7 @@ fn a_roll_out_from_shadow_to_enforce_goes_on_with_counts_and_decisions() {
 fn ids_are_asked_for_where_two_rules_of_one_mode_have_the_same() {
     let new = || FlowRule::new("api", 1.0).unwrap();
     let shadow = || new().in_mode(Mode::Shadow);
-    let named = |rule: FlowRule| rule.with_id(leapgate::RuleId::new("api").unwrap());
+    let named = |rule: FlowRule| rule.with_id(leapgate::rule::RuleId::new("api").unwrap());
     let wrong = [
         vec![new(), new().counting(Counting::Weighted)],
         vec![shadow(), shadow()],

@@ -2,10 +2,11 @@
 
 use super::support::rules;
 use leapgate::config::{Value, read};
-use leapgate::{
-    AuthorityRule, AuthorityStrategy, Count, DegradeGrade, DegradeRule, Engine, FlowRule, KeyItem,
-    KeyMatch, KeyPart, KeyedBy, LimitApp, MaxQueueing, RuleId, Rules, SystemRule, WarmUp,
+use leapgate::rule::{
+    AuthorityRule, AuthorityStrategy, Count, DegradeGrade, DegradeRule, FlowRule, KeyItem,
+    KeyMatch, KeyPart, KeyedBy, LimitApp, MaxQueueing, RuleId, SystemRule, WarmUp,
 };
+use leapgate::{Engine, Rules};
 
 /// The rules of a file, which go together.
 #[track_caller]

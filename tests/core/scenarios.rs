@@ -3,10 +3,9 @@
 use crate::support::{at, retry_ms};
 use crate::vectors::{dump, value_of};
 use leapgate::config::{Value as Tree, read};
-use leapgate::{
-    Decision, DefaultNode, Engine, Entry, KeyPart, KeyValue, NodeTree, Outcome, Request, Rules,
-    Timestamp,
-};
+use leapgate::rule::{KeyPart, KeyValue};
+use leapgate::stats::{DefaultNode, NodeTree};
+use leapgate::{Decision, Engine, Entry, Outcome, Request, Rules, Timestamp};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;

@@ -6,11 +6,12 @@
 //! again.
 
 use crate::support::{at, rule, rules};
-use leapgate::{
-    BreakerKey, Counting, Decision, Engine, FlowRule, KeyedGeometry, KeyedWindows, Local,
-    LocalBreaker, MaxQueueing, Outcome, Past, Request, SharedInstant, Snapshots, StateKey, Store,
-    Tallies, Tally, Timestamp,
+use leapgate::backend::{
+    BreakerKey, KeyedGeometry, KeyedWindows, Local, LocalBreaker, Past, SharedInstant, Snapshots,
+    StateKey, Store, Tallies, Tally,
 };
+use leapgate::rule::{Counting, FlowRule, MaxQueueing};
+use leapgate::{Decision, Engine, Outcome, Request, Timestamp};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};

@@ -1,10 +1,12 @@
 //! What the tests share.
 
-use leapgate::{
-    Blocked, BreakerKey, Count, Decision, Engine, Entry, FlowRule, KeyedGeometry, KeyedWindows,
-    Local, LocalBreaker, LocalInstant, Past, Request, RuleId, Rules, SharedInstant, StateKey,
-    Store, Tallies, Tally, Timestamp, Window,
+use leapgate::backend::{
+    BreakerKey, KeyedGeometry, KeyedWindows, Local, LocalBreaker, LocalInstant, Past,
+    SharedInstant, StateKey, Store, Tallies, Tally,
 };
+use leapgate::rule::{Count, FlowRule, RuleId};
+use leapgate::stats::Window;
+use leapgate::{Blocked, Decision, Engine, Entry, Request, Rules, Timestamp};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;

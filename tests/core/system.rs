@@ -2,10 +2,10 @@
 
 use crate::support::at;
 use crate::vectors::{each_trace, n};
-use leapgate::{
-    Decision, Engine, FlowRule, Gauges, Inbound, Mode, Request, RuleId, Rules, StatisticNode,
-    SystemLimit, SystemRule,
-};
+use leapgate::backend::{Gauges, Inbound};
+use leapgate::rule::{FlowRule, Mode, RuleId, SystemLimit, SystemRule};
+use leapgate::stats::StatisticNode;
+use leapgate::{Decision, Engine, Request, Rules};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -384,7 +384,7 @@ fn what_is_negative_is_no_threshold_and_what_is_no_number_is_refused() {
     assert_eq!(nothing, SystemRule::new());
     assert!(nothing.is_empty() && !nothing.estimates());
 
-    let says = |rule: Result<SystemRule, leapgate::RuleError>| rule.unwrap_err().to_string();
+    let says = |rule: Result<SystemRule, leapgate::rule::RuleError>| rule.unwrap_err().to_string();
     let count = |n: &str| format!("`{n}` is no count; use a number from 0 to 9007199254740992");
     assert_eq!(says(SystemRule::new().with_qps(f64::NAN)), count("NaN"));
     assert_eq!(

@@ -1,7 +1,10 @@
 //! The window of one rule: what it admits, what it says is left and when, and how several share two counts.
 
 use crate::support::{Shared, at, buckets, count};
-use leapgate::{Counting, LocalTally, Past, RuleWindow, Snapshots, Tally, Timestamp, Window};
+use leapgate::Timestamp;
+use leapgate::backend::{LocalTally, Past, RuleWindow, Snapshots, Tally};
+use leapgate::rule::Counting;
+use leapgate::stats::Window;
 
 const ALL: [Counting; 3] = [Counting::Strict, Counting::Sentinel, Counting::Weighted];
 

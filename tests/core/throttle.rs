@@ -1,9 +1,8 @@
 //! Throttles: turns, queues, rates of any kind, and what is given back.
 
 use crate::support::{admitted, at, block, engine, pass, retry_ms, rule, rules, wait};
-use leapgate::{
-    Decision, Engine, FlowRule, LimitApp, MaxQueueing, Mode, Outcome, Request, Timestamp, WarmUp,
-};
+use leapgate::rule::{FlowRule, LimitApp, MaxQueueing, Mode, WarmUp};
+use leapgate::{Decision, Engine, Outcome, Request, Timestamp};
 use std::time::Duration;
 
 fn queue(millis: u64) -> MaxQueueing {
@@ -366,11 +365,14 @@ fn an_entry_that_has_waited_ends_like_any_other() {
     let node = engine.store().tree().unwrap().cluster("mail").unwrap();
     second.exit(Outcome::Success, at(130));
     // The wait is a part of it.
-    assert_eq!(leapgate::Node::avg_rt(node.statistics(), at(130)), 130.0);
+    assert_eq!(
+        leapgate::stats::Node::avg_rt(node.statistics(), at(130)),
+        130.0
+    );
     let third = wait(&engine, &mail(), 130, 70);
     third.cancel(at(131));
     first.exit(Outcome::Success, at(140));
-    assert_eq!(leapgate::Node::cur_thread_num(node.statistics()), 0);
+    assert_eq!(leapgate::stats::Node::cur_thread_num(node.statistics()), 0);
     drop(wait(&engine, &mail(), 150, 50));
 }
 

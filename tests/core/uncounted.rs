@@ -2,10 +2,8 @@
 
 use crate::support::{at, engine, pass, rule, rules, wait};
 use fastrand::Rng;
-use leapgate::{
-    Counting, Decision, Engine, Entry, KeyPart, KeyValue, KeyedBy, LimitApp, MaxQueueing, Mode,
-    Outcome, Request, Rules, WarmUp,
-};
+use leapgate::rule::{Counting, KeyPart, KeyValue, KeyedBy, LimitApp, MaxQueueing, Mode, WarmUp};
+use leapgate::{Decision, Engine, Entry, Outcome, Request, Rules};
 
 const KEYS: [KeyValue<'_>; 1] = [KeyValue::One(b"a")];
 

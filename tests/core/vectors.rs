@@ -8,11 +8,12 @@
 //! nothing, so the replay opens the bucket wherever Sentinel does, and only there.
 
 use crate::support::at;
-use leapgate::{
-    ArrayMetric, BucketLeapArray, Counting, Decision, DefaultNode, Engine, Entry, FlowRule, Grade,
-    LimitApp, MaxQueueing, Metric, MetricBucket, MetricEvent, MetricNode, Node, NodeTree, Outcome,
-    Request, RuleId, Rules, StatisticNode, Strategy, Untouched, WarmUp, Window, WindowWrap,
+use leapgate::rule::{Counting, FlowRule, Grade, LimitApp, MaxQueueing, RuleId, Strategy, WarmUp};
+use leapgate::stats::{
+    ArrayMetric, BucketLeapArray, DefaultNode, Metric, MetricBucket, MetricEvent, MetricNode, Node,
+    NodeTree, StatisticNode, Untouched, Window, WindowWrap,
 };
+use leapgate::{Decision, Engine, Entry, Outcome, Request, Rules};
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;

@@ -1,7 +1,8 @@
 //! Warming up: a cold rule admits a part of its count, and gets warm by being used.
 
 use crate::support::{Shared, Workers, admitted, at, block, engine, pass, retry_ms, rule, rules};
-use leapgate::{Counting, Decision, Engine, FlowRule, MaxQueueing, Mode, Outcome, Request, WarmUp};
+use leapgate::rule::{Counting, FlowRule, MaxQueueing, Mode, WarmUp};
+use leapgate::{Decision, Engine, Outcome, Request};
 use std::time::Duration;
 
 fn warm_up(period_sec: u32, cold_factor: u32) -> WarmUp {

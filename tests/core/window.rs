@@ -1,7 +1,8 @@
 //! Geometry: which bucket, which slot, what still counts.
 
 use crate::support::{at, buckets};
-use leapgate::{Timestamp, Window, WindowError};
+use leapgate::Timestamp;
+use leapgate::stats::{Window, WindowError};
 use std::time::Duration;
 
 #[test]

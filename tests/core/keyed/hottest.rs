@@ -3,10 +3,9 @@
 use super::{numbered, qps, strict, table, terms};
 use crate::support::at;
 use fastrand::Rng;
-use leapgate::{
-    Counting, Grade, HotKey, KeyedStates, KeyedTerms, KeyedWindows, MAX_LABEL, MAX_LABELS,
-    Timestamp,
-};
+use leapgate::Timestamp;
+use leapgate::backend::{HotKey, KeyedStates, KeyedTerms, KeyedWindows, MAX_LABEL, MAX_LABELS};
+use leapgate::rule::{Counting, Grade};
 use std::cmp::Reverse;
 
 /// As many passes of a client as it can have.

@@ -4,10 +4,11 @@
 use super::{COUNTINGS, SEED, admits, count, numbered, qps, retry, table, terms};
 use crate::support::at;
 use fastrand::Rng;
-use leapgate::{
-    Asked, Counting, Grade, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows, Limit,
-    Limiter, Reserved, RuleGeometry, RuleId, Standing, Verdict,
+use leapgate::backend::{
+    Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows, Reserved, Standing,
 };
+use leapgate::rule::{Counting, Grade, RuleGeometry, RuleId};
+use leapgate::{Limit, Limiter, Verdict};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 

@@ -4,10 +4,12 @@ use super::{SEED, count, numbered, qps};
 use crate::support::at;
 use crate::vectors::each_trace;
 use fastrand::Rng;
-use leapgate::{
-    Asked, Counting, Grade, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows, MAX_LABELS,
-    Reserved, Standing, Timestamp,
+use leapgate::Timestamp;
+use leapgate::backend::{
+    Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows, MAX_LABELS, Reserved,
+    Standing,
 };
+use leapgate::rule::{Counting, Grade};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -3,10 +3,11 @@
 use std::hint::black_box;
 
 use anyhow::{Context as _, Result};
-use leapgate::{
-    AuthorityRule, AuthorityStrategy, Counting, Decision, DegradeGrade, DegradeRule, Engine,
-    FlowRule, LimitApp, MaxQueueing, Outcome, Request, Rules, SystemRule, Timestamp, WarmUp,
+use leapgate::rule::{
+    AuthorityRule, AuthorityStrategy, Counting, DegradeGrade, DegradeRule, FlowRule, LimitApp,
+    MaxQueueing, SystemRule, WarmUp,
 };
+use leapgate::{Decision, Engine, Outcome, Request, Rules, Timestamp};
 
 use super::cases::{Case, Group, NO_LIMIT, Run, START_NANOS, STEP_NANOS, to_anyhow};
 

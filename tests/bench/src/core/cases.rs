@@ -14,10 +14,10 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use governor::clock::Clock;
 use governor::nanos::Nanos;
 use governor::{Quota, RateLimiter};
-use leapgate::{
-    Count, Counting, Decision, Engine, FlowRule, Local, LocalTally, Outcome, Past, Request,
-    RuleWindow, Rules, Store, Timestamp, Window,
-};
+use leapgate::backend::{Local, LocalTally, Past, RuleWindow, Store};
+use leapgate::rule::{Count, Counting, FlowRule};
+use leapgate::stats::Window;
+use leapgate::{Decision, Engine, Outcome, Request, Rules, Timestamp};
 
 use super::behaviors;
 use super::ring::SummedRing;

@@ -16,10 +16,9 @@ use governor::nanos::Nanos;
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 use hashbrown::DefaultHashBuilder;
-use leapgate::{
-    Asked, Count, Counting, Grade, KeyedGeometry, KeyedStates as _, KeyedTerms, KeyedWindows,
-    RuleGeometry, Timestamp,
-};
+use leapgate::Timestamp;
+use leapgate::backend::{Asked, KeyedGeometry, KeyedStates as _, KeyedTerms, KeyedWindows};
+use leapgate::rule::{Count, Counting, Grade, RuleGeometry};
 
 use super::cases::SetClock;
 use crate::statistics::{median, ratio};
@@ -197,7 +196,7 @@ fn keyed<'a>(
     name: &'static str,
     table: &'a KeyedWindows,
     keys: usize,
-    decide: impl Fn(leapgate::Key, Timestamp) -> bool + 'a,
+    decide: impl Fn(leapgate::backend::Key, Timestamp) -> bool + 'a,
 ) -> Peer<'a> {
     peer(
         name,

@@ -30,12 +30,12 @@ pub enum AuthorityStrategy {
 /// Sentinel: `AuthorityRule`.
 ///
 /// ```
-/// use leapgate::{AuthorityRule, AuthorityStrategy};
+/// use leapgate::rule::{AuthorityRule, AuthorityStrategy};
 ///
 /// let rule = AuthorityRule::new("admin", "ops, ci", AuthorityStrategy::White)?;
 /// assert_eq!(["ops", "ci", "app", ""].map(|origin| rule.admits(origin)), [true, true, false, true]);
 /// assert_eq!(rule.id().as_str(), "admin/white");
-/// # Ok::<(), leapgate::RuleError>(())
+/// # Ok::<(), leapgate::rule::RuleError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuthorityRule {

@@ -11,9 +11,9 @@
 //! Sentinel keeps when the latest one passed, and the next waits for as long as it costs itself, so that one that costs much
 //! and finds the line idle costs those behind it nothing. Where all cost the same, both are the same.
 
-use super::Terms;
 use crate::rule::Count;
-use crate::tally::SharedInstant;
+use crate::state::flow::Terms;
+use crate::state::window::SharedInstant;
 use crate::time::Timestamp;
 use std::cell::Cell;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! System rules: what all inbound calls together may do, whatever their resource.
 
-use crate::node::Node;
 use crate::rule::{Count, Mode, Ratio, RuleError, RuleId};
+use crate::stats::node::Node;
 use crate::time::Timestamp;
 
 /// What a system rule found exceeded, in the order in which it is looked at.
@@ -111,13 +111,14 @@ pub struct Gauges {
 /// Sentinel: `SystemRule`.
 ///
 /// ```
-/// use leapgate::{Gauges, Inbound, SystemLimit, SystemRule};
+/// use leapgate::backend::{Gauges, Inbound};
+/// use leapgate::rule::{SystemLimit, SystemRule};
 ///
 /// let rule = SystemRule::new().with_qps(5000.0)?.with_max_thread(800.0)?;
 /// let busy = Inbound { pass_qps: 120.0, threads: 800, ..Inbound::default() };
 /// let exceeded = SystemRule::first_exceeded([&rule], &busy, &Gauges::default(), 1);
 /// assert_eq!(exceeded.map(|(limit, rule)| (limit, rule.id().to_string())), Some((SystemLimit::Thread, "system/qps/maxThread".into())));
-/// # Ok::<(), leapgate::RuleError>(())
+/// # Ok::<(), leapgate::rule::RuleError>(())
 /// ```
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SystemRule {

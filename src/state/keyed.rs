@@ -74,7 +74,7 @@
 //!
 //! # Time
 //!
-//! Each window follows the clock as a [`crate::RuleWindow`] does. One sum is kept, of all buckets, and a bucket that leaves is
+//! Each window follows the clock as a [`crate::backend::RuleWindow`] does. One sum is kept, of all buckets, and a bucket that leaves is
 //! subtracted from it: each bucket once, so that a decision costs the same with 2 buckets and with 60. Turns follow it as those
 //! of a throttle for all: what reaches further ahead than a turn of its rule can was taken before the clock stepped back, and is
 //! pulled back to there.
@@ -97,8 +97,8 @@ pub(crate) use blocks::Blocks;
 pub use hottest::{HotKey, MAX_LABEL, MAX_LABELS};
 pub use page::{KEYS_PER_PAGE, KeyedPages};
 
-use crate::control::Pace;
 use crate::rule::{Count, Counting, Grade, MAX_KEYS};
+use crate::state::throttle::Pace;
 use crate::time::Timestamp;
 use hottest::{LABEL_BYTES, Wanted};
 use siphasher::sip::SipHasher13;
@@ -366,7 +366,7 @@ pub struct Standing {
 
 /// The states of one rule, one per key: windows, calls in flight or turns.
 ///
-/// Several rules decide together in three steps, as those of a [`crate::Controller`]: [`KeyedStates::ask`] each; if all would
+/// Several rules decide together in three steps, as those of a [`crate::backend::Controller`]: [`KeyedStates::ask`] each; if all would
 /// let the request pass, [`KeyedStates::reserve`] of each; if all could, [`KeyedStates::commit`], else
 /// [`KeyedStates::give_back`]. A rule that is alone need not be asked.
 pub trait KeyedStates {
@@ -431,7 +431,9 @@ pub trait KeyedStates {
 /// Sentinel: `ParameterMetric`, which forgets the least recently used value when it is full, and so its limit.
 ///
 /// ```
-/// use leapgate::{Count, Counting, Grade, KeyedGeometry, KeyedTerms, KeyedWindows, RuleGeometry, Timestamp};
+/// use leapgate::Timestamp;
+/// use leapgate::backend::{KeyedGeometry, KeyedTerms, KeyedWindows};
+/// use leapgate::rule::{Count, Counting, Grade, RuleGeometry};
 ///
 /// let grade = Grade::Qps { window: RuleGeometry::new(1000, Some(20))?, counting: Counting::Strict };
 /// let clients = KeyedWindows::new(KeyedGeometry::new(grade, 100_000), [17, 4]); // random numbers, of the host
@@ -443,7 +445,7 @@ pub trait KeyedStates {
 /// assert!(admits("10.0.0.1", 5));
 /// assert!(!admits("10.0.0.1", 1000));
 /// assert!(admits("10.0.0.2", 1000));
-/// # Ok::<(), leapgate::RuleError>(())
+/// # Ok::<(), leapgate::rule::RuleError>(())
 /// ```
 #[doc(alias = "ParameterMetric")]
 #[doc(alias = "CacheMap")]

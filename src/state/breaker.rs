@@ -1,21 +1,17 @@
 //! The circuit breaker: three states, one transition table, and a sliding window of what completed.
 
-mod rule;
-mod state;
+mod transitions;
 
-pub use rule::{
-    BreakerGeometry, Comparison, DEFAULT_DEGRADE_SAMPLE_COUNT, DEFAULT_MIN_REQUEST_AMOUNT,
-    DegradeGrade, DegradeRule, MAX_PROBES,
-};
-pub use state::{Counts, Phase, State};
+pub use transitions::{Counts, Phase, State};
 
 use crate::leap_array::{Bucket, LeapArray};
+use crate::rule::degrade::{BreakerGeometry, DegradeRule};
 use crate::snapshots::Snapshots;
 use crate::time::Timestamp;
-use state::Event;
 use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
+use transitions::Event;
 
 /// How often a change of the state is tried again where others change it at the same time. Each failure is one of theirs that
 /// succeeded.
@@ -175,7 +171,7 @@ impl Bucket for Snapshot {
 ///
 /// # Deciding
 ///
-/// In three steps, like a flow rule's [`Controller`](crate::Controller), so that several rules decide together:
+/// In three steps, like a flow rule's [`Controller`](crate::backend::Controller), so that several rules decide together:
 /// [`Breaker::advance`] and [`Breaker::check`], which takes nothing; [`Breaker::reserve`], which may take a probe; then, once,
 /// [`Breaker::complete`] when the call has ended or [`Breaker::give_back`] if it did not take place. What can change while
 /// the state goes on is the rule's and handed in.
@@ -183,7 +179,9 @@ impl Bucket for Snapshot {
 /// A rule in shadow mode is asked likewise. Calls that it would have refused are not told to it.
 ///
 /// ```
-/// use leapgate::{Breaker, DegradeGrade, DegradeRule, Phase, Timestamp};
+/// use leapgate::Timestamp;
+/// use leapgate::backend::{Breaker, Phase};
+/// use leapgate::rule::{DegradeGrade, DegradeRule};
 ///
 /// let at = Timestamp::from_millis;
 /// let rule = DegradeRule::new("pay", DegradeGrade::error_ratio(0.5)?, 10_000)?.needing(2)?;
@@ -199,7 +197,7 @@ impl Bucket for Snapshot {
 /// assert!(breaker.reserve(&rule, at(10_014)).is_none());
 /// breaker.complete(probe, &rule, 3, false, at(10_016));
 /// assert_eq!(breaker.phase(), Phase::Closed);
-/// # Ok::<(), leapgate::RuleError>(())
+/// # Ok::<(), leapgate::rule::RuleError>(())
 /// ```
 ///
 /// Sentinel: `CircuitBreaker`, `AbstractCircuitBreaker`, `ExceptionCircuitBreaker`, `ResponseTimeCircuitBreaker`.
@@ -482,8 +480,10 @@ impl<S: BreakerStorage> Breaker<S> {
                 true if bad => Event::Failed,
                 true => Event::Succeeded { counts },
                 false => Event::Completed {
-                    trips: state.phase() == Phase::Closed
-                        && rule.is_tripped_by(self.counts_since(state, now)),
+                    trips: state.phase() == Phase::Closed && {
+                        let counts = self.counts_since(state, now);
+                        rule.is_tripped_by(counts.total, counts.bad)
+                    },
                 },
             };
             state.next(event, rule, now)

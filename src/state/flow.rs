@@ -1,17 +1,13 @@
 //! What a flow rule decides at its threshold, and what it has decided so far.
 
-mod throttle;
-mod warm_up;
-
 use crate::rule::{ControlBehavior, Count, Counting, FlowRule, Grade, WarmUp};
-use crate::tally::{Past, RuleWindow, SharedInstant, Tally};
+use crate::state::throttle::{self, Line, Pace};
+use crate::state::warm_up::Warmth;
+use crate::state::window::{Past, RuleWindow, SharedInstant, Tally};
 use crate::time::Timestamp;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use throttle::Line;
-pub(crate) use throttle::Pace;
-use warm_up::Warmth;
 
 /// What a rule asks of its state. It is no part of the state, so that it can change while the state goes on.
 pub(crate) struct Terms {
@@ -19,14 +15,14 @@ pub(crate) struct Terms {
     /// How the window counts.
     pub(crate) counting: Counting,
     /// In nanoseconds.
-    interval: u64,
-    warm_up: WarmUp,
+    pub(crate) interval: u64,
+    pub(crate) warm_up: WarmUp,
     /// How much passes in an interval at least: where it warms up, when it is cold.
-    slowest: f64,
+    pub(crate) slowest: f64,
     /// In nanoseconds.
-    max_queueing: u64,
+    pub(crate) max_queueing: u64,
     /// How far ahead turns can reach, in nanoseconds: the longest wait on the resource, and what a request can cost.
-    furthest: u64,
+    pub(crate) furthest: u64,
     /// Whether it decides as Sentinel does.
     pub(crate) compat: bool,
 }

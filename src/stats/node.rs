@@ -9,9 +9,9 @@
 //!       DefaultNode "stock"  ------'        and one StatisticNode for each origin
 //! ```
 
-use crate::metric::{ArrayMetric, Metric, MetricNode, SlidingWindowMetric, View};
-use crate::metric_bucket::MetricEvent;
-use crate::occupy::{OCCUPY_TIMEOUT_MS, Untouched};
+use crate::stats::metric::{ArrayMetric, Metric, MetricNode, SlidingWindowMetric, View};
+use crate::stats::metric_bucket::MetricEvent;
+use crate::stats::occupy::{OCCUPY_TIMEOUT_MS, Untouched};
 use crate::time::Timestamp;
 use crate::window::Window;
 use hashbrown::HashMap;
@@ -574,7 +574,7 @@ impl Node for EntranceNode {
     }
 
     fn min_rt(&self, _: Timestamp) -> f64 {
-        crate::metric_bucket::MetricBucket::STATISTIC_MAX_RT as f64
+        crate::stats::metric_bucket::MetricBucket::STATISTIC_MAX_RT as f64
     }
 
     fn previous_pass_qps(&self, _: Timestamp) -> f64 {

@@ -9,13 +9,13 @@
 //!
 //! Sentinel: `ParamFlowSlot` and `ParamFlowChecker`.
 
-use crate::breaker::Admission;
-use crate::few::Few;
-use crate::keyed::{Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, Reserved, Standing};
+use crate::inline_vec::Few;
 use crate::rule::{
     Count, Counting, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,
     MAX_KEYS_OF_REQUEST, Network, RuleId, Target,
 };
+use crate::state::breaker::Admission;
+use crate::state::keyed::{Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, Reserved, Standing};
 use crate::time::Timestamp;
 use hashbrown::HashMap;
 use std::cell::{Cell, OnceCell};

@@ -1,6 +1,6 @@
 //! The nodes of every resource, and the tree of calls that they make.
 
-use crate::node::{ClusterNode, DefaultNode, EntranceNode};
+use crate::stats::node::{ClusterNode, DefaultNode, EntranceNode};
 use hashbrown::HashMap;
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;

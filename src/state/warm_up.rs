@@ -22,9 +22,9 @@
 //! Time brings tokens where nobody has been held back for an interval, and above `w` only while less passes than when the rule
 //! is cold: else it would never get warm. (Sentinel goes by what passed alone, which in full use need not be as much as may.)
 
-use super::Terms;
 use crate::rule::{Count, WarmUp};
-use crate::tally::{RuleWindow, Tally};
+use crate::state::flow::Terms;
+use crate::state::window::{RuleWindow, Tally};
 use crate::time::Timestamp;
 use std::cell::Cell;
 

@@ -1,6 +1,7 @@
 //! The three states of a breaker, and what leads from one to another.
 
-use crate::breaker::{Admission, DegradeRule};
+use crate::rule::degrade::DegradeRule;
+use crate::state::breaker::Admission;
 use crate::time::Timestamp;
 
 /// Two running counts of completed calls. They wrap around after 2^64.
@@ -181,7 +182,7 @@ impl State {
     /// The transition table: what state `event` leads to; `None` where it leads nowhere. A request that comes while the
     /// breaker is not closed is let through, as a probe, where it leads somewhere.
     ///
-    /// The table is quoted in the documentation of [`Breaker`](crate::Breaker).
+    /// The table is quoted in the documentation of [`Breaker`](crate::backend::Breaker).
     pub(crate) fn next(self, event: Event, rule: &DegradeRule, now: Timestamp) -> Option<State> {
         let later = now.plus_nanos(rule.time_window_nanos());
         let open = |retry_at| Some(self.anew(Phase::Open { retry_at }));

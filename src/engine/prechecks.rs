@@ -1,11 +1,12 @@
 //! The rules of a resource that are no flow rules: who may enter, what the machine can bear, and whether the resource works.
 
-use crate::authority::AuthorityRule;
-use crate::breaker::{Admission, Breaker, BreakerGeometry, BreakerStorage, DegradeRule};
-use crate::param_flow::Rest;
+use crate::engine::keyed::Rest;
 use crate::places::NamePlace;
+use crate::rule::authority::AuthorityRule;
+use crate::rule::degrade::{BreakerGeometry, DegradeRule};
+use crate::rule::system::{Gauges, Inbound, SystemLimit, SystemRule};
 use crate::rule::{Mode, RuleId};
-use crate::system::{Gauges, Inbound, SystemLimit, SystemRule};
+use crate::state::breaker::{Admission, Breaker, BreakerStorage};
 use crate::time::Timestamp;
 use std::cell::Cell;
 use std::rc::Rc;

@@ -3,8 +3,8 @@
 //! Every read takes the time and changes nothing. A sum is the difference of two running counts, whatever the number of
 //! buckets; what is no difference (the lowest response time, the most successes of a bucket) is looked up bucket by bucket.
 
-use crate::metric_bucket::{Counter, MetricBucket, MetricEvent};
-use crate::occupy::{OccupiableBucketLeapArray, Untouched};
+use crate::stats::metric_bucket::{Counter, MetricBucket, MetricEvent};
+use crate::stats::occupy::{OccupiableBucketLeapArray, Untouched};
 use crate::time::Timestamp;
 use crate::window::Window;
 use std::fmt;

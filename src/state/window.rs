@@ -18,11 +18,11 @@
 //! Of a shared window, `admitted` has to be read *before* the clock ([`RuleWindow::observe`]): a value that was read late
 //! and filed under an early bucket would forget what was admitted in between.
 
-use crate::breaker::{BreakerStorage, LocalBreaker};
 use crate::leap_array::{Bucket, LeapArray};
-use crate::occupy::{Loans, OCCUPY_TIMEOUT_MS, Untouched};
 use crate::rule::{Count, Counting};
 use crate::snapshots::Snapshots;
+use crate::state::breaker::{BreakerStorage, LocalBreaker};
+use crate::stats::occupy::{Loans, OCCUPY_TIMEOUT_MS, Untouched};
 use crate::time::Timestamp;
 use crate::window::Window;
 use std::cell::Cell;

@@ -1,6 +1,5 @@
 //! Degrade rules: when a circuit breaks, and for how long.
 
-use crate::breaker::Counts;
 use crate::rule::{Count, Mode, Ratio, RuleError, RuleGeometry, RuleId, Target};
 use crate::window::Window;
 
@@ -118,13 +117,13 @@ impl BreakerGeometry {
 /// Sentinel: `DegradeRule`.
 ///
 /// ```
-/// use leapgate::{DegradeGrade, DegradeRule};
+/// use leapgate::rule::{DegradeGrade, DegradeRule};
 ///
 /// let slow = DegradeRule::new("pay", DegradeGrade::slow_ratio(200.0, 0.5)?, 10_000)?;
 /// let errors = DegradeRule::new("pay", DegradeGrade::error_count(20.0)?, 5_000)?.per(60_000, None)?.with_probes(3)?;
 /// let ids = [slow.id(), errors.id()];
 /// assert_eq!(ids.map(|id| id.to_string()), ["pay/slowRatio", "pay/errorCount/60s"]);
-/// # Ok::<(), leapgate::RuleError>(())
+/// # Ok::<(), leapgate::rule::RuleError>(())
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct DegradeRule {
@@ -410,19 +409,19 @@ impl DegradeRule {
     }
 
     /// Whether a window with those completions opens the breaker.
-    pub(crate) fn is_tripped_by(&self, counts: Counts) -> bool {
-        if counts.total < self.min_request_amount || counts.bad == 0 {
+    pub(crate) fn is_tripped_by(&self, total: u64, bad: u64) -> bool {
+        if total < self.min_request_amount || bad == 0 {
             return false;
         }
         // Sentinel forgot the errors.
         let at_one = |ratio: Ratio, forgotten| ratio.get() >= 1.0 && !(self.compat && forgotten);
-        let ratio = || counts.bad as f64 / counts.total as f64;
+        let ratio = || bad as f64 / total as f64;
         let (measured, threshold, reached) = match self.grade {
             DegradeGrade::SlowRatio { ratio: most, .. } => {
                 (ratio(), most.get(), at_one(most, false))
             }
             DegradeGrade::ErrorRatio { ratio: most } => (ratio(), most.get(), at_one(most, true)),
-            DegradeGrade::ErrorCount { count } => (counts.bad as f64, count.get(), false),
+            DegradeGrade::ErrorCount { count } => (bad as f64, count.get(), false),
         };
         if reached || self.comparison() == Comparison::AtLeast {
             measured >= threshold

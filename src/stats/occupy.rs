@@ -8,7 +8,7 @@
 //! ```
 
 use crate::leap_array::LeapArray;
-use crate::metric_bucket::MetricBucket;
+use crate::stats::metric_bucket::MetricBucket;
 use crate::time::Timestamp;
 use crate::window::Window;
 use std::cell::{Cell, RefCell};

@@ -1,0 +1,18 @@
+//! Where counts are kept. You need this only to share limits between workers.
+
+pub use crate::engine::keyed::KeyedController;
+pub use crate::engine::prechecks::BreakerKey;
+pub use crate::engine::{Local, Seeded, StateKey, Store, Tallies};
+pub use crate::places::{Claim, NamePlace, Places};
+pub use crate::rule::degrade::BreakerGeometry;
+pub use crate::rule::system::{Gauges, Inbound};
+pub use crate::snapshots::Snapshots;
+pub use crate::state::breaker::{
+    Admission, Breaker, BreakerStorage, Counts, LocalBreaker, Phase, Refused, State, Ticket,
+};
+pub use crate::state::flow::Controller;
+pub use crate::state::keyed::{
+    Asked, HotKey, KEYS_PER_PAGE, Key, KeyedGeometry, KeyedPages, KeyedStates, KeyedTerms,
+    KeyedWindows, MAX_LABEL, MAX_LABELS, Place, Reserved, Standing, Turn,
+};
+pub use crate::state::window::{LocalInstant, LocalTally, Past, RuleWindow, SharedInstant, Tally};
