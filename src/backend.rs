@@ -1,12 +1,12 @@
 //! Where counts are kept. You need this only to share limits between workers.
 
 pub use crate::engine::keyed::KeyedController;
-pub use crate::engine::prechecks::BreakerKey;
-pub use crate::engine::{Local, Seeded, StateKey, Store, Tallies};
+pub use crate::engine::store::Store;
 pub use crate::places::{Claim, NamePlace, Places};
 pub use crate::rule::degrade::BreakerGeometry;
 pub use crate::rule::system::{Gauges, Inbound};
 pub use crate::snapshots::Snapshots;
+pub use crate::state::backend::{BreakerKey, Local, Seeded, StateKey, Tallies};
 pub use crate::state::breaker::{
     Admission, Breaker, BreakerStorage, Counts, LocalBreaker, Phase, Refused, State, Ticket,
 };

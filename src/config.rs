@@ -127,11 +127,11 @@ pub use json::MAX_DOCUMENT;
 pub use limiter::{LimiterOptions, read_limiter};
 pub use value::{At, ConfigError, Fields, Value};
 
-use crate::engine::{Rules, RulesError};
 use crate::rule::{
     ControlBehavior, Count, Counting, FlowRule, LimitApp, MAX_NAME, MAX_SAMPLE_COUNT, MaxQueueing,
     Mode, RuleError, RuleId, WarmUp,
 };
+use crate::rule::{Rules, RulesError};
 use crate::window::Window;
 use value::DOCUMENT;
 

@@ -170,11 +170,10 @@ mod text;
 mod time;
 mod window;
 
-pub use engine::{
-    Blocked, Cause, Decision, Engine, Entry, Outcome, Policy, Request, Resource, Rules, RulesError,
-};
+pub use engine::{Blocked, Cause, Decision, Engine, Entry, Outcome, Policy, Request, Resource};
 pub use limiter::{Left, Limit, Limiter, LimiterError, Verdict};
 pub use refusal::RefusalKind;
+pub use rule::{Rules, RulesError};
 pub use time::Timestamp;
 
 /// The code in the README compiles and runs.

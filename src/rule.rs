@@ -3,6 +3,7 @@
 pub(crate) mod authority;
 pub(crate) mod degrade;
 mod key;
+pub(crate) mod lists;
 pub(crate) mod system;
 
 use crate::text::{decimal, escaped};
@@ -20,6 +21,7 @@ pub use key::{
     DEFAULT_MAX_KEYS, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, MAX_KEY_PARTS, MAX_KEYS,
     MAX_KEYS_OF_REQUEST, Regex,
 };
+pub use lists::{Rules, RulesError};
 pub use system::{SystemLimit, SystemRule};
 
 /// How many buckets a rule's window may have: more would cost memory and gain less than a thousandth.

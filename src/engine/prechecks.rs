@@ -1,9 +1,8 @@
 //! The rules of a resource that are no flow rules: who may enter, what the machine can bear, and whether the resource works.
 
 use crate::engine::keyed::Rest;
-use crate::places::NamePlace;
 use crate::rule::authority::AuthorityRule;
-use crate::rule::degrade::{BreakerGeometry, DegradeRule};
+use crate::rule::degrade::DegradeRule;
 use crate::rule::system::{Gauges, Inbound, SystemLimit, SystemRule};
 use crate::rule::{Mode, RuleId};
 use crate::state::breaker::{Admission, Breaker, BreakerStorage};
@@ -63,21 +62,6 @@ impl<R> InForce<R> {
     pub(crate) fn decisions(&self) -> (u64, u64) {
         (self.blocked.get(), self.shadow_blocked.get())
     }
-}
-
-/// What the state of a breaker belongs to.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct BreakerKey {
-    /// The rule.
-    pub rule: RuleId,
-    /// The resource.
-    pub resource: Rc<str>,
-    /// Where a list says so, the place of the resource: the state is that of whichever resource has it.
-    pub place: Option<NamePlace>,
-    /// Whether the rule is for each resource that none names.
-    pub each: bool,
-    /// What is counted, in which window.
-    pub geometry: BreakerGeometry,
 }
 
 /// A degrade rule on one resource.

@@ -1,0 +1,160 @@
+//! One flow rule without a key, on one resource.
+
+use crate::engine::decide::Caller;
+use crate::engine::origin::Origin;
+use crate::engine::store::Store;
+use crate::places::NamePlace;
+use crate::rule::{ControlBehavior, FlowRule, LimitApp, RuleId, Strategy, Target};
+use crate::state::backend::{StateKey, Tallies};
+use crate::state::flow::{Controller, Terms};
+use crate::state::window::Tally;
+use crate::stats::occupy::OCCUPY_TIMEOUT_MS;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// One rule on one resource.
+pub(super) struct Check<T> {
+    pub(super) rule: Rc<FlowRule>,
+    pub(super) id: RuleId,
+    /// The rule whose state it looks at, where it has none of its own.
+    pub(crate) beside: Option<RuleId>,
+    /// What the rule asks, where the decision need not look for it.
+    pub(super) terms: Terms,
+    pub(super) applies: Applies,
+    pub(super) counts: Counts,
+    pub(super) enforced: bool,
+    /// For how long the rule would have made the request wait that is being decided on, in nanoseconds. Of rules that are
+    /// not enforced.
+    pub(super) shadow_wait: Cell<u64>,
+    /// `None` where each origin has a state of its own ([`Origin::states`]).
+    pub(super) state: Option<Rc<Controller<T>>>,
+}
+
+/// Which requests a rule is for.
+pub(super) enum Applies {
+    All,
+    Origin(Rc<str>),
+    OtherOrigins,
+    /// It is for another resource.
+    Nobody,
+}
+
+/// Which requests of this resource a rule counts.
+#[derive(PartialEq, Eq)]
+pub(super) enum Counts {
+    /// Those that it is for.
+    Same,
+    All,
+    /// Those that come in by this context. It is for no others.
+    Context(Rc<str>),
+    /// Those of another resource instead.
+    None,
+}
+
+impl<T: Tally> Check<T> {
+    /// Whether each origin has a state of its own. (Sentinel's throttle has one for all.)
+    pub(super) fn is_by_origin(&self) -> bool {
+        *self.rule.limit_app() == LimitApp::Other
+            && *self.rule.strategy() == Strategy::Direct
+            && !(self.terms.compat && self.rule.control_behavior() == ControlBehavior::Throttle)
+    }
+
+    /// Whether each resource has a state of its own.
+    pub(super) fn is_of_each(&self) -> bool {
+        *self.rule.target() == Target::Each && measured_elsewhere(&self.rule).is_none()
+    }
+
+    /// Its state on a resource, or for an origin there.
+    pub(super) fn open<S: Tallies<Tally = T>>(
+        &self,
+        store: &Store<S>,
+        resource: NameAndPlace<'_>,
+        origin: Option<NameAndPlace<'_>>,
+    ) -> Rc<Controller<T>> {
+        let another = self.beside.as_ref();
+        let another = another.map(|id| store.state(self.key(id, false, resource, origin), None));
+        let key = self.key(&self.id, another.is_some(), resource, origin);
+        store.state(key, another)
+    }
+
+    fn key(
+        &self,
+        id: &RuleId,
+        is_beside: bool,
+        (resource, place): NameAndPlace<'_>,
+        origin: Option<NameAndPlace<'_>>,
+    ) -> StateKey {
+        let is_of_each = self.is_of_each();
+        StateKey {
+            rule: id.clone(),
+            is_beside,
+            resource: is_of_each.then(|| Rc::clone(resource)),
+            resource_place: place.filter(|_| is_of_each),
+            origin: origin.map(|(name, _)| Rc::clone(name)),
+            origin_place: origin.and_then(|(_, place)| place),
+            grade: self.rule.grade().of_state(),
+            strategy: self.rule.strategy().clone(),
+            behavior: self.rule.control_behavior(),
+            compat: self.terms.compat,
+            parts: Rc::new([]),
+        }
+    }
+
+    /// Whether the rule is for requests of that origin.
+    #[inline]
+    pub(super) fn applies_to(&self, origin: Option<&Origin<T>>) -> bool {
+        match &self.applies {
+            Applies::All => true,
+            Applies::Origin(name) => origin.is_some_and(|origin| origin.name == *name),
+            Applies::OtherOrigins => origin.is_some_and(|origin| origin.is_other),
+            Applies::Nobody => false,
+        }
+    }
+
+    /// Whether the rule is for the request, and whether it counts it.
+    ///
+    /// Sentinel: `FlowRuleChecker.selectNodeByRequesterAndStrategy`.
+    #[inline]
+    pub(super) fn role(&self, caller: &Caller<'_, T>) -> (bool, bool) {
+        let applies = self.applies_to(caller.origin);
+        match &self.counts {
+            Counts::Same => (applies, applies),
+            Counts::All => (applies, true),
+            Counts::None => (applies, false),
+            Counts::Context(name) => {
+                let is_in_context = **name == *caller.context;
+                (applies && is_in_context, is_in_context)
+            }
+        }
+    }
+
+    /// For how long the request waits as far as the rule is concerned, if it waits for `wait`.
+    pub(super) fn wait(&self, wait: u64) -> u64 {
+        if self.enforced {
+            wait
+        } else {
+            self.shadow_wait.get().max(wait)
+        }
+    }
+}
+
+pub(super) type NameAndPlace<'a> = (&'a Rc<str>, Option<NamePlace>);
+
+/// The resource that `rule` measures instead of the one that it is for. A throttle measures nothing.
+pub(super) fn measured_elsewhere(rule: &FlowRule) -> Option<&Rc<str>> {
+    match rule.strategy() {
+        Strategy::Relate(resource) if rule.control_behavior() != ControlBehavior::Throttle => {
+            Some(resource)
+        }
+        _ => None,
+    }
+}
+
+/// For how long `rule` lets a request wait at most, in nanoseconds.
+pub(super) fn longest_wait(rule: &FlowRule) -> u64 {
+    if rule.control_behavior().is_paced() {
+        rule.max_queueing().as_nanos()
+    } else {
+        OCCUPY_TIMEOUT_MS * 1_000_000
+    }
+}

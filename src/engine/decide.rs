@@ -1,0 +1,409 @@
+//! How flow rules decide on a request together.
+
+use crate::engine::check::Check;
+use crate::engine::decision::{Blocked, Cause};
+use crate::engine::keyed::{Holds, KeyCaller, KeyCheck, Rest};
+use crate::engine::origin::Origin;
+use crate::engine::request::Request;
+use crate::engine::resource::Resource;
+use crate::state::flow::Ask;
+use crate::state::window::Tally;
+use crate::time::Timestamp;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How often a decision is made again whose turn somebody else has taken.
+const MAX_ATTEMPTS: u32 = 8;
+
+/// Which rules refuse a request.
+pub(super) struct Refusal<'a, T> {
+    pub(super) first: First<'a, T>,
+    /// A bit for each check.
+    pub(super) refusing: u64,
+    /// How long until the rules with a key let it in that refuse. `None` for never.
+    pub(super) keys_retry_after: Option<Duration>,
+}
+
+/// The first rule that refuses a request.
+pub(super) enum First<'a, T> {
+    Check(&'a Check<T>),
+    /// One with a key.
+    Key(&'a KeyCheck),
+}
+
+/// A request that has been let in.
+pub(super) struct Admitted<'a, T> {
+    /// The rules that are to be told how it ends: a bit for each check.
+    pub(super) held: u64,
+    /// In nanoseconds.
+    pub(super) wait: u64,
+    /// The first rule that lends it a pass.
+    pub(super) lender: Option<&'a Check<T>>,
+    /// The keys that are to be told how it ends.
+    pub(super) keys: Option<Box<Rest>>,
+}
+
+impl<T> Admitted<'_, T> {
+    /// One that passes at once.
+    pub(super) fn at_once(held: u64) -> Self {
+        Admitted {
+            held,
+            wait: 0,
+            lender: None,
+            keys: None,
+        }
+    }
+}
+
+/// Who asks, and for what.
+pub(super) struct Caller<'a, T> {
+    pub(super) origin: Option<&'a Origin<T>>,
+    /// Empty where no rule of the resource asks for it.
+    pub(super) context: &'a str,
+    pub(super) cost: u64,
+    pub(super) prioritized: bool,
+    pub(super) keys: KeyCaller<'a>,
+    pub(super) impatient: bool,
+}
+
+impl<T: Tally> Resource<T> {
+    /// Charges all flow rules, or none, of a request that may not pass at once.
+    pub(super) fn decide(
+        &self,
+        origin: Option<&Origin<T>>,
+        request: &Request<'_, T>,
+        now: Timestamp,
+    ) -> Result<Admitted<'_, T>, Blocked> {
+        let is_plain =
+            !self.by_relation && !self.may_wait && !request.prioritized && self.keys.are_none();
+        let refusal = is_plain.then(|| self.refusal(origin, request.cost, now));
+        let refusal = match refusal.flatten() {
+            Some(refusal) => refusal,
+            None => {
+                let caller = Caller {
+                    origin,
+                    context: if self.by_context {
+                        request.context_name()
+                    } else {
+                        ""
+                    },
+                    cost: request.cost,
+                    prioritized: request.prioritized,
+                    keys: self.key_caller(origin, request),
+                    impatient: request.impatient,
+                };
+                match self.decide_together(&caller, now) {
+                    Ok(admitted) => return Ok(admitted),
+                    Err(refusal) => refusal,
+                }
+            }
+        };
+        Err(self.blocked(refusal, origin, request, now))
+    }
+
+    /// Which rules refuse a request that none of them may make wait. `None` where all have room after all.
+    fn refusal(
+        &self,
+        origin: Option<&Origin<T>>,
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Refusal<'_, T>> {
+        let (mut refusing, mut first) = (0, None);
+        let mut shadow_refusing = 0;
+        for (i, check) in self.checks.iter().enumerate() {
+            let applies = check.applies_to(origin);
+            let Some(state) = self.state(check, i, origin).filter(|_| applies) else {
+                continue;
+            };
+            state.advance(now);
+            if state.has_room(&check.terms, cost, now) {
+                continue;
+            }
+            if check.enforced {
+                refusing |= 1 << i;
+                first = first.or(Some(check));
+            } else {
+                shadow_refusing |= 1 << i;
+            }
+        }
+        let first = first?;
+        self.each_state(refusing | shadow_refusing, origin, |_, check, state| {
+            state.wait(&check.terms, cost, false, now);
+        });
+        self.each_state(shadow_refusing, origin, |_, _, state| state.shadow_block());
+        Some(Refusal {
+            first: First::Check(first),
+            refusing,
+            keys_retry_after: Some(Duration::ZERO),
+        })
+    }
+
+    /// Charges all rules, if all let the request pass at once: those that are to be told how it ends, a bit for each check.
+    /// Else none, and [`Resource::decide`] says what becomes of it.
+    #[inline(always)] // here is where every request comes through
+    pub(super) fn pass_at_once(
+        &self,
+        origin: Option<&Origin<T>>,
+        cost: u64,
+        may_wait: bool,
+        now: Timestamp,
+    ) -> Option<u64> {
+        if self.by_relation {
+            return None;
+        }
+        // Most have one rule, which needs no other's consent.
+        if let [check] = &*self.checks
+            && check.enforced
+        {
+            let applies = check.applies_to(origin);
+            let Some(state) = self.state(check, 0, origin).filter(|_| applies) else {
+                return Some(0);
+            };
+            state.advance(now);
+            let takes = state.has_room(&check.terms, cost, now)
+                && state.reserve_at_once(&check.terms, cost, now);
+            return takes.then(|| u64::from(state.commit_at_once(cost)) | self.told_of_ends);
+        }
+        let (mut willing, mut refusing) = (0, 0);
+        for (i, check) in self.checks.iter().enumerate() {
+            if !check.applies_to(origin) {
+                continue;
+            }
+            if let Some(state) = self.state(check, i, origin) {
+                state.advance(now);
+                if state.has_room(&check.terms, cost, now) {
+                    willing |= 1 << i;
+                } else if check.enforced || may_wait {
+                    return None;
+                } else {
+                    refusing |= 1 << i;
+                }
+            }
+        }
+        let (mut reserved, mut could) = (0, true);
+        self.each_state(willing, origin, |i, check, state| {
+            // Where one could not, nothing more is taken: all of it is given back.
+            state.count_as(check.terms.counting); // another check may have asked the same window
+            could = could && state.reserve_at_once(&check.terms, cost, now);
+            reserved |= u64::from(could) << i;
+        });
+        if !could {
+            self.each_state(reserved, origin, |_, _, state| {
+                state.give_back(Ask::at_once(cost), now);
+            });
+            return None;
+        }
+        let mut held = reserved & self.told_of_ends;
+        self.each_state(reserved, origin, |i, _, state| {
+            if state.commit_at_once(cost) {
+                held |= 1 << i;
+            }
+        });
+        if refusing != 0 {
+            // Rules in shadow mode, and none that would lend.
+            self.each_state(refusing, origin, |_, check, state| {
+                state.wait(&check.terms, cost, false, now);
+                state.shadow_block();
+            });
+        }
+        Some(held)
+    }
+
+    /// Charges all flow rules, or none.
+    fn decide_together(
+        &self,
+        caller: &Caller<'_, T>,
+        now: Timestamp,
+    ) -> Result<Admitted<'_, T>, Refusal<'_, T>> {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            if let Some(decided) = self.try_to_decide(caller, attempts < MAX_ATTEMPTS, now) {
+                return decided;
+            }
+        }
+    }
+
+    /// Charges all rules, or none. `None` where somebody else was faster to take a turn and one may try `again`.
+    fn try_to_decide(
+        &self,
+        caller: &Caller<'_, T>,
+        again: bool,
+        now: Timestamp,
+    ) -> Option<Result<Admitted<'_, T>, Refusal<'_, T>>> {
+        let cost = caller.cost;
+        // A bit for each check, in each of these. `measured` are those that count the request and are not for it.
+        let (mut willing, mut counting, mut measured) = (0, 0, 0);
+        let (mut waiting, mut refusing, mut shadow_refusing) = (0_u64, 0_u64, 0_u64);
+        let mut keys = match self.keys.are_none() {
+            true => Holds::default(),
+            false => self.keys.ask(&caller.keys, now),
+        };
+        let (mut wait, mut first) = (keys.wait, None);
+        for (i, check) in self.checks.iter().enumerate() {
+            let Some(state) = self.state(check, i, caller.origin) else {
+                continue;
+            };
+            let (applies, counts) = check.role(caller);
+            let bit = 1 << i;
+            match (applies, counts) {
+                (true, true) => counting |= bit,
+                (true, false) if check.terms.compat && !state.is_met() => continue,
+                (true, false) => {}
+                (false, true) => {
+                    measured |= bit;
+                    state.advance(now);
+                    state.meet();
+                    continue;
+                }
+                (false, false) => continue,
+            }
+            state.advance(now);
+            if state.has_room(&check.terms, cost, now) {
+                willing |= bit;
+                continue;
+            }
+            match state.wait(&check.terms, cost, caller.prioritized, now) {
+                Some(own) if !(caller.impatient && check.enforced && own > 0) => {
+                    willing |= bit;
+                    waiting |= bit;
+                    if check.enforced {
+                        wait = wait.max(own);
+                    } else {
+                        check.shadow_wait.set(own);
+                    }
+                }
+                _ if check.enforced => {
+                    refusing |= bit;
+                    first = first.or(Some((i, check)));
+                }
+                _ => shadow_refusing |= bit,
+            }
+        }
+        let ask = |i: usize, check: &Check<T>| Ask {
+            cost,
+            counts: counting >> i & 1 == 1,
+            wait: if waiting >> i & 1 == 1 {
+                check.wait(wait)
+            } else {
+                wait
+            },
+        };
+        let (mut reserved, mut overtaken) = (0, false);
+        if refusing == 0 && !keys.refuse() {
+            self.each_state(willing, caller.origin, |i, check, state| {
+                if refusing != 0 || overtaken {
+                    // Nothing more is taken: all of it is given back.
+                } else if state.reserve(&check.terms, ask(i, check), now) {
+                    reserved |= 1 << i;
+                } else if again && check.rule.control_behavior().is_paced() {
+                    overtaken = true;
+                } else if check.enforced {
+                    refusing |= 1 << i;
+                    first = Some((i, check));
+                } else {
+                    shadow_refusing |= 1 << i;
+                }
+            });
+            if refusing == 0 && !overtaken {
+                overtaken = !self.keys.reserve(&mut keys, wait, &caller.keys, now) && again;
+            }
+            if refusing != 0 || overtaken || keys.refuse() {
+                self.each_state(reserved, caller.origin, |i, check, state| {
+                    state.give_back(ask(i, check), now);
+                });
+                if overtaken {
+                    return None;
+                }
+            }
+        }
+        if shadow_refusing != 0 {
+            self.each_state(shadow_refusing, caller.origin, |_, _, state| {
+                state.shadow_block();
+            });
+        }
+        let place = first.map(|(place, _)| place);
+        let first_key = self.keys.first_refusing(&keys, place).map(First::Key);
+        let first = first_key.or(first.map(|(_, check)| First::Check(check)));
+        if let Some(first) = first {
+            self.keys.shadow_block(&keys);
+            return Some(Err(Refusal {
+                first,
+                refusing,
+                keys_retry_after: keys.retry_after(),
+            }));
+        }
+        let mut held = (reserved | measured) & self.told_of_ends;
+        if wait > 0 {
+            held = reserved | measured;
+        }
+        let mut lender = None;
+        self.each_state(reserved, caller.origin, |i, check, state| {
+            if state.commit(ask(i, check)) {
+                held |= 1 << i;
+            }
+            if waiting >> i & 1 == 1 {
+                state.waits();
+                if check.enforced && !check.rule.control_behavior().is_paced() {
+                    lender = lender.or(Some(check));
+                }
+            }
+        });
+        if measured != 0 {
+            self.each_state(measured, caller.origin, |i, check, state| {
+                if state.charge(ask(i, check), now) {
+                    held |= 1 << i;
+                }
+            });
+        }
+        Some(Ok(Admitted {
+            held,
+            wait,
+            lender,
+            keys: match self.keys.are_none() {
+                true => None,
+                false => self.keys.commit(&keys, wait, &caller.keys),
+            },
+        }))
+    }
+
+    /// What the request is told that was refused.
+    #[cold]
+    #[inline(never)]
+    fn blocked(
+        &self,
+        refusal: Refusal<'_, T>,
+        origin: Option<&Origin<T>>,
+        request: &Request<'_, T>,
+        now: Timestamp,
+    ) -> Blocked {
+        let mut retry_after = refusal.keys_retry_after;
+        self.each_state(refusal.refusing, origin, |_, check, state| {
+            if matches!(refusal.first, First::Check(first) if std::ptr::eq(check, first)) {
+                state.block();
+            }
+            let (terms, cost, prioritized) = (&check.terms, request.cost, request.prioritized);
+            let turn = if request.impatient {
+                state.wait(terms, cost, prioritized, now)
+            } else {
+                None
+            };
+            let wait = match turn {
+                Some(turn) => Some(Duration::from_nanos(turn)),
+                None => state.time_to_room(terms, cost, prioritized, now),
+            };
+            retry_after = retry_after
+                .zip(wait)
+                .map(|(longest, wait)| longest.max(wait));
+        });
+        let (rule, id) = match refusal.first {
+            First::Check(check) => (Rc::clone(&check.rule), check.id.clone()),
+            First::Key(check) => check.block(),
+        };
+        Blocked {
+            cause: Cause::Flow(rule),
+            id,
+            retry_after,
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! A request enters a resource.
+
+use crate::engine::decide::Admitted;
+use crate::engine::decision::{Blocked, Decision};
+use crate::engine::entry::Entry;
+use crate::engine::keyed::{Holds, KeyCaller};
+use crate::engine::origin::Origin;
+use crate::engine::prechecks::Admissions;
+use crate::engine::request::Request;
+use crate::engine::resource::Resource;
+use crate::engine::store::Store;
+use crate::rule::system::Inbound;
+use crate::state::backend::Tallies;
+use crate::state::window::Tally;
+use crate::stats::node::{ClusterNode, DefaultNode};
+use crate::stats::tree::Context;
+use crate::time::Timestamp;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Where a request comes in: its origin, the statistics in its context, the context, and those of all that comes from outside.
+pub(super) type Whereabouts<T> = (
+    Option<Rc<Origin<T>>>,
+    Option<Rc<DefaultNode>>,
+    Option<Rc<Context>>,
+    Option<Rc<ClusterNode>>,
+);
+
+impl<T: Tally> Resource<T> {
+    pub(super) fn enter(
+        self: &Rc<Self>,
+        store: &Store<impl Tallies<Tally = T>>,
+        request: &Request<'_, T>,
+        now: Timestamp,
+    ) -> Decision<T> {
+        let origin = if request.origin.is_empty() {
+            None
+        } else {
+            Some(self.origin(store, request.origin, Some(now)))
+        };
+        let (context, node) = self.node(store, request);
+        let inbound = store
+            .tree()
+            .filter(|_| request.inbound)
+            .map(|tree| Rc::clone(tree.inbound()));
+        let may_wait = self.may_wait || request.prioritized;
+        let passes = if self.is_guarded {
+            None
+        } else {
+            self.pass_at_once(origin.as_deref(), request.cost, may_wait, now)
+        };
+        let Some(held) = passes else {
+            let whereabouts = (origin, node, context, inbound);
+            return self.enter_slowly(whereabouts, store, request, now);
+        };
+        let entry = Entry {
+            resource: Rc::clone(self),
+            origin,
+            held,
+            admissions: Admissions::default(),
+            cost: request.cost,
+            started: now,
+            release: now,
+            node,
+            context,
+            inbound,
+        };
+        entry.begin();
+        Decision::Pass(entry)
+    }
+
+    /// What becomes of a request that flow rules alone do not let pass at once.
+    #[cold]
+    #[inline(never)]
+    fn enter_slowly(
+        self: &Rc<Self>,
+        whereabouts: Whereabouts<T>,
+        store: &Store<impl Tallies<Tally = T>>,
+        request: &Request<'_, T>,
+        now: Timestamp,
+    ) -> Decision<T> {
+        let origin = whereabouts.0.as_deref();
+        let decided = if self.is_guarded {
+            self.decide_guarded(&whereabouts, store, request, now)
+        } else {
+            self.decide(origin, request, now)
+                .map(|admitted| (admitted, Admissions::default()))
+        };
+        let (admitted, admissions) = match decided {
+            Ok(admitted) => admitted,
+            Err(blocked) => return self.block(blocked, &whereabouts, request, now),
+        };
+        let Admitted {
+            held, wait, lender, ..
+        } = admitted;
+        let (origin, node, context, inbound) = whereabouts;
+        let entry = Entry {
+            resource: Rc::clone(self),
+            origin,
+            held,
+            admissions,
+            cost: request.cost,
+            started: now,
+            release: now.plus_nanos(wait),
+            node,
+            context,
+            inbound,
+        };
+        match lender {
+            None => entry.begin(),
+            Some(lender) => entry.begin_on_loan(store.tree(), lender),
+        }
+        match wait {
+            0 => Decision::Pass(entry),
+            wait => Decision::Wait(Duration::from_nanos(wait), entry),
+        }
+    }
+
+    /// Asks the rules that are no flow rules, and then those.
+    fn decide_guarded(
+        &self,
+        (origin, _, _, inbound): &Whereabouts<T>,
+        store: &Store<impl Tallies<Tally = T>>,
+        request: &Request<'_, T>,
+        now: Timestamp,
+    ) -> Result<(Admitted<'_, T>, Admissions), Blocked> {
+        let (origin, cost) = (origin.as_deref(), request.cost);
+        let inbound = || match inbound {
+            Some(node) => Some(Inbound::of(node.statistics(), now)),
+            None => store.inbound.get().filter(|_| request.inbound),
+        };
+        let gauges = store.gauges.get();
+        let asked = self
+            .guards
+            .check(request.origin, inbound, &gauges, cost, now);
+        let mut admissions = asked?;
+        // Before anything is charged: where breakers are shared, somebody else may have taken the probe since they were asked.
+        self.guards.reserve(&mut admissions, now)?;
+        let may_wait = self.may_wait || request.prioritized;
+        let decided = if !self.keys.are_none() {
+            self.decide_keyed(origin, store, request, may_wait, now)
+        } else if let Some(held) = self.pass_at_once(origin, cost, may_wait, now) {
+            Ok(Admitted::at_once(held))
+        } else {
+            self.decide(origin, request, now)
+        };
+        let mut admitted = match decided {
+            Ok(admitted) => admitted,
+            Err(blocked) => {
+                self.guards.undo(admissions, now);
+                return Err(blocked);
+            }
+        };
+        admissions.keep(admitted.keys.take());
+        Ok((admitted, admissions))
+    }
+
+    /// Charges all flow rules, or none, where some have a key.
+    fn decide_keyed(
+        &self,
+        origin: Option<&Origin<T>>,
+        store: &Store<impl Tallies<Tally = T>>,
+        request: &Request<'_, T>,
+        may_wait: bool,
+        now: Timestamp,
+    ) -> Result<Admitted<'_, T>, Blocked> {
+        for check in self.keys.checks().iter().filter(|check| !check.is_open()) {
+            store.open_keyed(check, true);
+        }
+        let caller = self.key_caller(origin, request);
+        let mut holds = Holds::default();
+        // Most pass at once. What becomes of the others is decided together.
+        if self.keys.reserve_at_once(&mut holds, &caller, now) {
+            if let Some(held) = self.pass_at_once(origin, request.cost, may_wait, now) {
+                let keys = self.keys.commit(&holds, 0, &caller);
+                return Ok(Admitted {
+                    keys,
+                    ..Admitted::at_once(held)
+                });
+            }
+            self.keys.give_back(&mut holds, &caller, now);
+        }
+        self.decide(origin, request, now)
+    }
+
+    /// The name of the resource of a request. Keys are told apart by it beyond the bound, too: they have one of their own.
+    pub(super) fn name_of<'a>(&'a self, request: &Request<'a, T>) -> &'a str {
+        if self.name.is_empty() {
+            request.resource
+        } else {
+            &self.name
+        }
+    }
+
+    pub(super) fn key_caller<'a>(
+        &'a self,
+        origin: Option<&Origin<T>>,
+        request: &Request<'a, T>,
+    ) -> KeyCaller<'a> {
+        KeyCaller {
+            values: request.keys,
+            resource: self.name_of(request),
+            origin: request.origin,
+            is_other: origin.is_some_and(|origin| origin.is_other),
+            cost: request.cost,
+        }
+    }
+
+    /// Records that a request was refused.
+    fn block(
+        &self,
+        blocked: Blocked,
+        (origin, node, _, inbound): &Whereabouts<T>,
+        request: &Request<'_, T>,
+        now: Timestamp,
+    ) -> Decision<T> {
+        if !T::STATISTICS {
+            return Decision::Block(blocked);
+        }
+        if let Some(node) = node {
+            node.block(request.cost, now);
+        }
+        let origin = origin
+            .as_ref()
+            .and_then(|origin| origin.statistics.as_deref());
+        let inbound = inbound.as_deref().map(ClusterNode::statistics);
+        for node in [origin, inbound].into_iter().flatten() {
+            node.increase_block_qps(request.cost, now);
+        }
+        Decision::Block(blocked)
+    }
+
+    /// The node in the request's context, made if need be, and the context where it is not the default one.
+    #[inline]
+    fn node(
+        &self,
+        store: &Store<impl Tallies<Tally = T>>,
+        request: &Request<'_, T>,
+    ) -> (Option<Rc<Context>>, Option<Rc<DefaultNode>>) {
+        let parent = request.within;
+        let context = match parent {
+            Some(parent) => parent.context.clone(),
+            None if request.context.is_empty() => None,
+            None => Some(store.context(request.context)),
+        };
+        let Some(tree) = store.tree() else {
+            return (context, None);
+        };
+        let within = parent.and_then(|parent| parent.node.as_deref());
+        let node = match &context {
+            Some(context) => tree.node(context, &self.name, within),
+            None => {
+                let make = || tree.node(tree.default_context(), &self.name, within);
+                Rc::clone(self.default_node.get_or_init(make))
+            }
+        };
+        (context, Some(node))
+    }
+}

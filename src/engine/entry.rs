@@ -1,0 +1,270 @@
+//! A call in flight.
+
+use crate::engine::check::{Applies, Check, Counts, measured_elsewhere};
+use crate::engine::decide::Caller;
+use crate::engine::keyed::KeyCaller;
+use crate::engine::origin::Origin;
+use crate::engine::prechecks::Admissions;
+use crate::engine::resource::Resource;
+use crate::rule::KeyValue;
+use crate::state::flow::Controller;
+use crate::state::window::{LocalTally, Tally};
+use crate::stats::node::{ClusterNode, DefaultNode, StatisticNode};
+use crate::stats::tree::{Context, DEFAULT_CONTEXT, NodeTree};
+use crate::time::Timestamp;
+use std::fmt;
+use std::rc::Rc;
+
+/// How a call ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// As it should.
+    Success,
+    /// With an error.
+    Error,
+}
+
+/// A call in flight.
+///
+/// Ended once, with an outcome. Dropped without one, it gives back what it holds of limits on concurrency and records
+/// nothing; and if it is still waiting, what it would have been released with ([`Entry::cancel`]), as far as the next
+/// decision can tell. (A turn that it has taken for a key is spent then.)
+#[must_use]
+pub struct Entry<T: Tally = LocalTally> {
+    pub(super) resource: Rc<Resource<T>>,
+    pub(super) origin: Option<Rc<Origin<T>>>,
+    /// By check: the rules that are to be told how this call ends.
+    pub(super) held: u64,
+    /// How the breakers let it in.
+    pub(super) admissions: Admissions,
+    pub(super) cost: u64,
+    pub(super) started: Timestamp,
+    /// When its wait is over.
+    pub(super) release: Timestamp,
+    pub(super) node: Option<Rc<DefaultNode>>,
+    pub(super) context: Option<Rc<Context>>,
+    pub(super) inbound: Option<Rc<ClusterNode>>,
+}
+
+impl<T: Tally> Entry<T> {
+    /// Ends the call.
+    #[inline]
+    pub fn exit(self, outcome: Outcome, now: Timestamp) {
+        self.exit_as(outcome, now, now);
+    }
+
+    /// Ends the call, which was answered earlier: its response time is that to `answered`.
+    #[inline]
+    pub fn exit_as(mut self, outcome: Outcome, answered: Timestamp, now: Timestamp) {
+        let rt = answered.millis_since(self.started);
+        let failed = outcome == Outcome::Error;
+        if T::STATISTICS {
+            if let Some(node) = self.node.take() {
+                node.complete(rt, self.cost, failed, now);
+            }
+            for node in self.others().into_iter().flatten() {
+                node.complete(rt, self.cost, failed, now);
+            }
+            self.inbound = None;
+        }
+        if !self.admissions.are_none() {
+            let admissions = std::mem::take(&mut self.admissions);
+            if let Some(keys) = admissions.keys() {
+                self.resource.keys.leave(keys);
+            }
+            self.resource.guards.complete(admissions, rt, failed, now);
+        }
+        let held = std::mem::take(&mut self.held);
+        if held != 0 {
+            let tell = |_, _: &_, state: &Rc<Controller<T>>| state.leave(now);
+            self.resource.each_state(held, self.origin.as_deref(), tell);
+        }
+        self.origin = None;
+    }
+
+    /// Ends a call that turns out not to count: what windows were charged for it goes back, as far as it counts there still; while
+    /// it is waiting, it is given up ([`Entry::cancel`]). `keys` are those of its request.
+    ///
+    /// Turns that have been taken, counts that are shared, and rules in shadow mode, which may not have charged it, stay as they
+    /// are. Statistics tell of a call as any other.
+    pub fn exit_uncounted(self, keys: &[KeyValue<'_>], outcome: Outcome, now: Timestamp) {
+        if now < self.release {
+            return self.cancel(now);
+        }
+        self.resource.refund(&self, keys, now);
+        self.exit(outcome, now);
+    }
+
+    /// Ends a call that nobody has waited for to be answered. It has no outcome, and no response time but that it was not
+    /// shorter than this: a breaker that counts slow calls counts it if that is slow already. Else it is as if it were
+    /// cancelled.
+    pub fn exit_unanswered(mut self, now: Timestamp) {
+        if !self.admissions.are_none() {
+            let admissions = std::mem::take(&mut self.admissions);
+            let lasted = now.millis_since(self.started);
+            self.resource.guards.give_up(admissions, lasted, now);
+        }
+        self.give_up(Some(now));
+    }
+
+    /// Gives the call up. While it is still waiting, that gives back what it would have been released with: what it borrowed,
+    /// and its turn, if no later one was taken. Later, it is as if it were dropped.
+    pub fn cancel(mut self, now: Timestamp) {
+        self.give_up(Some(now));
+    }
+
+    /// Records that the call has begun.
+    #[inline(always)] // else the entry is kept in memory for its sake
+    pub(super) fn begin(&self) {
+        if !T::STATISTICS {
+            return;
+        }
+        if let Some(node) = &self.node {
+            node.begin(self.cost, self.started);
+        }
+        for node in self.others().into_iter().flatten() {
+            node.begin(self.cost, self.started);
+        }
+    }
+
+    /// Records that the call has begun on a pass that `lender` lends it.
+    ///
+    /// Sentinel: `DefaultController.canPass`, which records it on the rule's node alone: there the other nodes never see that
+    /// pass.
+    #[cold]
+    pub(super) fn begin_on_loan(&self, tree: Option<&NodeTree>, lender: &Check<T>) {
+        if !T::STATISTICS {
+            return;
+        }
+        let (n, now) = (self.cost, self.started);
+        let others = || self.others().into_iter().flatten();
+        if lender.terms.compat {
+            if let Some(node) = &self.node {
+                node.begin_elsewhere(now);
+            }
+            others().for_each(|node| node.begin_elsewhere(now));
+            let measured = match (&lender.counts, &lender.applies, &self.node) {
+                (Counts::Context(_), _, Some(node)) => {
+                    return node.statistics().lend(n, self.release, now);
+                }
+                (Counts::Same, Applies::All, Some(node)) => Some(Rc::clone(node.cluster())),
+                (Counts::Same, _, _) => {
+                    let origin = self.origin.as_deref();
+                    if let Some(node) = origin.and_then(|origin| origin.statistics.as_ref()) {
+                        node.lend(n, self.release, now);
+                    }
+                    None
+                }
+                _ => measured_elsewhere(&lender.rule)
+                    .zip(tree)
+                    .and_then(|(measured, tree)| tree.cluster(measured)),
+            };
+            if let Some(measured) = measured {
+                measured.statistics().lend(n, self.release, now);
+            }
+            return;
+        }
+        if let Some(node) = &self.node {
+            node.begin_on_loan(n, self.release, now);
+        }
+        others().for_each(|node| node.begin_on_loan(n, self.release, now));
+    }
+
+    /// When it may go on: when it was let in, or when its wait is over.
+    pub fn release(&self) -> Timestamp {
+        self.release
+    }
+
+    /// The statistics besides the resource's own.
+    fn others(&self) -> [Option<&StatisticNode>; 2] {
+        [
+            self.origin
+                .as_ref()
+                .and_then(|origin| origin.statistics.as_deref()),
+            self.inbound.as_deref().map(ClusterNode::statistics),
+        ]
+    }
+
+    /// Gives back what it holds, at a time that nobody knows, if there is no `now`.
+    #[inline]
+    fn give_up(&mut self, now: Option<Timestamp>) {
+        if !self.admissions.are_none() {
+            let admissions = std::mem::take(&mut self.admissions);
+            let Resource { guards, keys, .. } = &*self.resource;
+            if let Some(held) = admissions.keys() {
+                keys.give_up(held, self.cost, self.release, now);
+            }
+            guards.give_back(admissions, now.unwrap_or(self.started));
+        }
+        let held = std::mem::take(&mut self.held);
+        if held != 0 {
+            let release = (self.release > self.started).then_some(self.release);
+            let give_up =
+                |_, _: &_, state: &Rc<Controller<T>>| state.give_up(self.cost, release, now);
+            self.resource
+                .each_state(held, self.origin.as_deref(), give_up);
+        }
+    }
+}
+
+impl<T: Tally> Drop for Entry<T> {
+    fn drop(&mut self) {
+        self.give_up(None);
+        if T::STATISTICS
+            && let Some(node) = self.node.take()
+        {
+            node.abandon();
+            for node in self.others().into_iter().flatten() {
+                node.decrease_thread_num();
+            }
+        }
+    }
+}
+
+impl<T: Tally> fmt::Debug for Entry<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "entry to {} since {} ms",
+            self.resource.name,
+            self.started.as_millis()
+        )
+    }
+}
+
+impl<T: Tally> Resource<T> {
+    /// Gives back what windows were charged for a call.
+    fn refund(&self, call: &Entry<T>, keys: &[KeyValue<'_>], now: Timestamp) {
+        let origin = call.origin.as_deref();
+        let caller = Caller {
+            origin,
+            context: call
+                .context
+                .as_deref()
+                .map_or(DEFAULT_CONTEXT, Context::name),
+            cost: call.cost,
+            prioritized: false,
+            keys: KeyCaller {
+                values: keys,
+                resource: &self.name,
+                origin: origin.map_or("", |origin| &*origin.name),
+                is_other: origin.is_some_and(|origin| origin.is_other),
+                cost: call.cost,
+            },
+            impatient: false,
+        };
+        let waited = call.release > call.started;
+        for (i, check) in self.checks.iter().enumerate() {
+            let (applies, counts) = check.role(&caller);
+            if counts
+                && (check.enforced || !applies)
+                && let Some(state) = self.state(check, i, origin)
+            {
+                state.refund(call.cost, call.release, waited, now);
+            }
+        }
+        if !self.name.is_empty() {
+            self.keys.refund(&caller.keys, call.started, now);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What asks to be let in.
+
+use crate::engine::entry::Entry;
+use crate::rule::KeyValue;
+use crate::state::window::{LocalTally, Tally};
+use crate::stats::tree::{Context, DEFAULT_CONTEXT};
+
+/// What asks to be let in.
+pub struct Request<'a, T: Tally = LocalTally> {
+    pub(super) resource: &'a str,
+    pub(super) context: &'a str,
+    pub(super) origin: &'a str,
+    pub(super) cost: u64,
+    pub(super) prioritized: bool,
+    pub(super) impatient: bool,
+    pub(super) inbound: bool,
+    pub(super) within: Option<&'a Entry<T>>,
+    pub(super) keys: &'a [KeyValue<'a>],
+}
+
+impl<'a, T: Tally> Request<'a, T> {
+    /// A request for `resource`, at a cost of one, from no origin in particular.
+    #[inline]
+    pub fn new(resource: &'a str) -> Request<'a, T> {
+        Request {
+            resource,
+            context: "",
+            origin: "",
+            cost: 1,
+            prioritized: false,
+            impatient: false,
+            inbound: false,
+            within: None,
+            keys: &[],
+        }
+    }
+
+    /// This request, with these values for the parts of the resource's keys ([`Resource::key_parts`]), in their order. What is
+    /// not said is missing.
+    #[doc(alias = "args")]
+    #[must_use]
+    pub fn keys(self, keys: &'a [KeyValue<'a>]) -> Request<'a, T> {
+        Request { keys, ..self }
+    }
+
+    /// This request, in a context of its own.
+    #[must_use]
+    pub fn context(self, context: &'a str) -> Request<'a, T> {
+        Request { context, ..self }
+    }
+
+    /// This request, from that origin.
+    #[must_use]
+    pub fn origin(self, origin: &'a str) -> Request<'a, T> {
+        Request { origin, ..self }
+    }
+
+    /// This request, at that cost.
+    #[doc(alias = "acquireCount")]
+    #[doc(alias = "batchCount")]
+    #[must_use]
+    pub fn cost(self, cost: u32) -> Request<'a, T> {
+        Request {
+            cost: cost.into(),
+            ..self
+        }
+    }
+
+    /// This request, as one that may borrow: where a rule that rejects has no room for it, it is told to wait until a bucket to
+    /// come can pay for it, if that is in less than [`OCCUPY_TIMEOUT_MS`].
+    ///
+    /// Sentinel: `SphU.entryWithPriority`.
+    #[doc(alias = "entryWithPriority")]
+    #[must_use]
+    pub fn prioritized(self) -> Request<'a, T> {
+        Request {
+            prioritized: true,
+            ..self
+        }
+    }
+
+    /// This request, as one that does not wait: where it would be told to, it is refused, and nothing is charged. The time to
+    /// try again is then when it would have had its turn.
+    #[must_use]
+    pub fn impatient(self) -> Request<'a, T> {
+        Request {
+            impatient: true,
+            ..self
+        }
+    }
+
+    /// This request, as one from outside: it counts in the inbound statistics too.
+    #[doc(alias = "EntryType")]
+    #[must_use]
+    pub fn inbound(self) -> Request<'a, T> {
+        Request {
+            inbound: true,
+            ..self
+        }
+    }
+
+    /// By which context it comes in.
+    pub(super) fn context_name(&self) -> &'a str {
+        match self.within {
+            Some(parent) => parent
+                .context
+                .as_deref()
+                .map_or(DEFAULT_CONTEXT, Context::name),
+            None if self.context.is_empty() => DEFAULT_CONTEXT,
+            None => self.context,
+        }
+    }
+
+    /// This request, made while `entry` is open, and in its context.
+    #[must_use]
+    pub fn within(self, entry: &'a Entry<T>) -> Request<'a, T> {
+        Request {
+            within: Some(entry),
+            ..self
+        }
+    }
+}

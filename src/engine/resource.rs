@@ -1,0 +1,344 @@
+//! A resource with its rules.
+
+use crate::engine::check::{Applies, Check};
+use crate::engine::decide::Caller;
+use crate::engine::decision::Policy;
+use crate::engine::keyed::{KeyCaller, KeyCheck, Keys};
+use crate::engine::origin::Origin;
+use crate::engine::prechecks::Guards;
+use crate::engine::request::Request;
+use crate::engine::store::{BreakerOf, Store};
+use crate::places::{Apart, NamePlace, Placed, Places};
+use crate::rule::{FlowRule, KeyPart, Target};
+use crate::state::backend::Tallies;
+use crate::state::breaker::Phase;
+use crate::state::flow::Controller;
+use crate::state::window::Tally;
+use crate::stats::node::{DefaultNode, MAX_ORIGINS};
+use crate::stats::tree::DEFAULT_CONTEXT;
+use crate::time::Timestamp;
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+/// A resource with its rules.
+pub struct Resource<T: Tally> {
+    pub(super) name: Rc<str>,
+    /// Where its place is in the list of resources.
+    pub(super) place: Option<NamePlace>,
+    /// The list of its origins, where they have windows of their own.
+    pub(super) origin_places: Option<Rc<dyn Places>>,
+    /// Whether its windows and those of its origins are theirs for good, and no list says otherwise.
+    pub(super) is_certain: bool,
+    pub(super) checks: Box<[Check<T>]>,
+    pub(super) guards: Guards<T::Breaker>,
+    pub(super) keys: Keys,
+    pub(super) origins: Apart<Origin<T>>,
+    /// The statistics in the context that most requests come in by.
+    pub(super) default_node: OnceCell<Rc<DefaultNode>>,
+    /// Whether any rule counts other requests than those that it is for.
+    pub(super) by_relation: bool,
+    /// Whether any rule takes turns.
+    pub(super) may_wait: bool,
+    /// Whether any other rules apply than flow rules without a key.
+    pub(super) is_guarded: bool,
+    /// Whether any rule is for one context alone.
+    pub(super) by_context: bool,
+    /// Whether any rule asks where a request comes from.
+    pub(super) by_origin: bool,
+    /// By check: the rules that are told of the end of each call. Sentinel looks at a window then.
+    pub(super) told_of_ends: u64,
+}
+
+impl<T: Tally> Resource<T> {
+    /// The name, empty for the resource that stands for all beyond the bound.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether any rule applies.
+    pub fn has_rules(&self) -> bool {
+        !self.checks.is_empty() || self.is_guarded
+    }
+
+    /// What its rules tell requests apart by, each part once. A shell reads them and hands the values in, in this order
+    /// ([`Request::keys`]).
+    pub fn key_parts(&self) -> &[KeyPart] {
+        self.keys.parts()
+    }
+
+    /// The flow rules that are for it, and those that measure it: first those that limit each key for itself.
+    pub fn flow_rules(&self) -> impl Iterator<Item = &FlowRule> {
+        let keyed = self.keys.checks().iter().map(KeyCheck::rule);
+        keyed.chain(self.checks.iter().map(|check| &*check.rule))
+    }
+
+    /// Whether any breaker is to be told how calls end: by [`Entry::exit`].
+    pub fn has_breakers(&self) -> bool {
+        !self.guards.breakers.is_empty()
+    }
+
+    /// Whether [`Engine::is_current`] is always true of it.
+    #[inline]
+    pub fn is_certain(&self) -> bool {
+        self.is_certain
+    }
+
+    /// Whether it stands for names that have no windows of their own.
+    pub fn is_further(&self) -> bool {
+        self.name.is_empty()
+    }
+
+    /// Whether any rule asks where a request comes from: if none does, its origin changes nothing.
+    pub fn by_origin(&self) -> bool {
+        self.by_origin
+    }
+
+    /// As [`Resource::observe`], for a request from `origin`: the windows of its own that it has under rules for other origins
+    /// are read, too.
+    pub fn observe_from(&self, origin: &str) {
+        self.observe();
+        let states = |origin: &Rc<Origin<T>>| {
+            let states = origin.states.iter().flatten();
+            states.for_each(|state| state.observe());
+        };
+        if !origin.is_empty() {
+            // One beyond the bound is met under no name.
+            let known = self.origins.get(origin);
+            known.or_else(|| self.origins.get("")).as_ref().map(states);
+        }
+    }
+
+    /// Reads the shared counts of its rules and the state of its breakers, for a request of no origin in particular. To be
+    /// called before the clock is read for [`Engine::enter_resource`].
+    #[inline]
+    pub fn observe(&self) {
+        for guard in &self.guards.breakers {
+            guard.breaker.reload();
+        }
+        for state in self
+            .checks
+            .iter()
+            .filter_map(|check| check.state.as_deref())
+        {
+            state.observe();
+        }
+    }
+
+    /// Brings the windows of its rules up to `now`, for [`Resource::policies`] of a resource that was not asked for a while.
+    pub fn advance(&self, now: Timestamp) {
+        let states = self.checks.iter().filter_map(|check| check.state.as_ref());
+        states.for_each(|state| state.advance(now));
+    }
+
+    /// How the rules stand that apply to requests of no origin in particular and no context, in order. Rules with a key stand
+    /// differently for each.
+    pub fn policies(&self, now: Timestamp) -> impl Iterator<Item = Policy<'_>> {
+        self.checks
+            .iter()
+            .filter_map(move |check| self.policy(check, now))
+    }
+
+    /// The same, and for requests with those keys the rules with a key: of several keys, the one of which least is left.
+    pub fn policies_for<'a>(
+        &'a self,
+        request: &Request<'a, T>,
+        now: Timestamp,
+    ) -> impl Iterator<Item = Policy<'a>> + use<'a, T> {
+        let (keys, name) = (request.keys, self.name_of(request));
+        let caller = move || KeyCaller {
+            values: keys,
+            resource: name,
+            origin: "",
+            is_other: false,
+            cost: 1,
+        };
+        (0..=self.checks.len()).flat_map(move |place| {
+            let standings = self.keys.standings(caller(), now);
+            let keyed = standings.filter(move |(before, ..)| *before == place);
+            let keyed = keyed.map(|(_, rule, id, count, standing)| Policy {
+                rule,
+                id,
+                count,
+                remaining: standing.remaining,
+                reset: standing.reset,
+            });
+            let plain = self.checks.get(place);
+            keyed.chain(plain.and_then(|check| self.policy(check, now)))
+        })
+    }
+
+    fn policy<'a>(&'a self, check: &'a Check<T>, now: Timestamp) -> Option<Policy<'a>> {
+        let caller = Caller {
+            origin: None,
+            context: DEFAULT_CONTEXT,
+            cost: 1,
+            prioritized: false,
+            keys: KeyCaller::nobody(),
+            impatient: false,
+        };
+        let state = check.state.as_ref().filter(|_| check.role(&caller).0)?;
+        let remaining = state.remaining(&check.terms, now);
+        Some(Policy {
+            rule: &check.rule,
+            id: &check.id,
+            count: check.rule.count(),
+            remaining,
+            reset: state.time_to_more(&check.terms, remaining, now),
+        })
+    }
+
+    /// The state of the check, the `index`th, for requests of that origin; `None` where there is none for it.
+    #[inline]
+    pub(super) fn state<'a>(
+        &self,
+        check: &'a Check<T>,
+        index: usize,
+        origin: Option<&'a Origin<T>>,
+    ) -> Option<&'a Rc<Controller<T>>> {
+        match &check.state {
+            Some(state) => Some(state),
+            None => origin?.states.get(index)?.as_ref(),
+        }
+    }
+
+    /// Tells `each` of the states of the checks in `chosen`, a bit for each, in order.
+    #[inline]
+    pub(super) fn each_state<'a>(
+        &'a self,
+        chosen: u64,
+        origin: Option<&Origin<T>>,
+        mut each: impl FnMut(usize, &'a Check<T>, &Rc<Controller<T>>),
+    ) {
+        let mut rest = chosen;
+        while rest != 0 {
+            let i = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            if let Some(check) = self.checks.get(i)
+                && let Some(state) = self.state(check, i, origin)
+            {
+                each(i, check, state);
+            }
+        }
+    }
+
+    /// The origin called `name`, met if need be; beyond [`MAX_ORIGINS`] one that all further ones share.
+    pub(super) fn origin<S: Tallies<Tally = T>>(
+        &self,
+        store: &Store<S>,
+        name: &str,
+        now: Option<Timestamp>,
+    ) -> Rc<Origin<T>> {
+        if let Some(origin) = self.origins.get(name) {
+            return origin;
+        }
+        let make = |name: &Rc<str>, place| self.make_origin(store, name, place);
+        // One that a rule names is always known: no flood of others frees it of its rule.
+        if self.names_origin(name) {
+            return self.origins.keep(make(&name.into(), None));
+        }
+        if let Some(places) = &self.origin_places {
+            let clock = || now;
+            return self
+                .origins
+                .meet(&**places, MAX_ORIGINS, name, &clock, &make);
+        }
+        if self.origins.len() < MAX_ORIGINS {
+            return self.origins.keep(make(&name.into(), None));
+        }
+        self.origins.further(&make)
+    }
+
+    /// Whether a rule names that origin.
+    fn names_origin(&self, name: &str) -> bool {
+        self.checks.iter().any(|check| match &check.applies {
+            Applies::All => name == "default",
+            Applies::OtherOrigins => name == "other",
+            Applies::Origin(named) => &**named == name,
+            Applies::Nobody => false,
+        }) || self.keys.names(name)
+    }
+
+    #[inline(never)]
+    fn make_origin<S: Tallies<Tally = T>>(
+        &self,
+        store: &Store<S>,
+        name: &Rc<str>,
+        place: Option<NamePlace>,
+    ) -> Origin<T> {
+        let is_named = self.names_origin(name);
+        let state = |check: &Check<T>| {
+            let applies = matches!(check.applies, Applies::OtherOrigins) && !is_named;
+            (applies && check.is_by_origin())
+                .then(|| check.open(store, (&self.name, self.place), Some((name, place))))
+        };
+        Origin {
+            statistics: store
+                .tree()
+                .map(|tree| tree.cluster_or_new(&self.name).origin_or_new(name)),
+            states: self.checks.iter().map(state).collect(),
+            is_other: !is_named,
+            name: Rc::clone(name),
+            place,
+        }
+    }
+
+    /// Whether a request of that origin was decided by the windows that are its own.
+    pub(super) fn is_current_for(&self, origin: &str) -> bool {
+        let places = self.origin_places.as_deref();
+        let Some(places) = places.filter(|_| !origin.is_empty()) else {
+            return true;
+        };
+        let known = self.origins.get(origin).or_else(|| self.origins.get(""));
+        known.is_none_or(|known| self.origins.is_current(places, &known, origin))
+    }
+}
+
+impl<T: Tally> Resource<T> {
+    /// The states that are its own.
+    fn own_states(&self) -> impl Iterator<Item = &Controller<T>> {
+        let own = self.checks.iter().filter(|check| check.is_of_each());
+        own.filter_map(|check| check.state.as_deref())
+    }
+
+    fn own_breakers(&self) -> impl Iterator<Item = &BreakerOf<T>> {
+        let breakers = self.guards.breakers.iter();
+        let own = breakers.filter(|guard| *guard.rule.rule.target() == Target::Each);
+        own.map(|guard| &*guard.breaker)
+    }
+}
+
+impl<T: Tally> Placed for Resource<T> {
+    fn name(&self) -> &Rc<str> {
+        &self.name
+    }
+
+    fn place(&self) -> Option<NamePlace> {
+        self.place
+    }
+
+    fn keep_up(&self, clock: &dyn Fn() -> Option<Timestamp>) {
+        self.observe();
+        clock().into_iter().for_each(|now| self.advance(now));
+    }
+
+    /// The origins that it tells apart are not all known here.
+    fn is_idle(&self, now: Timestamp) -> bool {
+        self.origin_places.is_none()
+            && self.own_states().all(|state| state.is_idle(now))
+            && self.own_breakers().all(|breaker| breaker.is_idle(now))
+    }
+
+    fn can_be_left(&self, _: Timestamp) -> bool {
+        self.origin_places.is_none()
+            && self.own_states().all(Controller::can_be_left)
+            && self.own_breakers().all(|breaker| {
+                breaker.reload();
+                breaker.phase() == Phase::Closed
+            })
+    }
+
+    fn take_along(&self, further: &Self, now: Timestamp) -> bool {
+        let mut pairs = self.own_states().zip(further.own_states());
+        further.can_be_left(now) && pairs.all(|(own, further)| own.take_along(further, now))
+    }
+}

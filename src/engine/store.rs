@@ -1,0 +1,290 @@
+//! What outlives a set of rules: the registry of their states.
+
+use crate::engine::keyed::{KeyCheck, KeyedController};
+use crate::engine::table::Table;
+use crate::rule::MAX_RESOURCES;
+use crate::rule::system::{Gauges, Inbound};
+use crate::rule::{KeyedBy, RuleId};
+use crate::state::backend::BreakerKey;
+use crate::state::backend::{StateKey, Tallies};
+use crate::state::breaker::{Breaker, BreakerStorage};
+use crate::state::flow::Controller;
+use crate::state::keyed::KeyedGeometry;
+use crate::state::window::Tally;
+use crate::stats::tree::{Context, MAX_CONTEXTS, NodeTree};
+use hashbrown::HashMap;
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+pub(super) type BreakerOf<T> = Breaker<<T as Tally>::Breaker>;
+
+/// The states of rules with a key, by what they belong to.
+type KeyedStatesOf<K> = HashMap<(StateKey, KeyedGeometry), Weak<KeyedController<K>>>;
+
+/// What outlives a set of rules: the states of rules by their key, and the statistics.
+///
+/// Engines that share a store share the windows of rules with the same id and geometry.
+pub struct Store<S: Tallies> {
+    pub(super) tallies: S,
+    tree: Option<NodeTree>,
+    pub(super) max_resources: Cell<usize>,
+    states: RefCell<HashMap<StateKey, Weak<Controller<S::Tally>>>>,
+    /// The same, in the order in which they were made.
+    in_order: RefCell<Vec<Weak<Controller<S::Tally>>>>,
+    keyed: RefCell<KeyedStatesOf<S::Keyed>>,
+    pub(super) tables: RefCell<Vec<Weak<Table<S::Tally>>>>,
+    breakers: RefCell<HashMap<BreakerKey, Weak<BreakerOf<S::Tally>>>>,
+    /// The same, in the order in which they were made.
+    breakers_in_order: RefCell<Vec<Weak<BreakerOf<S::Tally>>>>,
+    pub(super) gauges: Cell<Gauges>,
+    pub(super) inbound: Cell<Option<Inbound>>,
+    /// The contexts, where no statistics are kept.
+    contexts: RefCell<HashMap<Rc<str>, Rc<Context>>>,
+}
+
+impl<S: Tallies> Store<S> {
+    /// A store that keeps the statistics of every resource.
+    pub fn new(tallies: S) -> Store<S> {
+        Store {
+            tree: Some(NodeTree::new()),
+            ..Store::without_statistics(tallies)
+        }
+    }
+
+    /// A store that keeps no statistics, only what the rules need.
+    pub fn without_statistics(tallies: S) -> Store<S> {
+        Store {
+            tallies,
+            tree: None,
+            max_resources: Cell::new(MAX_RESOURCES),
+            states: RefCell::default(),
+            in_order: RefCell::default(),
+            keyed: RefCell::default(),
+            tables: RefCell::default(),
+            breakers: RefCell::default(),
+            breakers_in_order: RefCell::default(),
+            gauges: Cell::default(),
+            inbound: Cell::default(),
+            contexts: RefCell::default(),
+        }
+    }
+
+    /// Engines that are made from now on keep at most `max_resources` resources apart that have no rules of their own.
+    pub fn set_max_resources(&self, max_resources: usize) {
+        self.max_resources.set(max_resources);
+    }
+
+    /// Where the counts are kept.
+    pub fn tallies(&self) -> &S {
+        &self.tallies
+    }
+
+    /// The statistics, if they are kept.
+    pub fn tree(&self) -> Option<&NodeTree> {
+        self.tree.as_ref().filter(|_| S::Tally::STATISTICS)
+    }
+
+    /// The state of that key, beside which there is `another`, or none.
+    pub(super) fn state(
+        &self,
+        key: StateKey,
+        another: Option<Rc<Controller<S::Tally>>>,
+    ) -> Rc<Controller<S::Tally>> {
+        let mut states = self.states.borrow_mut();
+        if let Some(state) = states.get(&key).and_then(Weak::upgrade) {
+            return state;
+        }
+        let (tally, past) = self.tallies.open(&key);
+        let controller = match another {
+            Some(another) => Controller::beside(another, tally),
+            None => Controller::new(key.grade, key.behavior, key.compat, tally, past),
+        };
+        let state = Rc::new(controller);
+        states.insert(key, Rc::downgrade(&state));
+        self.in_order.borrow_mut().push(Rc::downgrade(&state));
+        state
+    }
+
+    /// Opens the states of a keyed rule: those that are there, or, `anew`, others.
+    pub(super) fn open_keyed(&self, check: &KeyCheck, anew: bool) {
+        let Some(state) = self.keyed_state(check, check.id(), anew) else {
+            return;
+        };
+        let measured = match check.beside() {
+            None => Some(Rc::clone(&state)),
+            Some(id) => self.keyed_state(check, id, anew),
+        };
+        if let Some(measured) = measured {
+            check.open(state, measured);
+        }
+    }
+
+    /// The states of a keyed rule under that id.
+    fn keyed_state(
+        &self,
+        check: &KeyCheck,
+        id: &RuleId,
+        anew: bool,
+    ) -> Option<Rc<KeyedController<S::Keyed>>> {
+        let rule = check.rule();
+        let key = StateKey {
+            rule: id.clone(),
+            is_beside: check.beside().is_some_and(|beside| beside != id),
+            resource: None,
+            resource_place: None,
+            origin: None,
+            origin_place: None,
+            grade: rule.grade().of_state(),
+            strategy: rule.strategy().clone(),
+            behavior: rule.control_behavior(),
+            compat: rule.is_compat(),
+            parts: rule
+                .keyed_by()
+                .map_or_else(|| Rc::new([]) as _, KeyedBy::shared_parts),
+        };
+        let mut keyed = self.keyed.borrow_mut();
+        let place = (key, check.geometry());
+        let known = keyed.get(&place).and_then(Weak::upgrade);
+        if known.is_some() || !anew {
+            return known;
+        }
+        let state = KeyedController::new(self.tallies.open_keyed(&place.0, &place.1));
+        let state = Rc::new(state);
+        keyed.insert(place, Rc::downgrade(&state));
+        Some(state)
+    }
+
+    pub(super) fn breaker(&self, key: BreakerKey) -> Rc<BreakerOf<S::Tally>> {
+        let mut breakers = self.breakers.borrow_mut();
+        if let Some(breaker) = breakers.get(&key).and_then(Weak::upgrade) {
+            breaker.storage().in_use();
+            return breaker;
+        }
+        let storage = self.tallies.open_breaker(&key);
+        let breaker = Rc::new(Breaker::with_storage(key.geometry, storage));
+        breakers.insert(key, Rc::downgrade(&breaker));
+        let mut in_order = self.breakers_in_order.borrow_mut();
+        in_order.push(Rc::downgrade(&breaker));
+        breaker
+    }
+
+    /// How many breakers there are.
+    pub fn breakers(&self) -> usize {
+        self.breakers_in_order.borrow().len()
+    }
+
+    /// Tells `each` of the breakers from `first` up to, not including, `end`, in the order in which they were made. Those
+    /// whose counts are shared are kept up to date by [`Breaker::observe`] on each, a reading of the clock, and
+    /// [`Breaker::move_to`].
+    pub fn for_each_breaker(
+        &self,
+        first: usize,
+        end: usize,
+        each: impl FnMut(Rc<BreakerOf<S::Tally>>),
+    ) {
+        let breakers = self.breakers_in_order.borrow();
+        let chosen = breakers.iter().take(end).skip(first);
+        chosen.filter_map(Weak::upgrade).for_each(each);
+    }
+
+    /// Tells what all inbound calls together do, for system rules, where no statistics are kept. Until somebody does, there
+    /// can be no system rules.
+    pub fn set_inbound(&self, inbound: Inbound) {
+        self.inbound.set(Some(inbound));
+    }
+
+    /// Tells what the machine's load is, for system rules.
+    ///
+    /// Sentinel: `SystemStatusListener`, which reads it from the machine.
+    pub fn set_gauges(&self, gauges: Gauges) {
+        self.gauges.set(gauges);
+    }
+
+    /// The context called `name`, made if need be; beyond [`MAX_CONTEXTS`] one that those who come later share, under no name.
+    pub(super) fn context(&self, name: &str) -> Rc<Context> {
+        if let Some(tree) = self.tree() {
+            return tree.context(name);
+        }
+        let mut contexts = self.contexts.borrow_mut();
+        if let Some(context) = contexts.get(name) {
+            return Rc::clone(context);
+        }
+        let name = if contexts.len() < MAX_CONTEXTS {
+            name
+        } else {
+            ""
+        };
+        let context = || Rc::new(Context::uncounted(name));
+        Rc::clone(contexts.entry(name.into()).or_insert_with(context))
+    }
+
+    /// How many states there are.
+    pub fn len(&self) -> usize {
+        self.in_order.borrow().len()
+    }
+
+    /// Whether there is no state at all.
+    pub fn is_empty(&self) -> bool {
+        self.in_order.borrow().is_empty()
+    }
+
+    /// Tells `each` of the states from `first` up to, not including, `end`, in the order in which they were made. Shared
+    /// windows are kept up to date by [`Controller::observe`] on each, a reading of the clock, and [`Controller::advance`]:
+    /// one that is not asked for a while does not fall behind counts that others raise.
+    pub fn for_each_state(
+        &self,
+        first: usize,
+        end: usize,
+        mut each: impl FnMut(&Controller<S::Tally>),
+    ) {
+        let states = self.in_order.borrow();
+        for state in states
+            .iter()
+            .take(end)
+            .skip(first)
+            .filter_map(Weak::upgrade)
+        {
+            each(&state);
+        }
+    }
+
+    /// Tells `each` of the states of the rules without a key, and what they belong to, in no particular order.
+    pub fn for_each_unkeyed(&self, mut each: impl FnMut(&StateKey, &Controller<S::Tally>)) {
+        for (key, state) in self.states.borrow().iter() {
+            if let Some(state) = state.upgrade() {
+                each(key, &state);
+            }
+        }
+    }
+
+    /// Tells `each` of the states of the rules with a key that have been asked for, and what they belong to.
+    pub fn for_each_keyed(&self, mut each: impl FnMut(&StateKey, &KeyedController<S::Keyed>)) {
+        for ((key, _), state) in self.keyed.borrow().iter() {
+            if let Some(state) = state.upgrade() {
+                each(key, &state);
+            }
+        }
+    }
+
+    /// Forgets the states that no rule refers to any more.
+    pub fn sweep(&self) {
+        self.keyed
+            .borrow_mut()
+            .retain(|_, state| state.strong_count() > 0);
+        self.states
+            .borrow_mut()
+            .retain(|_, state| state.strong_count() > 0);
+        self.in_order
+            .borrow_mut()
+            .retain(|state| state.strong_count() > 0);
+        self.tables
+            .borrow_mut()
+            .retain(|table| table.strong_count() > 0);
+        self.breakers
+            .borrow_mut()
+            .retain(|_, breaker| breaker.strong_count() > 0);
+        self.breakers_in_order
+            .borrow_mut()
+            .retain(|breaker| breaker.strong_count() > 0);
+    }
+}

@@ -1,0 +1,485 @@
+//! A set of rules in force, compiled: the rules of each resource.
+
+use crate::engine::check::{Applies, Check, Counts, longest_wait, measured_elsewhere};
+use crate::engine::keyed::{KeyCheck, Keys};
+use crate::engine::prechecks::{Guard, Guards, InForce};
+use crate::engine::resource::Resource;
+use crate::engine::store::Store;
+use crate::places::{Apart, NamePlace, Places};
+use crate::rule::authority::AuthorityRule;
+use crate::rule::lists::{
+    AUTHORITY_RULES, DEGRADE_RULES, FLOW_RULES, GATEWAY_FLOW_RULES, PARAM_FLOW_RULES,
+};
+use crate::rule::system::SystemRule;
+use crate::rule::{DegradeRule, MAX_RULES_PER_RESOURCE, MAX_SYSTEM_RULES};
+use crate::rule::{FlowRule, Grade, LimitApp, Mode, RuleId, Strategy, Target};
+use crate::rule::{Rules, RulesError};
+use crate::state::backend::BreakerKey;
+use crate::state::backend::Tallies;
+use crate::state::flow::Terms;
+use crate::state::window::Tally;
+use crate::time::Timestamp;
+use hashbrown::{HashMap, HashSet};
+use std::cell::{Cell, OnceCell};
+use std::rc::{Rc, Weak};
+
+/// A set of rules in force.
+pub(super) struct Table<T: Tally> {
+    /// The rules of each resource that any rule names, in order.
+    named: HashMap<Rc<str>, Vec<usize>>,
+    /// The rules for each resource that none names.
+    each: Vec<usize>,
+    /// By resource: the rules that measure it, and are for another.
+    measuring: HashMap<Rc<str>, Vec<usize>>,
+    /// How many resources are named in one way or the other.
+    known: usize,
+    /// How many others are kept apart.
+    max_resources: usize,
+    rules: Vec<Listed>,
+    pub(super) degrade: ByTarget<DegradeRule>,
+    pub(super) authority: ByTarget<AuthorityRule>,
+    pub(super) system: Rc<[Rc<InForce<SystemRule>>]>,
+    mode: Mode,
+    pub(super) resources: Apart<Resource<T>>,
+}
+
+/// A flow rule, as it is called.
+struct Listed {
+    rule: Rc<FlowRule>,
+    id: RuleId,
+    /// Its default id, which is that of a rule in force: it looks at the state of that one.
+    beside: Option<RuleId>,
+}
+
+impl Listed {
+    fn new(rule: FlowRule) -> Listed {
+        Listed {
+            id: rule.id(),
+            rule: Rc::new(rule),
+            beside: None,
+        }
+    }
+
+    /// Of two rules with one id: where one of them is the other in shadow mode, and their id is a default one, that one is called
+    /// otherwise from now on. How.
+    fn part_from(&mut self, earlier: &mut Listed) -> Option<RuleId> {
+        let is_parted = self.rule.mode() != earlier.rule.mode()
+            && self.rule.has_default_id()
+            && earlier.rule.has_default_id()
+            && self.rule.counts_as(&earlier.rule);
+        let shadow = match self.rule.mode() {
+            _ if !is_parted || earlier.beside.is_some() => return None,
+            Mode::Shadow => self,
+            Mode::Enforce => earlier,
+        };
+        let id = shadow.id.in_shadow();
+        shadow.beside = Some(std::mem::replace(&mut shadow.id, id.clone()));
+        Some(id)
+    }
+}
+
+/// The rules of one kind, by the resource that they are for.
+pub(super) struct ByTarget<R> {
+    named: HashMap<Rc<str>, Vec<Rc<InForce<R>>>>,
+    /// For each resource that none of the kind names.
+    each: Vec<Rc<InForce<R>>>,
+}
+
+impl<R> Default for ByTarget<R> {
+    fn default() -> ByTarget<R> {
+        ByTarget {
+            named: HashMap::new(),
+            each: Vec::new(),
+        }
+    }
+}
+
+impl<R> ByTarget<R> {
+    fn of(&self, resource: &str) -> &[Rc<InForce<R>>] {
+        self.named.get(resource).unwrap_or(&self.each)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Rc<InForce<R>>> {
+        self.named.values().flatten().chain(&self.each)
+    }
+
+    /// Adds a rule, the `index`th of `list`.
+    fn add(
+        &mut self,
+        target: &Target,
+        rule: Rc<InForce<R>>,
+        list: &'static str,
+        index: usize,
+    ) -> Result<(), RulesError> {
+        let of_resource = match target {
+            Target::Resource(name) => self.named.entry(Rc::clone(name)).or_default(),
+            Target::Each => &mut self.each,
+        };
+        of_resource.push(rule);
+        if of_resource.len() > MAX_RULES_PER_RESOURCE {
+            return Err(RulesError::ManyRules {
+                resource: target.as_str().into(),
+                list,
+                index,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Ids that are taken, and by the how manieth rule: none is given twice in one list.
+#[derive(Default)]
+struct Ids(HashMap<RuleId, usize>);
+
+impl Ids {
+    /// The default ids of rules in force, of rules whose modes and ids these are, and whether the ids were given.
+    #[inline(never)]
+    fn in_force(rules: &mut dyn Iterator<Item = (Mode, RuleId, bool)>) -> Ids {
+        let mut ids = Ids::default();
+        for (mode, id, given) in rules {
+            if mode == Mode::Enforce && !given {
+                ids.0.insert(id, 0);
+            }
+        }
+        ids
+    }
+
+    /// What a rule is called beside those: otherwise, where it is in shadow mode and its default id is among them.
+    #[inline(never)]
+    fn beside(&self, (mode, id, given): (Mode, RuleId, bool)) -> (Mode, RuleId) {
+        if mode == Mode::Shadow && !given && self.0.contains_key(&id) {
+            return (mode, id.in_shadow());
+        }
+        (mode, id)
+    }
+
+    /// Takes an id for the `number`th rule, which stands in that list at that place.
+    fn take(
+        &mut self,
+        id: &RuleId,
+        number: usize,
+        (list, index): (&'static str, usize),
+    ) -> Result<(), RulesError> {
+        match self.0.insert(id.clone(), number) {
+            None => Ok(()),
+            Some(_) => Err(RulesError::SameId {
+                id: id.clone(),
+                list,
+                index,
+            }),
+        }
+    }
+}
+
+impl<T: Tally> Table<T> {
+    pub(super) fn new<S: Tallies<Tally = T>>(
+        store: &Store<S>,
+        rules: Rules,
+    ) -> Result<Rc<Table<T>>, RulesError> {
+        let mut table = Table {
+            named: HashMap::new(),
+            each: Vec::new(),
+            measuring: HashMap::new(),
+            known: 0,
+            max_resources: store.max_resources.get(),
+            rules: Vec::new(),
+            degrade: ByTarget::default(),
+            authority: ByTarget::default(),
+            system: Rc::new([]),
+            mode: rules.mode,
+            resources: Apart::default(),
+        };
+        table.put_guards(store, rules.degrade, rules.system, rules.authority)?;
+        let mut ids = Ids::default();
+        let lists = [
+            (GATEWAY_FLOW_RULES, rules.gateway_flow),
+            (PARAM_FLOW_RULES, rules.param_flow),
+            (FLOW_RULES, rules.flow),
+        ];
+        let flow_rules_start = lists.iter().take(2).map(|(_, rules)| rules.len()).sum();
+        let rules = lists.into_iter().flat_map(|(list, rules)| {
+            let rules = rules.into_iter().enumerate();
+            rules.map(move |(place, rule)| (list, place, rule))
+        });
+        for (index, (list, place, rule)) in rules.enumerate() {
+            let mut listed = Listed::new(rule);
+            if let Some(earlier) = ids.0.get(&listed.id)
+                && let Some(earlier) = table.rules.get_mut(*earlier)
+                && let Some(id) = listed.part_from(earlier)
+            {
+                ids.take(&id, index, (list, place))?;
+                if listed.beside.is_none() {
+                    ids.0.insert(listed.id.clone(), index);
+                }
+            } else {
+                ids.take(&listed.id, index, (list, place))?;
+            }
+            let rule = Rc::clone(&listed.rule);
+            let of_resource = match rule.target() {
+                Target::Resource(name) => table.named.entry(Rc::clone(name)).or_default(),
+                Target::Each => &mut table.each,
+            };
+            of_resource.push(index);
+            if of_resource.len() > MAX_RULES_PER_RESOURCE {
+                return Err(RulesError::ManyRules {
+                    resource: rule.target().as_str().into(),
+                    list,
+                    index: place,
+                });
+            }
+            if let Strategy::Chain(context) = rule.strategy() {
+                store.context(context); // one that a rule names is known before others come
+            }
+            if let Some(measured) = measured_elsewhere(&rule) {
+                let measuring = table.measuring.entry(Rc::clone(measured)).or_default();
+                measuring.push(index);
+            }
+            table.rules.push(listed);
+        }
+        for (name, measuring) in &table.measuring {
+            let rules = table.named.get(name).unwrap_or(&table.each).len() + measuring.len();
+            if let (true, Some(&index)) = (rules > MAX_RULES_PER_RESOURCE, measuring.last()) {
+                let resource = name.as_ref().into();
+                return Err(RulesError::ManyRules {
+                    resource,
+                    list: FLOW_RULES,
+                    // Only those of this list measure others.
+                    index: index.saturating_sub(flow_rules_start),
+                });
+            }
+        }
+        let measured = table.measuring.keys();
+        let guarded = table
+            .degrade
+            .named
+            .keys()
+            .chain(table.authority.named.keys());
+        let named: HashSet<&Rc<str>> = table.named.keys().chain(measured).chain(guarded).collect();
+        for name in named {
+            table.resources.keep(table.make(store, name, None));
+        }
+        table.known = table.resources.len();
+        // What others over the same store have met goes on here, before they go.
+        for other in store.tables.borrow().iter().filter_map(Weak::upgrade) {
+            for met in other.resources.all() {
+                if has_lost(store.tallies.places(None), met.place) {
+                    continue;
+                }
+                let known = table.resources.get(&met.name);
+                let resource = known.unwrap_or_else(|| table.meet(store, &met.name, &|| None));
+                let is_for_others =
+                    |check: &Check<T>| matches!(check.applies, Applies::OtherOrigins);
+                if resource.checks.iter().any(is_for_others) {
+                    for origin in met.origins.all() {
+                        if !has_lost(met.origin_places.clone(), origin.place) {
+                            resource.origin(store, &origin.name, None);
+                        }
+                    }
+                }
+            }
+        }
+        let table = Rc::new(table);
+        store.tables.borrow_mut().push(Rc::downgrade(&table));
+        Ok(table)
+    }
+
+    /// Puts the rules in force that are no flow rules.
+    fn put_guards<S: Tallies<Tally = T>>(
+        &mut self,
+        store: &Store<S>,
+        degrade: Vec<DegradeRule>,
+        system: Vec<SystemRule>,
+        authority: Vec<AuthorityRule>,
+    ) -> Result<(), RulesError> {
+        if store.tree().is_none() && store.inbound.get().is_none() && !system.is_empty() {
+            return Err(RulesError::NoStatistics);
+        }
+        if system.len() > MAX_SYSTEM_RULES {
+            let rules = system.len();
+            return Err(RulesError::ManySystemRules { rules });
+        }
+        let mut ids = Ids::default();
+        let in_force = Ids::in_force(&mut degrade.iter().map(DegradeRule::called));
+        // A breaker in shadow mode has a state of its own: it may be open where the other one is closed.
+        for (index, rule) in degrade.into_iter().enumerate() {
+            let ((mode, id), target) = (in_force.beside(rule.called()), rule.target().clone());
+            ids.take(&id, index, (DEGRADE_RULES, index))?;
+            let rule = InForce::new(rule, id, mode, self.mode);
+            self.degrade.add(&target, rule, DEGRADE_RULES, index)?;
+        }
+        // Authority and system rules keep no state: two with one id may be told apart by what they are.
+        let in_force = Ids::in_force(&mut authority.iter().map(AuthorityRule::called));
+        for (index, rule) in authority.into_iter().enumerate() {
+            let ((mode, id), target) = (in_force.beside(rule.called()), rule.target().clone());
+            let rule = InForce::new(rule, id, mode, self.mode);
+            self.authority.add(&target, rule, AUTHORITY_RULES, index)?;
+        }
+        let in_force = Ids::in_force(&mut system.iter().map(SystemRule::called));
+        let in_force = |rule: SystemRule| {
+            let (mode, id) = in_force.beside(rule.called());
+            InForce::new(rule, id, mode, self.mode)
+        };
+        self.system = system.into_iter().map(in_force).collect();
+        Ok(())
+    }
+
+    /// The rules of a resource that are no flow rules.
+    fn guards<S: Tallies<Tally = T>>(
+        &self,
+        store: &Store<S>,
+        name: &Rc<str>,
+        place: Option<NamePlace>,
+    ) -> Guards<T::Breaker> {
+        let guard = |rule: &Rc<InForce<DegradeRule>>| Guard {
+            rule: Rc::clone(rule),
+            breaker: store.breaker(BreakerKey {
+                rule: rule.id.clone(),
+                resource: Rc::clone(name),
+                place,
+                each: *rule.rule.target() == Target::Each,
+                geometry: rule.rule.geometry(),
+            }),
+        };
+        Guards {
+            authority: self.authority.of(name).into(),
+            system: Rc::clone(&self.system),
+            breakers: self.degrade.of(name).iter().map(guard).collect(),
+        }
+    }
+
+    /// A resource that is not known yet.
+    #[cold]
+    pub(super) fn meet<S: Tallies<Tally = T>>(
+        &self,
+        store: &Store<S>,
+        name: &str,
+        clock: &dyn Fn() -> Option<Timestamp>,
+    ) -> Rc<Resource<T>> {
+        let bound = self.max_resources;
+        let make = |name: &Rc<str>, place| self.make(store, name, place);
+        if let Some(places) = store.tallies.places(None) {
+            if !self.has_states_of_each() {
+                return self.resources.further(&make);
+            }
+            return self.resources.meet(&*places, bound, name, clock, &make);
+        }
+        if self.resources.len().saturating_sub(self.known) < bound {
+            return self.resources.keep(make(&name.into(), None));
+        }
+        self.resources.further(&make)
+    }
+
+    /// Whether resources that no rule names have states of their own. (Those of keys are told apart by names.)
+    fn has_states_of_each(&self) -> bool {
+        let rules = self.each.iter().filter_map(|&i| self.rules.get(i));
+        let mut plain = rules.filter(|listed| listed.rule.keyed_by().is_none());
+        plain.next().is_some() || !self.degrade.each.is_empty()
+    }
+
+    /// The resource of that name, by the rules that are for it.
+    #[inline(never)]
+    fn make<S: Tallies<Tally = T>>(
+        &self,
+        store: &Store<S>,
+        name: &Rc<str>,
+        place: Option<NamePlace>,
+    ) -> Resource<T> {
+        let own = self.named.get(name).unwrap_or(&self.each);
+        let measuring = self.measuring.get(name).map_or(&[][..], Vec::as_slice);
+        let rule = |&i: &usize| self.rules.get(i);
+        let longest_wait = own
+            .iter()
+            .filter_map(rule)
+            .map(|listed| longest_wait(&listed.rule));
+        let longest_wait = longest_wait.max().unwrap_or_default();
+        let check = |Listed { rule, id, beside }: &Listed, is_own: bool| {
+            let counts = match (rule.strategy(), measured_elsewhere(rule)) {
+                (Strategy::Chain(context), _) => Counts::Context(Rc::clone(context)),
+                (_, Some(measured)) if measured == name => Counts::All,
+                (_, Some(_)) => Counts::None,
+                (_, None) => Counts::Same,
+            };
+            let mut check = Check {
+                rule: Rc::clone(rule),
+                id: id.clone(),
+                beside: beside.clone(),
+                terms: Terms::new(rule, longest_wait),
+                applies: match rule.limit_app() {
+                    _ if !is_own => Applies::Nobody,
+                    LimitApp::Default => Applies::All,
+                    LimitApp::Origin(name) => Applies::Origin(Rc::clone(name)),
+                    LimitApp::Other => Applies::OtherOrigins,
+                },
+                counts,
+                enforced: rule.mode() == Mode::Enforce && self.mode == Mode::Enforce,
+                shadow_wait: Cell::new(0),
+                state: None,
+            };
+            if !check.is_by_origin() {
+                check.state = Some(check.open(store, (name, place), None));
+            }
+            check
+        };
+        let strangers = measuring.iter().filter(|i| !own.contains(i));
+        let is_keyed = |listed: &&Listed| listed.rule.keyed_by().is_some();
+        let (mut keys, mut others) = (Vec::new(), 0);
+        for Listed { rule, id, beside } in own.iter().filter_map(rule) {
+            if rule.keyed_by().is_none() {
+                others += 1;
+                continue;
+            }
+            let enforced = rule.mode() == Mode::Enforce && self.mode == Mode::Enforce;
+            let name = (id.clone(), beside.clone());
+            let check = KeyCheck::new(Rc::clone(rule), name, enforced, others);
+            store.open_keyed(&check, false);
+            keys.push(check);
+        }
+        let keys = Keys::new(keys);
+        let checks: Box<[Check<T>]> = own
+            .iter()
+            .filter_map(rule)
+            .filter(|rule| !is_keyed(rule))
+            .map(|rule| check(rule, true))
+            .chain(strangers.filter_map(rule).map(|rule| check(rule, false)))
+            .collect();
+        let told_of_ends = checks.iter().enumerate().filter(|(_, check)| {
+            check.terms.compat && matches!(check.rule.grade(), Grade::Qps { .. })
+        });
+        let guards = self.guards(store, name, place);
+        let has_origins = checks.iter().any(Check::is_by_origin);
+        let is_further = name.is_empty() && self.has_states_of_each();
+        let has_places = is_further && store.tallies.places(None).is_some();
+        let of = Some((&**name, place)).filter(|_| has_origins);
+        let origin_places = of.and_then(|of| store.tallies.places(Some(of)));
+        Resource {
+            name: Rc::clone(name),
+            place,
+            is_certain: !has_places && place.is_none() && origin_places.is_none(),
+            origin_places,
+            told_of_ends: told_of_ends.fold(0, |told, (i, _)| told | 1 << i),
+            may_wait: checks
+                .iter()
+                .any(|check| check.rule.control_behavior().is_paced()),
+            by_relation: checks.iter().any(|check| check.counts != Counts::Same),
+            by_context: checks
+                .iter()
+                .any(|check| matches!(check.counts, Counts::Context(_))),
+            by_origin: !guards.authority.is_empty()
+                || checks.iter().any(|check| {
+                    matches!(check.applies, Applies::Origin(_) | Applies::OtherOrigins)
+                }),
+            checks,
+            is_guarded: !guards.are_none() || !keys.are_none(),
+            guards,
+            keys,
+            origins: Apart::default(),
+            default_node: OnceCell::new(),
+        }
+    }
+}
+
+/// Whether a name that had that place in a list has lost it.
+pub(super) fn has_lost(places: Option<Rc<dyn Places>>, place: Option<NamePlace>) -> bool {
+    let had = places.zip(place);
+    had.is_some_and(|(places, place)| places.at(place.index as usize) != Some(place))
+}

@@ -1,0 +1,113 @@
+//! The rules of one document.
+
+use crate::rule::authority::AuthorityRule;
+use crate::rule::system::SystemRule;
+use crate::rule::{DegradeRule, MAX_RULES_PER_RESOURCE, MAX_SYSTEM_RULES};
+use crate::rule::{FlowRule, Mode, RuleId};
+use std::fmt;
+
+/// The rules of one document, in order.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Rules {
+    /// Limits on resources. Those of one resource are gone through in order.
+    pub flow: Vec<FlowRule>,
+    /// Those that Sentinel keeps in a list of its own: limits on the values of a parameter. They stand before those of `flow`.
+    pub param_flow: Vec<FlowRule>,
+    /// Those of Sentinel's gateways. They stand before those of `param_flow`.
+    pub gateway_flow: Vec<FlowRule>,
+    /// Circuit breakers.
+    pub degrade: Vec<DegradeRule>,
+    /// Limits on all that comes from outside, together.
+    pub system: Vec<SystemRule>,
+    /// Which origins may enter a resource.
+    pub authority: Vec<AuthorityRule>,
+    /// Whether anything refuses: in shadow mode each rule is.
+    pub mode: Mode,
+}
+
+/// The lists of rules, as a document calls them.
+pub(crate) const FLOW_RULES: &str = "flowRules";
+
+pub(crate) const PARAM_FLOW_RULES: &str = "paramFlowRules";
+
+pub(crate) const GATEWAY_FLOW_RULES: &str = "gatewayFlowRules";
+
+pub(crate) const DEGRADE_RULES: &str = "degradeRules";
+
+pub(crate) const SYSTEM_RULES: &str = "systemRules";
+
+pub(crate) const AUTHORITY_RULES: &str = "authorityRules";
+
+/// Why rules cannot be put in force. Those in force stay.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RulesError {
+    /// Two rules have one id: name one of them otherwise.
+    SameId {
+        /// The id.
+        id: RuleId,
+        /// The list in which the second one stands, as a document calls it.
+        list: &'static str,
+        /// Where it stands there.
+        index: usize,
+    },
+    /// More rules apply to a resource than [`MAX_RULES_PER_RESOURCE`].
+    ManyRules {
+        /// The resource, or `*`.
+        resource: String,
+        /// The list in which the first rule too many stands, as a document calls it.
+        list: &'static str,
+        /// Where it stands there.
+        index: usize,
+    },
+    /// There are more system rules than [`MAX_SYSTEM_RULES`].
+    ManySystemRules {
+        /// How many there are.
+        rules: usize,
+    },
+    /// A system rule, where no statistics are kept and nobody tells what comes from outside: leave it out.
+    NoStatistics,
+}
+
+impl RulesError {
+    /// Where the rule stands that cannot be had: in which list of a document, and at which place there.
+    pub fn place(&self) -> (&'static str, usize) {
+        match self {
+            RulesError::SameId { list, index, .. } | RulesError::ManyRules { list, index, .. } => {
+                (list, *index)
+            }
+            RulesError::ManySystemRules { .. } => (SYSTEM_RULES, MAX_SYSTEM_RULES),
+            RulesError::NoStatistics => (SYSTEM_RULES, 0),
+        }
+    }
+}
+
+impl fmt::Display for RulesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RulesError::SameId { id, .. } => write!(
+                f,
+                "`{id}` is the id of an earlier rule; give one of them another `id`"
+            ),
+            RulesError::ManySystemRules { rules } => {
+                write!(
+                    f,
+                    "`{rules}` system rules are too many; use at most {MAX_SYSTEM_RULES}"
+                )
+            }
+            RulesError::NoStatistics => {
+                write!(
+                    f,
+                    "`1` is too many where no statistics are kept; leave it out"
+                )
+            }
+            RulesError::ManyRules { resource, .. } => {
+                write!(
+                    f,
+                    "`{resource}` has too many rules; use at most {MAX_RULES_PER_RESOURCE} for one resource"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for RulesError {}
