@@ -5,21 +5,27 @@
 //!
 //! Where rules make it wait, it waits for the longest of their waits, and all of them count it when it is released.
 
-pub(crate) mod check;
+pub(crate) mod blocked;
+mod caller;
+mod check;
 pub(crate) mod decide;
 pub(crate) mod decision;
 pub(crate) mod enter;
 pub(crate) mod entry;
 pub(crate) mod keyed;
 pub(crate) mod origin;
+mod policy;
 pub(crate) mod prechecks;
 pub(crate) mod request;
 pub(crate) mod resource;
+mod scope;
 pub(crate) mod store;
 pub(crate) mod table;
 
-pub use decision::{Blocked, Cause, Decision, Policy};
+pub use blocked::{Blocked, Cause};
+pub use decision::Decision;
 pub use entry::{Entry, Outcome};
+pub use policy::Policy;
 pub use request::Request;
 pub use resource::Resource;
 
@@ -27,7 +33,7 @@ use crate::engine::store::Store;
 use crate::engine::table::Table;
 use crate::rule::RuleId;
 use crate::rule::{Rules, RulesError};
-use crate::state::backend::{Local, Tallies};
+use crate::state::backend::{Backend, Local};
 use crate::time::Timestamp;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -50,9 +56,9 @@ use std::rc::Rc;
 /// assert_eq!(blocked.retry_after().map(|wait| wait.as_millis()), Some(990));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Engine<S: Tallies = Local> {
+pub struct Engine<S: Backend = Local> {
     store: Rc<Store<S>>,
-    table: RefCell<Rc<Table<S::Tally>>>,
+    table: RefCell<Rc<Table<S>>>,
 }
 
 impl Engine {
@@ -66,7 +72,7 @@ impl Engine {
     }
 }
 
-impl<S: Tallies> Engine<S> {
+impl<S: Backend> Engine<S> {
     /// An engine whose states and statistics are kept in `store`, with those of other engines.
     ///
     /// # Errors
@@ -122,17 +128,17 @@ impl<S: Tallies> Engine<S> {
 
     /// The resource called `name`. Beyond the store's bound, one that all further names share.
     #[inline]
-    pub fn resource(&self, name: &str) -> Rc<Resource<S::Tally>> {
+    pub fn resource(&self, name: &str) -> Rc<Resource<S>> {
         self.resource_at(name, &|| None)
     }
 
-    /// The same, at the time of a `clock` that is read only where a list of names ([`Tallies::places`]) is to change.
+    /// The same, at the time of a `clock` that is read only where a list of names ([`Backend::places`]) is to change.
     #[inline]
     pub fn resource_at(
         &self,
         name: &str,
         clock: &dyn Fn() -> Option<Timestamp>,
-    ) -> Rc<Resource<S::Tally>> {
+    ) -> Rc<Resource<S>> {
         let table = self.table.borrow();
         if let Some(known) = table.resources.get(name) {
             return known;
@@ -141,10 +147,10 @@ impl<S: Tallies> Engine<S> {
     }
 
     /// Whether the request of that `name` and `origin`, on which `resource` has decided, was decided by the windows that are
-    /// theirs. Always, where no list of names ([`Tallies::places`]) says which are. Else the request is to be decided on again:
+    /// theirs. Always, where no list of names ([`Backend::places`]) says which are. Else the request is to be decided on again:
     /// what was charged for it stays charged.
     #[inline]
-    pub fn is_current(&self, resource: &Resource<S::Tally>, name: &str, origin: &str) -> bool {
+    pub fn is_current(&self, resource: &Resource<S>, name: &str, origin: &str) -> bool {
         let table = self.table.borrow();
         let places = self.store.tallies.places(None);
         places.is_none_or(|places| table.resources.is_current(&*places, resource, name))
@@ -153,7 +159,7 @@ impl<S: Tallies> Engine<S> {
 
     /// Decides on a request.
     #[inline]
-    pub fn enter(&self, request: &Request<'_, S::Tally>, now: Timestamp) -> Decision<S::Tally> {
+    pub fn enter(&self, request: &Request<'_>, now: Timestamp) -> Decision<S> {
         self.resource(request.resource)
             .enter(&self.store, request, now)
     }
@@ -162,10 +168,10 @@ impl<S: Tallies> Engine<S> {
     #[inline]
     pub fn enter_resource(
         &self,
-        resource: &Rc<Resource<S::Tally>>,
-        request: &Request<'_, S::Tally>,
+        resource: &Rc<Resource<S>>,
+        request: &Request<'_>,
         now: Timestamp,
-    ) -> Decision<S::Tally> {
+    ) -> Decision<S> {
         resource.enter(&self.store, request, now)
     }
 }

@@ -3,7 +3,7 @@
 use crate::config::{OriginFrom, Settings};
 use crate::host::{Host, Property};
 use leapgate::Resource;
-use leapgate::backend::Tally;
+use leapgate::backend::Backend;
 use leapgate::rule::MAX_NAME;
 
 /// Who sends a request.
@@ -17,10 +17,10 @@ pub struct Caller {
 
 impl Caller {
     /// Who sends the request at hand to `resource`.
-    pub fn read<H: Host, T: Tally>(
+    pub fn read<H: Host, S: Backend>(
         host: &H,
         settings: &Settings,
-        resource: &Resource<T>,
+        resource: &Resource<S>,
     ) -> Caller {
         if !resource.has_rules() {
             return Caller::default();

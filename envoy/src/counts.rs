@@ -16,8 +16,8 @@ use crate::places::ProcessPlaces;
 use crate::ring::Published;
 use leapgate::Timestamp;
 use leapgate::backend::{
-    BreakerKey, Controller, Key, KeyedGeometry, KeyedPages, LocalInstant, LocalTally, NamePlace,
-    Past, Places, RuleWindow, SharedInstant, StateKey, Tallies, Tally,
+    Backend, BreakerKey, Controller, Key, KeyedGeometry, KeyedPages, LocalInstant, LocalTally,
+    NamePlace, Past, Places, RuleWindow, SharedInstant, StateKey, Tally,
 };
 use leapgate::rule::{ControlBehavior, Grade, Strategy};
 use leapgate::stats::Window;
@@ -449,9 +449,11 @@ pub(crate) enum Keeper<H> {
     Local(LocalTally),
 }
 
-impl<H: Host> Tallies for Counts<H> {
+impl<H: Host> Backend for Counts<H> {
     type Tally = RuleCounts<H>;
     type Keyed = KeyStates<H>;
+    type Breaker = BreakerPlace<H>;
+    const STATISTICS: bool = false;
 
     fn open(&self, key: &StateKey) -> (RuleCounts<H>, Past) {
         if key.is_beside {
@@ -703,9 +705,6 @@ fn decisions<T: Tally>(state: &Controller<T>) -> [u64; 3] {
 }
 
 impl<H: Host> Tally for RuleCounts<H> {
-    const STATISTICS: bool = false;
-    type Breaker = BreakerPlace<H>;
-
     fn latest(&self) -> &impl SharedInstant {
         &self.latest
     }

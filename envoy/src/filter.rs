@@ -2,7 +2,7 @@
 
 use crate::caller::Caller;
 use crate::config::{Format, ResourceFrom, Scope, Settings};
-use crate::counts::{Counts, RuleCounts};
+use crate::counts::Counts;
 use crate::host::{Host, Kind, Level, LocalReply, MetricId, Property};
 use crate::inbound::{Call, System};
 use crate::names::label;
@@ -48,9 +48,9 @@ pub fn new_store<H: Host>(host: &H, root_id: &str, scope: Scope) -> Rc<FilterSto
 
 /// What a request has been let in for, until it has ended.
 pub struct Passed<H: Host> {
-    resource: Rc<Resource<RuleCounts<H>>>,
+    resource: Rc<Resource<Counts<H>>>,
     /// Dropped with this: then calls in flight are given back.
-    entry: Option<Entry<RuleCounts<H>>>,
+    entry: Option<Entry<Counts<H>>>,
     /// What only some rules have requests keep, so that it costs others nothing.
     rest: Option<Box<Rest<H>>>,
 }
@@ -130,7 +130,7 @@ pub struct Filter<H: Host> {
     settings: Settings,
     engine: Engine<Counts<H>>,
     /// Where the name of the resource is the same for all requests.
-    fixed: Option<Rc<Resource<RuleCounts<H>>>>,
+    fixed: Option<Rc<Resource<Counts<H>>>>,
     /// Which states have their turn in the next tick.
     next_state: Cell<usize>,
     system: Option<System<H>>,
@@ -337,7 +337,7 @@ impl<H: Host> Filter<H> {
             });
     }
 
-    fn resource(&self) -> Rc<Resource<RuleCounts<H>>> {
+    fn resource(&self) -> Rc<Resource<Counts<H>>> {
         match &self.fixed {
             Some(fixed) if fixed.is_certain() => Rc::clone(fixed),
             _ => self.with_name(|name| self.engine.resource_at(name, &|| self.host.now())),
@@ -364,13 +364,13 @@ impl<H: Host> Filter<H> {
 
     /// Whether that was decided by the windows of the request's own resource and origin.
     #[inline]
-    fn is_current(&self, resource: &Resource<RuleCounts<H>>, name: &str, origin: &str) -> bool {
+    fn is_current(&self, resource: &Resource<Counts<H>>, name: &str, origin: &str) -> bool {
         resource.is_certain() || self.engine.is_current(resource, name, origin)
     }
 
     /// The name of the resource of the request at hand, where the resource stands for further names and a list or a key asks
     /// for it; else it is not read.
-    fn further_name(&self, resource: &Resource<RuleCounts<H>>) -> String {
+    fn further_name(&self, resource: &Resource<Counts<H>>) -> String {
         let is_asked = !resource.is_certain() || !resource.key_parts().is_empty();
         if resource.is_further() && is_asked {
             self.with_name(str::to_owned)
@@ -380,7 +380,7 @@ impl<H: Host> Filter<H> {
     }
 
     /// Where no rule applies, time does not matter. Without a clock windows stand still, and refuse when they are full.
-    fn time_for(&self, resource: &Resource<RuleCounts<H>>) -> Timestamp {
+    fn time_for(&self, resource: &Resource<Counts<H>>) -> Timestamp {
         let now = if resource.has_rules() {
             self.host.now()
         } else {

@@ -2,7 +2,7 @@
 
 use crate::shell::{KEYS, ceiled, instant};
 use crate::{shell, tree};
-use leapgate::backend::{Gauges, LocalTally, Seeded, Store};
+use leapgate::backend::{Gauges, Seeded, Store};
 use leapgate::config::{ConfigError, read};
 use leapgate::rule::{FlowRule, Grade, KeyValue, MAX_RULES_PER_RESOURCE, RuleId};
 use leapgate::{
@@ -112,7 +112,7 @@ struct Told {
 
 /// A resource that JavaScript knows by number.
 struct Met {
-    resource: Rc<Resource<LocalTally>>,
+    resource: Rc<Resource<Seeded>>,
     rules: Vec<Told>,
 }
 
@@ -217,7 +217,7 @@ enum Form {
 
 pub(crate) struct Engines {
     slots: Slab<Slot>,
-    entries: Slab<Entry>,
+    entries: Slab<Entry<Seeded>>,
     pub(crate) seed: [u64; 2],
     keys: Vec<KeyText>,
 }
@@ -427,7 +427,7 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn request(&self, outer: Option<&'a Entry>) -> Request<'a> {
+    fn request(&self, outer: Option<&'a Entry<Seeded>>) -> Request<'a> {
         let mut request = Request::new("")
             .origin(self.origin)
             .context(self.context)

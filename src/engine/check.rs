@@ -1,19 +1,18 @@
 //! One flow rule without a key, on one resource.
 
-use crate::engine::decide::Caller;
+use crate::engine::caller::Caller;
 use crate::engine::origin::Origin;
-use crate::engine::store::Store;
+use crate::engine::store::{ControllerOf, Store};
 use crate::places::NamePlace;
 use crate::rule::{ControlBehavior, FlowRule, LimitApp, RuleId, Strategy, Target};
-use crate::state::backend::{StateKey, Tallies};
-use crate::state::flow::{Controller, Terms};
-use crate::state::window::Tally;
+use crate::state::backend::{Backend, StateKey};
+use crate::state::flow::Terms;
 use crate::stats::occupy::OCCUPY_TIMEOUT_MS;
 use std::cell::Cell;
 use std::rc::Rc;
 
 /// One rule on one resource.
-pub(super) struct Check<T> {
+pub(super) struct Check<S: Backend> {
     pub(super) rule: Rc<FlowRule>,
     pub(super) id: RuleId,
     /// The rule whose state it looks at, where it has none of its own.
@@ -27,7 +26,7 @@ pub(super) struct Check<T> {
     /// not enforced.
     pub(super) shadow_wait: Cell<u64>,
     /// `None` where each origin has a state of its own ([`Origin::states`]).
-    pub(super) state: Option<Rc<Controller<T>>>,
+    pub(super) state: Option<Rc<ControllerOf<S>>>,
 }
 
 /// Which requests a rule is for.
@@ -51,7 +50,7 @@ pub(super) enum Counts {
     None,
 }
 
-impl<T: Tally> Check<T> {
+impl<S: Backend> Check<S> {
     /// Whether each origin has a state of its own. (Sentinel's throttle has one for all.)
     pub(super) fn is_by_origin(&self) -> bool {
         *self.rule.limit_app() == LimitApp::Other
@@ -65,12 +64,12 @@ impl<T: Tally> Check<T> {
     }
 
     /// Its state on a resource, or for an origin there.
-    pub(super) fn open<S: Tallies<Tally = T>>(
+    pub(super) fn open(
         &self,
         store: &Store<S>,
         resource: NameAndPlace<'_>,
         origin: Option<NameAndPlace<'_>>,
-    ) -> Rc<Controller<T>> {
+    ) -> Rc<ControllerOf<S>> {
         let another = self.beside.as_ref();
         let another = another.map(|id| store.state(self.key(id, false, resource, origin), None));
         let key = self.key(&self.id, another.is_some(), resource, origin);
@@ -102,7 +101,7 @@ impl<T: Tally> Check<T> {
 
     /// Whether the rule is for requests of that origin.
     #[inline]
-    pub(super) fn applies_to(&self, origin: Option<&Origin<T>>) -> bool {
+    pub(super) fn applies_to(&self, origin: Option<&Origin<S>>) -> bool {
         match &self.applies {
             Applies::All => true,
             Applies::Origin(name) => origin.is_some_and(|origin| origin.name == *name),
@@ -115,7 +114,7 @@ impl<T: Tally> Check<T> {
     ///
     /// Sentinel: `FlowRuleChecker.selectNodeByRequesterAndStrategy`.
     #[inline]
-    pub(super) fn role(&self, caller: &Caller<'_, T>) -> (bool, bool) {
+    pub(super) fn role(&self, caller: &Caller<'_, S>) -> (bool, bool) {
         let applies = self.applies_to(caller.origin);
         match &self.counts {
             Counts::Same => (applies, applies),

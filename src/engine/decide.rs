@@ -1,13 +1,14 @@
 //! How flow rules decide on a request together.
 
+use crate::engine::blocked::{Blocked, Cause};
+use crate::engine::caller::Caller;
 use crate::engine::check::Check;
-use crate::engine::decision::{Blocked, Cause};
-use crate::engine::keyed::{Holds, KeyCaller, KeyCheck, Rest};
+use crate::engine::keyed::{Holds, KeyCheck, Rest};
 use crate::engine::origin::Origin;
 use crate::engine::request::Request;
 use crate::engine::resource::Resource;
+use crate::state::backend::Backend;
 use crate::state::flow::Ask;
-use crate::state::window::Tally;
 use crate::time::Timestamp;
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,8 +17,8 @@ use std::time::Duration;
 const MAX_ATTEMPTS: u32 = 8;
 
 /// Which rules refuse a request.
-pub(super) struct Refusal<'a, T> {
-    pub(super) first: First<'a, T>,
+pub(super) struct Refusal<'a, S: Backend> {
+    pub(super) first: First<'a, S>,
     /// A bit for each check.
     pub(super) refusing: u64,
     /// How long until the rules with a key let it in that refuse. `None` for never.
@@ -25,25 +26,25 @@ pub(super) struct Refusal<'a, T> {
 }
 
 /// The first rule that refuses a request.
-pub(super) enum First<'a, T> {
-    Check(&'a Check<T>),
+pub(super) enum First<'a, S: Backend> {
+    Check(&'a Check<S>),
     /// One with a key.
     Key(&'a KeyCheck),
 }
 
 /// A request that has been let in.
-pub(super) struct Admitted<'a, T> {
+pub(super) struct Admitted<'a, S: Backend> {
     /// The rules that are to be told how it ends: a bit for each check.
     pub(super) held: u64,
     /// In nanoseconds.
     pub(super) wait: u64,
     /// The first rule that lends it a pass.
-    pub(super) lender: Option<&'a Check<T>>,
+    pub(super) lender: Option<&'a Check<S>>,
     /// The keys that are to be told how it ends.
     pub(super) keys: Option<Box<Rest>>,
 }
 
-impl<T> Admitted<'_, T> {
+impl<S: Backend> Admitted<'_, S> {
     /// One that passes at once.
     pub(super) fn at_once(held: u64) -> Self {
         Admitted {
@@ -55,25 +56,14 @@ impl<T> Admitted<'_, T> {
     }
 }
 
-/// Who asks, and for what.
-pub(super) struct Caller<'a, T> {
-    pub(super) origin: Option<&'a Origin<T>>,
-    /// Empty where no rule of the resource asks for it.
-    pub(super) context: &'a str,
-    pub(super) cost: u64,
-    pub(super) prioritized: bool,
-    pub(super) keys: KeyCaller<'a>,
-    pub(super) impatient: bool,
-}
-
-impl<T: Tally> Resource<T> {
+impl<S: Backend> Resource<S> {
     /// Charges all flow rules, or none, of a request that may not pass at once.
     pub(super) fn decide(
         &self,
-        origin: Option<&Origin<T>>,
-        request: &Request<'_, T>,
+        origin: Option<&Origin<S>>,
+        request: &Request<'_>,
         now: Timestamp,
-    ) -> Result<Admitted<'_, T>, Blocked> {
+    ) -> Result<Admitted<'_, S>, Blocked> {
         let is_plain =
             !self.by_relation && !self.may_wait && !request.prioritized && self.keys.are_none();
         let refusal = is_plain.then(|| self.refusal(origin, request.cost, now));
@@ -104,10 +94,10 @@ impl<T: Tally> Resource<T> {
     /// Which rules refuse a request that none of them may make wait. `None` where all have room after all.
     fn refusal(
         &self,
-        origin: Option<&Origin<T>>,
+        origin: Option<&Origin<S>>,
         cost: u64,
         now: Timestamp,
-    ) -> Option<Refusal<'_, T>> {
+    ) -> Option<Refusal<'_, S>> {
         let (mut refusing, mut first) = (0, None);
         let mut shadow_refusing = 0;
         for (i, check) in self.checks.iter().enumerate() {
@@ -143,7 +133,7 @@ impl<T: Tally> Resource<T> {
     #[inline(always)] // here is where every request comes through
     pub(super) fn pass_at_once(
         &self,
-        origin: Option<&Origin<T>>,
+        origin: Option<&Origin<S>>,
         cost: u64,
         may_wait: bool,
         now: Timestamp,
@@ -212,9 +202,9 @@ impl<T: Tally> Resource<T> {
     /// Charges all flow rules, or none.
     fn decide_together(
         &self,
-        caller: &Caller<'_, T>,
+        caller: &Caller<'_, S>,
         now: Timestamp,
-    ) -> Result<Admitted<'_, T>, Refusal<'_, T>> {
+    ) -> Result<Admitted<'_, S>, Refusal<'_, S>> {
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -227,10 +217,10 @@ impl<T: Tally> Resource<T> {
     /// Charges all rules, or none. `None` where somebody else was faster to take a turn and one may try `again`.
     fn try_to_decide(
         &self,
-        caller: &Caller<'_, T>,
+        caller: &Caller<'_, S>,
         again: bool,
         now: Timestamp,
-    ) -> Option<Result<Admitted<'_, T>, Refusal<'_, T>>> {
+    ) -> Option<Result<Admitted<'_, S>, Refusal<'_, S>>> {
         let cost = caller.cost;
         // A bit for each check, in each of these. `measured` are those that count the request and are not for it.
         let (mut willing, mut counting, mut measured) = (0, 0, 0);
@@ -280,7 +270,7 @@ impl<T: Tally> Resource<T> {
                 _ => shadow_refusing |= bit,
             }
         }
-        let ask = |i: usize, check: &Check<T>| Ask {
+        let ask = |i: usize, check: &Check<S>| Ask {
             cost,
             counts: counting >> i & 1 == 1,
             wait: if waiting >> i & 1 == 1 {
@@ -372,9 +362,9 @@ impl<T: Tally> Resource<T> {
     #[inline(never)]
     fn blocked(
         &self,
-        refusal: Refusal<'_, T>,
-        origin: Option<&Origin<T>>,
-        request: &Request<'_, T>,
+        refusal: Refusal<'_, S>,
+        origin: Option<&Origin<S>>,
+        request: &Request<'_>,
         now: Timestamp,
     ) -> Blocked {
         let mut retry_after = refusal.keys_retry_after;

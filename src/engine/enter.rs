@@ -1,48 +1,36 @@
 //! A request enters a resource.
 
+use crate::engine::blocked::Blocked;
 use crate::engine::decide::Admitted;
-use crate::engine::decision::{Blocked, Decision};
+use crate::engine::decision::Decision;
 use crate::engine::entry::Entry;
 use crate::engine::keyed::{Holds, KeyCaller};
 use crate::engine::origin::Origin;
 use crate::engine::prechecks::Admissions;
 use crate::engine::request::Request;
 use crate::engine::resource::Resource;
+use crate::engine::scope::Scope;
 use crate::engine::store::Store;
 use crate::rule::system::Inbound;
-use crate::state::backend::Tallies;
-use crate::state::window::Tally;
-use crate::stats::node::{ClusterNode, DefaultNode};
-use crate::stats::tree::Context;
+use crate::state::backend::Backend;
+use crate::stats::node::ClusterNode;
 use crate::time::Timestamp;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Where a request comes in: its origin, the statistics in its context, the context, and those of all that comes from outside.
-pub(super) type Whereabouts<T> = (
-    Option<Rc<Origin<T>>>,
-    Option<Rc<DefaultNode>>,
-    Option<Rc<Context>>,
-    Option<Rc<ClusterNode>>,
-);
-
-impl<T: Tally> Resource<T> {
+impl<S: Backend> Resource<S> {
     pub(super) fn enter(
         self: &Rc<Self>,
-        store: &Store<impl Tallies<Tally = T>>,
-        request: &Request<'_, T>,
+        store: &Store<S>,
+        request: &Request<'_>,
         now: Timestamp,
-    ) -> Decision<T> {
+    ) -> Decision<S> {
         let origin = if request.origin.is_empty() {
             None
         } else {
             Some(self.origin(store, request.origin, Some(now)))
         };
-        let (context, node) = self.node(store, request);
-        let inbound = store
-            .tree()
-            .filter(|_| request.inbound)
-            .map(|tree| Rc::clone(tree.inbound()));
+        let scope = self.scope(store, request);
         let may_wait = self.may_wait || request.prioritized;
         let passes = if self.is_guarded {
             None
@@ -50,8 +38,7 @@ impl<T: Tally> Resource<T> {
             self.pass_at_once(origin.as_deref(), request.cost, may_wait, now)
         };
         let Some(held) = passes else {
-            let whereabouts = (origin, node, context, inbound);
-            return self.enter_slowly(whereabouts, store, request, now);
+            return self.enter_slowly(origin, scope, store, request, now);
         };
         let entry = Entry {
             resource: Rc::clone(self),
@@ -61,9 +48,7 @@ impl<T: Tally> Resource<T> {
             cost: request.cost,
             started: now,
             release: now,
-            node,
-            context,
-            inbound,
+            scope,
         };
         entry.begin();
         Decision::Pass(entry)
@@ -74,26 +59,25 @@ impl<T: Tally> Resource<T> {
     #[inline(never)]
     fn enter_slowly(
         self: &Rc<Self>,
-        whereabouts: Whereabouts<T>,
-        store: &Store<impl Tallies<Tally = T>>,
-        request: &Request<'_, T>,
+        origin: Option<Rc<Origin<S>>>,
+        scope: Scope,
+        store: &Store<S>,
+        request: &Request<'_>,
         now: Timestamp,
-    ) -> Decision<T> {
-        let origin = whereabouts.0.as_deref();
+    ) -> Decision<S> {
         let decided = if self.is_guarded {
-            self.decide_guarded(&whereabouts, store, request, now)
+            self.decide_guarded(origin.as_deref(), &scope, store, request, now)
         } else {
-            self.decide(origin, request, now)
+            self.decide(origin.as_deref(), request, now)
                 .map(|admitted| (admitted, Admissions::default()))
         };
         let (admitted, admissions) = match decided {
             Ok(admitted) => admitted,
-            Err(blocked) => return self.block(blocked, &whereabouts, request, now),
+            Err(blocked) => return self.block(blocked, origin.as_deref(), &scope, request, now),
         };
         let Admitted {
             held, wait, lender, ..
         } = admitted;
-        let (origin, node, context, inbound) = whereabouts;
         let entry = Entry {
             resource: Rc::clone(self),
             origin,
@@ -102,9 +86,7 @@ impl<T: Tally> Resource<T> {
             cost: request.cost,
             started: now,
             release: now.plus_nanos(wait),
-            node,
-            context,
-            inbound,
+            scope,
         };
         match lender {
             None => entry.begin(),
@@ -119,13 +101,14 @@ impl<T: Tally> Resource<T> {
     /// Asks the rules that are no flow rules, and then those.
     fn decide_guarded(
         &self,
-        (origin, _, _, inbound): &Whereabouts<T>,
-        store: &Store<impl Tallies<Tally = T>>,
-        request: &Request<'_, T>,
+        origin: Option<&Origin<S>>,
+        scope: &Scope,
+        store: &Store<S>,
+        request: &Request<'_>,
         now: Timestamp,
-    ) -> Result<(Admitted<'_, T>, Admissions), Blocked> {
-        let (origin, cost) = (origin.as_deref(), request.cost);
-        let inbound = || match inbound {
+    ) -> Result<(Admitted<'_, S>, Admissions), Blocked> {
+        let cost = request.cost;
+        let inbound = || match &scope.inbound {
             Some(node) => Some(Inbound::of(node.statistics(), now)),
             None => store.inbound.get().filter(|_| request.inbound),
         };
@@ -158,12 +141,12 @@ impl<T: Tally> Resource<T> {
     /// Charges all flow rules, or none, where some have a key.
     fn decide_keyed(
         &self,
-        origin: Option<&Origin<T>>,
-        store: &Store<impl Tallies<Tally = T>>,
-        request: &Request<'_, T>,
+        origin: Option<&Origin<S>>,
+        store: &Store<S>,
+        request: &Request<'_>,
         may_wait: bool,
         now: Timestamp,
-    ) -> Result<Admitted<'_, T>, Blocked> {
+    ) -> Result<Admitted<'_, S>, Blocked> {
         for check in self.keys.checks().iter().filter(|check| !check.is_open()) {
             store.open_keyed(check, true);
         }
@@ -184,7 +167,7 @@ impl<T: Tally> Resource<T> {
     }
 
     /// The name of the resource of a request. Keys are told apart by it beyond the bound, too: they have one of their own.
-    pub(super) fn name_of<'a>(&'a self, request: &Request<'a, T>) -> &'a str {
+    pub(super) fn name_of<'a>(&'a self, request: &Request<'a>) -> &'a str {
         if self.name.is_empty() {
             request.resource
         } else {
@@ -194,8 +177,8 @@ impl<T: Tally> Resource<T> {
 
     pub(super) fn key_caller<'a>(
         &'a self,
-        origin: Option<&Origin<T>>,
-        request: &Request<'a, T>,
+        origin: Option<&Origin<S>>,
+        request: &Request<'a>,
     ) -> KeyCaller<'a> {
         KeyCaller {
             values: request.keys,
@@ -210,33 +193,28 @@ impl<T: Tally> Resource<T> {
     fn block(
         &self,
         blocked: Blocked,
-        (origin, node, _, inbound): &Whereabouts<T>,
-        request: &Request<'_, T>,
+        origin: Option<&Origin<S>>,
+        scope: &Scope,
+        request: &Request<'_>,
         now: Timestamp,
-    ) -> Decision<T> {
-        if !T::STATISTICS {
+    ) -> Decision<S> {
+        if !S::STATISTICS {
             return Decision::Block(blocked);
         }
-        if let Some(node) = node {
+        if let Some(node) = &scope.node {
             node.block(request.cost, now);
         }
-        let origin = origin
-            .as_ref()
-            .and_then(|origin| origin.statistics.as_deref());
-        let inbound = inbound.as_deref().map(ClusterNode::statistics);
+        let origin = origin.and_then(|origin| origin.statistics.as_deref());
+        let inbound = scope.inbound.as_deref().map(ClusterNode::statistics);
         for node in [origin, inbound].into_iter().flatten() {
             node.increase_block_qps(request.cost, now);
         }
         Decision::Block(blocked)
     }
 
-    /// The node in the request's context, made if need be, and the context where it is not the default one.
+    /// Where the request is counted; its node is made if need be.
     #[inline]
-    fn node(
-        &self,
-        store: &Store<impl Tallies<Tally = T>>,
-        request: &Request<'_, T>,
-    ) -> (Option<Rc<Context>>, Option<Rc<DefaultNode>>) {
+    fn scope(&self, store: &Store<S>, request: &Request<'_>) -> Scope {
         let parent = request.within;
         let context = match parent {
             Some(parent) => parent.context.clone(),
@@ -244,7 +222,10 @@ impl<T: Tally> Resource<T> {
             None => Some(store.context(request.context)),
         };
         let Some(tree) = store.tree() else {
-            return (context, None);
+            return Scope {
+                context,
+                ..Scope::default()
+            };
         };
         let within = parent.and_then(|parent| parent.node.as_deref());
         let node = match &context {
@@ -254,6 +235,10 @@ impl<T: Tally> Resource<T> {
                 Rc::clone(self.default_node.get_or_init(make))
             }
         };
-        (context, Some(node))
+        Scope {
+            context,
+            node: Some(node),
+            inbound: request.inbound.then(|| Rc::clone(tree.inbound())),
+        }
     }
 }

@@ -1,16 +1,18 @@
 //! A call in flight.
 
+use crate::engine::caller::Caller;
 use crate::engine::check::{Applies, Check, Counts, measured_elsewhere};
-use crate::engine::decide::Caller;
 use crate::engine::keyed::KeyCaller;
 use crate::engine::origin::Origin;
 use crate::engine::prechecks::Admissions;
+use crate::engine::request::Request;
 use crate::engine::resource::Resource;
+use crate::engine::scope::Scope;
+use crate::engine::store::ControllerOf;
 use crate::rule::KeyValue;
-use crate::state::flow::Controller;
-use crate::state::window::{LocalTally, Tally};
-use crate::stats::node::{ClusterNode, DefaultNode, StatisticNode};
-use crate::stats::tree::{Context, DEFAULT_CONTEXT, NodeTree};
+use crate::state::backend::{Backend, Local};
+use crate::stats::node::{ClusterNode, StatisticNode};
+use crate::stats::tree::NodeTree;
 use crate::time::Timestamp;
 use std::fmt;
 use std::rc::Rc;
@@ -30,9 +32,9 @@ pub enum Outcome {
 /// nothing; and if it is still waiting, what it would have been released with ([`Entry::cancel`]), as far as the next
 /// decision can tell. (A turn that it has taken for a key is spent then.)
 #[must_use]
-pub struct Entry<T: Tally = LocalTally> {
-    pub(super) resource: Rc<Resource<T>>,
-    pub(super) origin: Option<Rc<Origin<T>>>,
+pub struct Entry<S: Backend = Local> {
+    pub(super) resource: Rc<Resource<S>>,
+    pub(super) origin: Option<Rc<Origin<S>>>,
     /// By check: the rules that are to be told how this call ends.
     pub(super) held: u64,
     /// How the breakers let it in.
@@ -41,12 +43,10 @@ pub struct Entry<T: Tally = LocalTally> {
     pub(super) started: Timestamp,
     /// When its wait is over.
     pub(super) release: Timestamp,
-    pub(super) node: Option<Rc<DefaultNode>>,
-    pub(super) context: Option<Rc<Context>>,
-    pub(super) inbound: Option<Rc<ClusterNode>>,
+    pub(super) scope: Scope,
 }
 
-impl<T: Tally> Entry<T> {
+impl<S: Backend> Entry<S> {
     /// Ends the call.
     #[inline]
     pub fn exit(self, outcome: Outcome, now: Timestamp) {
@@ -58,14 +58,14 @@ impl<T: Tally> Entry<T> {
     pub fn exit_as(mut self, outcome: Outcome, answered: Timestamp, now: Timestamp) {
         let rt = answered.millis_since(self.started);
         let failed = outcome == Outcome::Error;
-        if T::STATISTICS {
-            if let Some(node) = self.node.take() {
+        if S::STATISTICS {
+            if let Some(node) = self.scope.node.take() {
                 node.complete(rt, self.cost, failed, now);
             }
             for node in self.others().into_iter().flatten() {
                 node.complete(rt, self.cost, failed, now);
             }
-            self.inbound = None;
+            self.scope.inbound = None;
         }
         if !self.admissions.are_none() {
             let admissions = std::mem::take(&mut self.admissions);
@@ -76,7 +76,7 @@ impl<T: Tally> Entry<T> {
         }
         let held = std::mem::take(&mut self.held);
         if held != 0 {
-            let tell = |_, _: &_, state: &Rc<Controller<T>>| state.leave(now);
+            let tell = |_, _: &_, state: &Rc<ControllerOf<S>>| state.leave(now);
             self.resource.each_state(held, self.origin.as_deref(), tell);
         }
         self.origin = None;
@@ -116,10 +116,10 @@ impl<T: Tally> Entry<T> {
     /// Records that the call has begun.
     #[inline(always)] // else the entry is kept in memory for its sake
     pub(super) fn begin(&self) {
-        if !T::STATISTICS {
+        if !S::STATISTICS {
             return;
         }
-        if let Some(node) = &self.node {
+        if let Some(node) = &self.scope.node {
             node.begin(self.cost, self.started);
         }
         for node in self.others().into_iter().flatten() {
@@ -132,18 +132,18 @@ impl<T: Tally> Entry<T> {
     /// Sentinel: `DefaultController.canPass`, which records it on the rule's node alone: there the other nodes never see that
     /// pass.
     #[cold]
-    pub(super) fn begin_on_loan(&self, tree: Option<&NodeTree>, lender: &Check<T>) {
-        if !T::STATISTICS {
+    pub(super) fn begin_on_loan(&self, tree: Option<&NodeTree>, lender: &Check<S>) {
+        if !S::STATISTICS {
             return;
         }
         let (n, now) = (self.cost, self.started);
         let others = || self.others().into_iter().flatten();
         if lender.terms.compat {
-            if let Some(node) = &self.node {
+            if let Some(node) = &self.scope.node {
                 node.begin_elsewhere(now);
             }
             others().for_each(|node| node.begin_elsewhere(now));
-            let measured = match (&lender.counts, &lender.applies, &self.node) {
+            let measured = match (&lender.counts, &lender.applies, &self.scope.node) {
                 (Counts::Context(_), _, Some(node)) => {
                     return node.statistics().lend(n, self.release, now);
                 }
@@ -164,7 +164,7 @@ impl<T: Tally> Entry<T> {
             }
             return;
         }
-        if let Some(node) = &self.node {
+        if let Some(node) = &self.scope.node {
             node.begin_on_loan(n, self.release, now);
         }
         others().for_each(|node| node.begin_on_loan(n, self.release, now));
@@ -181,7 +181,7 @@ impl<T: Tally> Entry<T> {
             self.origin
                 .as_ref()
                 .and_then(|origin| origin.statistics.as_deref()),
-            self.inbound.as_deref().map(ClusterNode::statistics),
+            self.scope.inbound.as_deref().map(ClusterNode::statistics),
         ]
     }
 
@@ -200,18 +200,29 @@ impl<T: Tally> Entry<T> {
         if held != 0 {
             let release = (self.release > self.started).then_some(self.release);
             let give_up =
-                |_, _: &_, state: &Rc<Controller<T>>| state.give_up(self.cost, release, now);
+                |_, _: &_, state: &Rc<ControllerOf<S>>| state.give_up(self.cost, release, now);
             self.resource
                 .each_state(held, self.origin.as_deref(), give_up);
         }
     }
 }
 
-impl<T: Tally> Drop for Entry<T> {
+impl<'a> Request<'a> {
+    /// This request, made while `entry` is open, and in its context.
+    #[must_use]
+    pub fn within<S: Backend>(self, entry: &'a Entry<S>) -> Request<'a> {
+        Request {
+            within: Some(&entry.scope),
+            ..self
+        }
+    }
+}
+
+impl<S: Backend> Drop for Entry<S> {
     fn drop(&mut self) {
         self.give_up(None);
-        if T::STATISTICS
-            && let Some(node) = self.node.take()
+        if S::STATISTICS
+            && let Some(node) = self.scope.node.take()
         {
             node.abandon();
             for node in self.others().into_iter().flatten() {
@@ -221,7 +232,7 @@ impl<T: Tally> Drop for Entry<T> {
     }
 }
 
-impl<T: Tally> fmt::Debug for Entry<T> {
+impl<S: Backend> fmt::Debug for Entry<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -232,16 +243,13 @@ impl<T: Tally> fmt::Debug for Entry<T> {
     }
 }
 
-impl<T: Tally> Resource<T> {
+impl<S: Backend> Resource<S> {
     /// Gives back what windows were charged for a call.
-    fn refund(&self, call: &Entry<T>, keys: &[KeyValue<'_>], now: Timestamp) {
+    fn refund(&self, call: &Entry<S>, keys: &[KeyValue<'_>], now: Timestamp) {
         let origin = call.origin.as_deref();
         let caller = Caller {
             origin,
-            context: call
-                .context
-                .as_deref()
-                .map_or(DEFAULT_CONTEXT, Context::name),
+            context: call.scope.context_name(),
             cost: call.cost,
             prioritized: false,
             keys: KeyCaller {

@@ -1,14 +1,14 @@
 //! One origin of a resource.
 
+use crate::engine::store::ControllerOf;
 use crate::places::{NamePlace, Placed};
-use crate::state::flow::Controller;
-use crate::state::window::Tally;
+use crate::state::backend::Backend;
 use crate::stats::node::StatisticNode;
 use crate::time::Timestamp;
 use std::rc::Rc;
 
 /// One origin of a resource.
-pub(super) struct Origin<T> {
+pub(super) struct Origin<S: Backend> {
     pub(super) name: Rc<str>,
     /// Where its place is in the list of the resource.
     pub(super) place: Option<NamePlace>,
@@ -16,10 +16,10 @@ pub(super) struct Origin<T> {
     /// Whether no rule of the resource names it.
     pub(super) is_other: bool,
     /// By check: the state of a rule that has one for each other origin, where it applies to this one.
-    pub(super) states: Box<[Option<Rc<Controller<T>>>]>,
+    pub(super) states: Box<[Option<Rc<ControllerOf<S>>>]>,
 }
 
-impl<T: Tally> Placed for Origin<T> {
+impl<S: Backend> Placed for Origin<S> {
     fn name(&self) -> &Rc<str> {
         &self.name
     }

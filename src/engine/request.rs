@@ -1,12 +1,11 @@
 //! What asks to be let in.
 
-use crate::engine::entry::Entry;
+use crate::engine::scope::Scope;
 use crate::rule::KeyValue;
-use crate::state::window::{LocalTally, Tally};
-use crate::stats::tree::{Context, DEFAULT_CONTEXT};
+use crate::stats::tree::DEFAULT_CONTEXT;
 
 /// What asks to be let in.
-pub struct Request<'a, T: Tally = LocalTally> {
+pub struct Request<'a> {
     pub(super) resource: &'a str,
     pub(super) context: &'a str,
     pub(super) origin: &'a str,
@@ -14,14 +13,14 @@ pub struct Request<'a, T: Tally = LocalTally> {
     pub(super) prioritized: bool,
     pub(super) impatient: bool,
     pub(super) inbound: bool,
-    pub(super) within: Option<&'a Entry<T>>,
+    pub(super) within: Option<&'a Scope>,
     pub(super) keys: &'a [KeyValue<'a>],
 }
 
-impl<'a, T: Tally> Request<'a, T> {
+impl<'a> Request<'a> {
     /// A request for `resource`, at a cost of one, from no origin in particular.
     #[inline]
-    pub fn new(resource: &'a str) -> Request<'a, T> {
+    pub fn new(resource: &'a str) -> Request<'a> {
         Request {
             resource,
             context: "",
@@ -39,19 +38,19 @@ impl<'a, T: Tally> Request<'a, T> {
     /// not said is missing.
     #[doc(alias = "args")]
     #[must_use]
-    pub fn keys(self, keys: &'a [KeyValue<'a>]) -> Request<'a, T> {
+    pub fn keys(self, keys: &'a [KeyValue<'a>]) -> Request<'a> {
         Request { keys, ..self }
     }
 
     /// This request, in a context of its own.
     #[must_use]
-    pub fn context(self, context: &'a str) -> Request<'a, T> {
+    pub fn context(self, context: &'a str) -> Request<'a> {
         Request { context, ..self }
     }
 
     /// This request, from that origin.
     #[must_use]
-    pub fn origin(self, origin: &'a str) -> Request<'a, T> {
+    pub fn origin(self, origin: &'a str) -> Request<'a> {
         Request { origin, ..self }
     }
 
@@ -59,7 +58,7 @@ impl<'a, T: Tally> Request<'a, T> {
     #[doc(alias = "acquireCount")]
     #[doc(alias = "batchCount")]
     #[must_use]
-    pub fn cost(self, cost: u32) -> Request<'a, T> {
+    pub fn cost(self, cost: u32) -> Request<'a> {
         Request {
             cost: cost.into(),
             ..self
@@ -72,7 +71,7 @@ impl<'a, T: Tally> Request<'a, T> {
     /// Sentinel: `SphU.entryWithPriority`.
     #[doc(alias = "entryWithPriority")]
     #[must_use]
-    pub fn prioritized(self) -> Request<'a, T> {
+    pub fn prioritized(self) -> Request<'a> {
         Request {
             prioritized: true,
             ..self
@@ -82,7 +81,7 @@ impl<'a, T: Tally> Request<'a, T> {
     /// This request, as one that does not wait: where it would be told to, it is refused, and nothing is charged. The time to
     /// try again is then when it would have had its turn.
     #[must_use]
-    pub fn impatient(self) -> Request<'a, T> {
+    pub fn impatient(self) -> Request<'a> {
         Request {
             impatient: true,
             ..self
@@ -92,7 +91,7 @@ impl<'a, T: Tally> Request<'a, T> {
     /// This request, as one from outside: it counts in the inbound statistics too.
     #[doc(alias = "EntryType")]
     #[must_use]
-    pub fn inbound(self) -> Request<'a, T> {
+    pub fn inbound(self) -> Request<'a> {
         Request {
             inbound: true,
             ..self
@@ -102,21 +101,9 @@ impl<'a, T: Tally> Request<'a, T> {
     /// By which context it comes in.
     pub(super) fn context_name(&self) -> &'a str {
         match self.within {
-            Some(parent) => parent
-                .context
-                .as_deref()
-                .map_or(DEFAULT_CONTEXT, Context::name),
+            Some(scope) => scope.context_name(),
             None if self.context.is_empty() => DEFAULT_CONTEXT,
             None => self.context,
-        }
-    }
-
-    /// This request, made while `entry` is open, and in its context.
-    #[must_use]
-    pub fn within(self, entry: &'a Entry<T>) -> Request<'a, T> {
-        Request {
-            within: Some(entry),
-            ..self
         }
     }
 }

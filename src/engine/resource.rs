@@ -1,27 +1,22 @@
 //! A resource with its rules.
 
 use crate::engine::check::{Applies, Check};
-use crate::engine::decide::Caller;
-use crate::engine::decision::Policy;
-use crate::engine::keyed::{KeyCaller, KeyCheck, Keys};
+use crate::engine::keyed::{KeyCheck, Keys};
 use crate::engine::origin::Origin;
 use crate::engine::prechecks::Guards;
-use crate::engine::request::Request;
-use crate::engine::store::{BreakerOf, Store};
+use crate::engine::store::{BreakerOf, ControllerOf, Store};
 use crate::places::{Apart, NamePlace, Placed, Places};
 use crate::rule::{FlowRule, KeyPart, Target};
-use crate::state::backend::Tallies;
+use crate::state::backend::Backend;
 use crate::state::breaker::Phase;
 use crate::state::flow::Controller;
-use crate::state::window::Tally;
 use crate::stats::node::{DefaultNode, MAX_ORIGINS};
-use crate::stats::tree::DEFAULT_CONTEXT;
 use crate::time::Timestamp;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
 /// A resource with its rules.
-pub struct Resource<T: Tally> {
+pub struct Resource<S: Backend> {
     pub(super) name: Rc<str>,
     /// Where its place is in the list of resources.
     pub(super) place: Option<NamePlace>,
@@ -29,10 +24,10 @@ pub struct Resource<T: Tally> {
     pub(super) origin_places: Option<Rc<dyn Places>>,
     /// Whether its windows and those of its origins are theirs for good, and no list says otherwise.
     pub(super) is_certain: bool,
-    pub(super) checks: Box<[Check<T>]>,
-    pub(super) guards: Guards<T::Breaker>,
+    pub(super) checks: Box<[Check<S>]>,
+    pub(super) guards: Guards<S::Breaker>,
     pub(super) keys: Keys,
-    pub(super) origins: Apart<Origin<T>>,
+    pub(super) origins: Apart<Origin<S>>,
     /// The statistics in the context that most requests come in by.
     pub(super) default_node: OnceCell<Rc<DefaultNode>>,
     /// Whether any rule counts other requests than those that it is for.
@@ -49,7 +44,7 @@ pub struct Resource<T: Tally> {
     pub(super) told_of_ends: u64,
 }
 
-impl<T: Tally> Resource<T> {
+impl<S: Backend> Resource<S> {
     /// The name, empty for the resource that stands for all beyond the bound.
     pub fn name(&self) -> &str {
         &self.name
@@ -97,7 +92,7 @@ impl<T: Tally> Resource<T> {
     /// are read, too.
     pub fn observe_from(&self, origin: &str) {
         self.observe();
-        let states = |origin: &Rc<Origin<T>>| {
+        let states = |origin: &Rc<Origin<S>>| {
             let states = origin.states.iter().flatten();
             states.for_each(|state| state.observe());
         };
@@ -130,71 +125,14 @@ impl<T: Tally> Resource<T> {
         states.for_each(|state| state.advance(now));
     }
 
-    /// How the rules stand that apply to requests of no origin in particular and no context, in order. Rules with a key stand
-    /// differently for each.
-    pub fn policies(&self, now: Timestamp) -> impl Iterator<Item = Policy<'_>> {
-        self.checks
-            .iter()
-            .filter_map(move |check| self.policy(check, now))
-    }
-
-    /// The same, and for requests with those keys the rules with a key: of several keys, the one of which least is left.
-    pub fn policies_for<'a>(
-        &'a self,
-        request: &Request<'a, T>,
-        now: Timestamp,
-    ) -> impl Iterator<Item = Policy<'a>> + use<'a, T> {
-        let (keys, name) = (request.keys, self.name_of(request));
-        let caller = move || KeyCaller {
-            values: keys,
-            resource: name,
-            origin: "",
-            is_other: false,
-            cost: 1,
-        };
-        (0..=self.checks.len()).flat_map(move |place| {
-            let standings = self.keys.standings(caller(), now);
-            let keyed = standings.filter(move |(before, ..)| *before == place);
-            let keyed = keyed.map(|(_, rule, id, count, standing)| Policy {
-                rule,
-                id,
-                count,
-                remaining: standing.remaining,
-                reset: standing.reset,
-            });
-            let plain = self.checks.get(place);
-            keyed.chain(plain.and_then(|check| self.policy(check, now)))
-        })
-    }
-
-    fn policy<'a>(&'a self, check: &'a Check<T>, now: Timestamp) -> Option<Policy<'a>> {
-        let caller = Caller {
-            origin: None,
-            context: DEFAULT_CONTEXT,
-            cost: 1,
-            prioritized: false,
-            keys: KeyCaller::nobody(),
-            impatient: false,
-        };
-        let state = check.state.as_ref().filter(|_| check.role(&caller).0)?;
-        let remaining = state.remaining(&check.terms, now);
-        Some(Policy {
-            rule: &check.rule,
-            id: &check.id,
-            count: check.rule.count(),
-            remaining,
-            reset: state.time_to_more(&check.terms, remaining, now),
-        })
-    }
-
     /// The state of the check, the `index`th, for requests of that origin; `None` where there is none for it.
     #[inline]
     pub(super) fn state<'a>(
         &self,
-        check: &'a Check<T>,
+        check: &'a Check<S>,
         index: usize,
-        origin: Option<&'a Origin<T>>,
-    ) -> Option<&'a Rc<Controller<T>>> {
+        origin: Option<&'a Origin<S>>,
+    ) -> Option<&'a Rc<ControllerOf<S>>> {
         match &check.state {
             Some(state) => Some(state),
             None => origin?.states.get(index)?.as_ref(),
@@ -206,8 +144,8 @@ impl<T: Tally> Resource<T> {
     pub(super) fn each_state<'a>(
         &'a self,
         chosen: u64,
-        origin: Option<&Origin<T>>,
-        mut each: impl FnMut(usize, &'a Check<T>, &Rc<Controller<T>>),
+        origin: Option<&Origin<S>>,
+        mut each: impl FnMut(usize, &'a Check<S>, &Rc<ControllerOf<S>>),
     ) {
         let mut rest = chosen;
         while rest != 0 {
@@ -222,12 +160,12 @@ impl<T: Tally> Resource<T> {
     }
 
     /// The origin called `name`, met if need be; beyond [`MAX_ORIGINS`] one that all further ones share.
-    pub(super) fn origin<S: Tallies<Tally = T>>(
+    pub(super) fn origin(
         &self,
         store: &Store<S>,
         name: &str,
         now: Option<Timestamp>,
-    ) -> Rc<Origin<T>> {
+    ) -> Rc<Origin<S>> {
         if let Some(origin) = self.origins.get(name) {
             return origin;
         }
@@ -259,14 +197,9 @@ impl<T: Tally> Resource<T> {
     }
 
     #[inline(never)]
-    fn make_origin<S: Tallies<Tally = T>>(
-        &self,
-        store: &Store<S>,
-        name: &Rc<str>,
-        place: Option<NamePlace>,
-    ) -> Origin<T> {
+    fn make_origin(&self, store: &Store<S>, name: &Rc<str>, place: Option<NamePlace>) -> Origin<S> {
         let is_named = self.names_origin(name);
-        let state = |check: &Check<T>| {
+        let state = |check: &Check<S>| {
             let applies = matches!(check.applies, Applies::OtherOrigins) && !is_named;
             (applies && check.is_by_origin())
                 .then(|| check.open(store, (&self.name, self.place), Some((name, place))))
@@ -293,21 +226,21 @@ impl<T: Tally> Resource<T> {
     }
 }
 
-impl<T: Tally> Resource<T> {
+impl<S: Backend> Resource<S> {
     /// The states that are its own.
-    fn own_states(&self) -> impl Iterator<Item = &Controller<T>> {
+    fn own_states(&self) -> impl Iterator<Item = &ControllerOf<S>> {
         let own = self.checks.iter().filter(|check| check.is_of_each());
         own.filter_map(|check| check.state.as_deref())
     }
 
-    fn own_breakers(&self) -> impl Iterator<Item = &BreakerOf<T>> {
+    fn own_breakers(&self) -> impl Iterator<Item = &BreakerOf<S>> {
         let breakers = self.guards.breakers.iter();
         let own = breakers.filter(|guard| *guard.rule.rule.target() == Target::Each);
         own.map(|guard| &*guard.breaker)
     }
 }
 
-impl<T: Tally> Placed for Resource<T> {
+impl<S: Backend> Placed for Resource<S> {
     fn name(&self) -> &Rc<str> {
         &self.name
     }

@@ -1,48 +1,55 @@
 //! What outlives a set of rules: the registry of their states.
 
 use crate::engine::keyed::{KeyCheck, KeyedController};
-use crate::engine::table::Table;
-use crate::rule::MAX_RESOURCES;
+use crate::places::NamePlace;
 use crate::rule::system::{Gauges, Inbound};
-use crate::rule::{KeyedBy, RuleId};
-use crate::state::backend::BreakerKey;
-use crate::state::backend::{StateKey, Tallies};
+use crate::rule::{KeyedBy, MAX_RESOURCES, RuleId};
+use crate::state::backend::{Backend, BreakerKey, StateKey};
 use crate::state::breaker::{Breaker, BreakerStorage};
 use crate::state::flow::Controller;
 use crate::state::keyed::KeyedGeometry;
-use crate::state::window::Tally;
 use crate::stats::tree::{Context, MAX_CONTEXTS, NodeTree};
 use hashbrown::HashMap;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-pub(super) type BreakerOf<T> = Breaker<<T as Tally>::Breaker>;
+pub(super) type ControllerOf<S> = Controller<<S as Backend>::Tally>;
+pub(super) type BreakerOf<S> = Breaker<<S as Backend>::Breaker>;
 
 /// The states of rules with a key, by what they belong to.
 type KeyedStatesOf<K> = HashMap<(StateKey, KeyedGeometry), Weak<KeyedController<K>>>;
 
+/// The names that a set of rules has met: those in force after it go on with them.
+pub(super) trait Known {
+    /// The resources, and where their places are.
+    fn resources(&self) -> Vec<(Rc<str>, Option<NamePlace>)>;
+
+    /// The origins of a resource that still have their places.
+    fn origins(&self, resource: &str) -> Vec<Rc<str>>;
+}
+
 /// What outlives a set of rules: the states of rules by their key, and the statistics.
 ///
 /// Engines that share a store share the windows of rules with the same id and geometry.
-pub struct Store<S: Tallies> {
+pub struct Store<S: Backend> {
     pub(super) tallies: S,
     tree: Option<NodeTree>,
     pub(super) max_resources: Cell<usize>,
-    states: RefCell<HashMap<StateKey, Weak<Controller<S::Tally>>>>,
+    states: RefCell<HashMap<StateKey, Weak<ControllerOf<S>>>>,
     /// The same, in the order in which they were made.
-    in_order: RefCell<Vec<Weak<Controller<S::Tally>>>>,
+    in_order: RefCell<Vec<Weak<ControllerOf<S>>>>,
     keyed: RefCell<KeyedStatesOf<S::Keyed>>,
-    pub(super) tables: RefCell<Vec<Weak<Table<S::Tally>>>>,
-    breakers: RefCell<HashMap<BreakerKey, Weak<BreakerOf<S::Tally>>>>,
+    pub(super) tables: RefCell<Vec<Weak<dyn Known>>>,
+    breakers: RefCell<HashMap<BreakerKey, Weak<BreakerOf<S>>>>,
     /// The same, in the order in which they were made.
-    breakers_in_order: RefCell<Vec<Weak<BreakerOf<S::Tally>>>>,
+    breakers_in_order: RefCell<Vec<Weak<BreakerOf<S>>>>,
     pub(super) gauges: Cell<Gauges>,
     pub(super) inbound: Cell<Option<Inbound>>,
     /// The contexts, where no statistics are kept.
     contexts: RefCell<HashMap<Rc<str>, Rc<Context>>>,
 }
 
-impl<S: Tallies> Store<S> {
+impl<S: Backend> Store<S> {
     /// A store that keeps the statistics of every resource.
     pub fn new(tallies: S) -> Store<S> {
         Store {
@@ -81,15 +88,15 @@ impl<S: Tallies> Store<S> {
 
     /// The statistics, if they are kept.
     pub fn tree(&self) -> Option<&NodeTree> {
-        self.tree.as_ref().filter(|_| S::Tally::STATISTICS)
+        self.tree.as_ref().filter(|_| S::STATISTICS)
     }
 
     /// The state of that key, beside which there is `another`, or none.
     pub(super) fn state(
         &self,
         key: StateKey,
-        another: Option<Rc<Controller<S::Tally>>>,
-    ) -> Rc<Controller<S::Tally>> {
+        another: Option<Rc<ControllerOf<S>>>,
+    ) -> Rc<ControllerOf<S>> {
         let mut states = self.states.borrow_mut();
         if let Some(state) = states.get(&key).and_then(Weak::upgrade) {
             return state;
@@ -154,7 +161,7 @@ impl<S: Tallies> Store<S> {
         Some(state)
     }
 
-    pub(super) fn breaker(&self, key: BreakerKey) -> Rc<BreakerOf<S::Tally>> {
+    pub(super) fn breaker(&self, key: BreakerKey) -> Rc<BreakerOf<S>> {
         let mut breakers = self.breakers.borrow_mut();
         if let Some(breaker) = breakers.get(&key).and_then(Weak::upgrade) {
             breaker.storage().in_use();
@@ -176,12 +183,7 @@ impl<S: Tallies> Store<S> {
     /// Tells `each` of the breakers from `first` up to, not including, `end`, in the order in which they were made. Those
     /// whose counts are shared are kept up to date by [`Breaker::observe`] on each, a reading of the clock, and
     /// [`Breaker::move_to`].
-    pub fn for_each_breaker(
-        &self,
-        first: usize,
-        end: usize,
-        each: impl FnMut(Rc<BreakerOf<S::Tally>>),
-    ) {
+    pub fn for_each_breaker(&self, first: usize, end: usize, each: impl FnMut(Rc<BreakerOf<S>>)) {
         let breakers = self.breakers_in_order.borrow();
         let chosen = breakers.iter().take(end).skip(first);
         chosen.filter_map(Weak::upgrade).for_each(each);
@@ -231,12 +233,7 @@ impl<S: Tallies> Store<S> {
     /// Tells `each` of the states from `first` up to, not including, `end`, in the order in which they were made. Shared
     /// windows are kept up to date by [`Controller::observe`] on each, a reading of the clock, and [`Controller::advance`]:
     /// one that is not asked for a while does not fall behind counts that others raise.
-    pub fn for_each_state(
-        &self,
-        first: usize,
-        end: usize,
-        mut each: impl FnMut(&Controller<S::Tally>),
-    ) {
+    pub fn for_each_state(&self, first: usize, end: usize, mut each: impl FnMut(&ControllerOf<S>)) {
         let states = self.in_order.borrow();
         for state in states
             .iter()
@@ -249,7 +246,7 @@ impl<S: Tallies> Store<S> {
     }
 
     /// Tells `each` of the states of the rules without a key, and what they belong to, in no particular order.
-    pub fn for_each_unkeyed(&self, mut each: impl FnMut(&StateKey, &Controller<S::Tally>)) {
+    pub fn for_each_unkeyed(&self, mut each: impl FnMut(&StateKey, &ControllerOf<S>)) {
         for (key, state) in self.states.borrow().iter() {
             if let Some(state) = state.upgrade() {
                 each(key, &state);

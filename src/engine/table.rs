@@ -4,27 +4,24 @@ use crate::engine::check::{Applies, Check, Counts, longest_wait, measured_elsewh
 use crate::engine::keyed::{KeyCheck, Keys};
 use crate::engine::prechecks::{Guard, Guards, InForce};
 use crate::engine::resource::Resource;
-use crate::engine::store::Store;
+use crate::engine::store::{Known, Store};
 use crate::places::{Apart, NamePlace, Places};
-use crate::rule::authority::AuthorityRule;
 use crate::rule::lists::{
     AUTHORITY_RULES, DEGRADE_RULES, FLOW_RULES, GATEWAY_FLOW_RULES, PARAM_FLOW_RULES,
 };
-use crate::rule::system::SystemRule;
-use crate::rule::{DegradeRule, MAX_RULES_PER_RESOURCE, MAX_SYSTEM_RULES};
-use crate::rule::{FlowRule, Grade, LimitApp, Mode, RuleId, Strategy, Target};
-use crate::rule::{Rules, RulesError};
-use crate::state::backend::BreakerKey;
-use crate::state::backend::Tallies;
+use crate::rule::{
+    AuthorityRule, DegradeRule, FlowRule, Grade, LimitApp, MAX_RULES_PER_RESOURCE,
+    MAX_SYSTEM_RULES, Mode, RuleId, Rules, RulesError, Strategy, SystemRule, Target,
+};
+use crate::state::backend::{Backend, BreakerKey};
 use crate::state::flow::Terms;
-use crate::state::window::Tally;
 use crate::time::Timestamp;
 use hashbrown::{HashMap, HashSet};
 use std::cell::{Cell, OnceCell};
 use std::rc::{Rc, Weak};
 
 /// A set of rules in force.
-pub(super) struct Table<T: Tally> {
+pub(super) struct Table<S: Backend> {
     /// The rules of each resource that any rule names, in order.
     named: HashMap<Rc<str>, Vec<usize>>,
     /// The rules for each resource that none names.
@@ -40,7 +37,7 @@ pub(super) struct Table<T: Tally> {
     pub(super) authority: ByTarget<AuthorityRule>,
     pub(super) system: Rc<[Rc<InForce<SystemRule>>]>,
     mode: Mode,
-    pub(super) resources: Apart<Resource<T>>,
+    pub(super) resources: Apart<Resource<S>>,
 }
 
 /// A flow rule, as it is called.
@@ -171,11 +168,8 @@ impl Ids {
     }
 }
 
-impl<T: Tally> Table<T> {
-    pub(super) fn new<S: Tallies<Tally = T>>(
-        store: &Store<S>,
-        rules: Rules,
-    ) -> Result<Rc<Table<T>>, RulesError> {
+impl<S: Backend> Table<S> {
+    pub(super) fn new(store: &Store<S>, rules: Rules) -> Result<Rc<Table<S>>, RulesError> {
         let mut table = Table {
             named: HashMap::new(),
             each: Vec::new(),
@@ -261,30 +255,29 @@ impl<T: Tally> Table<T> {
         table.known = table.resources.len();
         // What others over the same store have met goes on here, before they go.
         for other in store.tables.borrow().iter().filter_map(Weak::upgrade) {
-            for met in other.resources.all() {
-                if has_lost(store.tallies.places(None), met.place) {
+            for (name, place) in other.resources() {
+                if has_lost(store.tallies.places(None), place) {
                     continue;
                 }
-                let known = table.resources.get(&met.name);
-                let resource = known.unwrap_or_else(|| table.meet(store, &met.name, &|| None));
+                let known = table.resources.get(&name);
+                let resource = known.unwrap_or_else(|| table.meet(store, &name, &|| None));
                 let is_for_others =
-                    |check: &Check<T>| matches!(check.applies, Applies::OtherOrigins);
+                    |check: &Check<S>| matches!(check.applies, Applies::OtherOrigins);
                 if resource.checks.iter().any(is_for_others) {
-                    for origin in met.origins.all() {
-                        if !has_lost(met.origin_places.clone(), origin.place) {
-                            resource.origin(store, &origin.name, None);
-                        }
+                    for origin in other.origins(&name) {
+                        resource.origin(store, &origin, None);
                     }
                 }
             }
         }
         let table = Rc::new(table);
-        store.tables.borrow_mut().push(Rc::downgrade(&table));
+        let known: Rc<dyn Known> = Rc::clone(&table) as _;
+        store.tables.borrow_mut().push(Rc::downgrade(&known));
         Ok(table)
     }
 
     /// Puts the rules in force that are no flow rules.
-    fn put_guards<S: Tallies<Tally = T>>(
+    fn put_guards(
         &mut self,
         store: &Store<S>,
         degrade: Vec<DegradeRule>,
@@ -324,12 +317,12 @@ impl<T: Tally> Table<T> {
     }
 
     /// The rules of a resource that are no flow rules.
-    fn guards<S: Tallies<Tally = T>>(
+    fn guards(
         &self,
         store: &Store<S>,
         name: &Rc<str>,
         place: Option<NamePlace>,
-    ) -> Guards<T::Breaker> {
+    ) -> Guards<S::Breaker> {
         let guard = |rule: &Rc<InForce<DegradeRule>>| Guard {
             rule: Rc::clone(rule),
             breaker: store.breaker(BreakerKey {
@@ -349,12 +342,12 @@ impl<T: Tally> Table<T> {
 
     /// A resource that is not known yet.
     #[cold]
-    pub(super) fn meet<S: Tallies<Tally = T>>(
+    pub(super) fn meet(
         &self,
         store: &Store<S>,
         name: &str,
         clock: &dyn Fn() -> Option<Timestamp>,
-    ) -> Rc<Resource<T>> {
+    ) -> Rc<Resource<S>> {
         let bound = self.max_resources;
         let make = |name: &Rc<str>, place| self.make(store, name, place);
         if let Some(places) = store.tallies.places(None) {
@@ -378,12 +371,7 @@ impl<T: Tally> Table<T> {
 
     /// The resource of that name, by the rules that are for it.
     #[inline(never)]
-    fn make<S: Tallies<Tally = T>>(
-        &self,
-        store: &Store<S>,
-        name: &Rc<str>,
-        place: Option<NamePlace>,
-    ) -> Resource<T> {
+    fn make(&self, store: &Store<S>, name: &Rc<str>, place: Option<NamePlace>) -> Resource<S> {
         let own = self.named.get(name).unwrap_or(&self.each);
         let measuring = self.measuring.get(name).map_or(&[][..], Vec::as_slice);
         let rule = |&i: &usize| self.rules.get(i);
@@ -435,7 +423,7 @@ impl<T: Tally> Table<T> {
             keys.push(check);
         }
         let keys = Keys::new(keys);
-        let checks: Box<[Check<T>]> = own
+        let checks: Box<[Check<S>]> = own
             .iter()
             .filter_map(rule)
             .filter(|rule| !is_keyed(rule))
@@ -475,6 +463,24 @@ impl<T: Tally> Table<T> {
             origins: Apart::default(),
             default_node: OnceCell::new(),
         }
+    }
+}
+
+impl<S: Backend> Known for Table<S> {
+    fn resources(&self) -> Vec<(Rc<str>, Option<NamePlace>)> {
+        let all = self.resources.all();
+        all.into_iter()
+            .map(|met| (Rc::clone(&met.name), met.place))
+            .collect()
+    }
+
+    fn origins(&self, resource: &str) -> Vec<Rc<str>> {
+        let Some(met) = self.resources.get(resource) else {
+            return Vec::new();
+        };
+        let all = met.origins.all().into_iter();
+        let kept = all.filter(|origin| !has_lost(met.origin_places.clone(), origin.place));
+        kept.map(|origin| Rc::clone(&origin.name)).collect()
     }
 }
 

@@ -1,9 +1,9 @@
 //! The rules of one document.
 
-use crate::rule::authority::AuthorityRule;
-use crate::rule::system::SystemRule;
-use crate::rule::{DegradeRule, MAX_RULES_PER_RESOURCE, MAX_SYSTEM_RULES};
-use crate::rule::{FlowRule, Mode, RuleId};
+use crate::rule::{
+    AuthorityRule, DegradeRule, FlowRule, MAX_RULES_PER_RESOURCE, MAX_SYSTEM_RULES, Mode, RuleId,
+    SystemRule,
+};
 use std::fmt;
 
 /// The rules of one document, in order.

@@ -3,7 +3,7 @@
 use crate::places::{NamePlace, Places};
 use crate::rule::degrade::BreakerGeometry;
 use crate::rule::{ControlBehavior, Grade, KeyPart, RuleId, Strategy};
-use crate::state::breaker::LocalBreaker;
+use crate::state::breaker::{BreakerStorage, LocalBreaker};
 use crate::state::keyed::{KeyedGeometry, KeyedStates, KeyedWindows};
 use crate::state::window::{LocalTally, Past, Tally};
 use std::rc::Rc;
@@ -53,11 +53,16 @@ pub struct BreakerKey {
 }
 
 /// Where the counts of rules are kept.
-pub trait Tallies {
+pub trait Backend: 'static {
     /// The counts of one rule.
     type Tally: Tally;
     /// The counts of one rule that limits each key for itself.
     type Keyed: KeyedStates + 'static;
+    /// Where a breaker keeps its state.
+    type Breaker: BreakerStorage;
+
+    /// Whether Sentinel's statistics may be kept beside such counts. A shell that never keeps them has no code for them.
+    const STATISTICS: bool = true;
 
     /// The counts for the state of `key`, and what is known of their past.
     fn open(&self, key: &StateKey) -> (Self::Tally, Past);
@@ -66,7 +71,7 @@ pub trait Tallies {
     fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> Self::Keyed;
 
     /// Where the breaker of `key` keeps its state.
-    fn open_breaker(&self, key: &BreakerKey) -> <Self::Tally as Tally>::Breaker;
+    fn open_breaker(&self, key: &BreakerKey) -> Self::Breaker;
 
     /// The list of the resources that have windows of their own, or of the origins of the resource that is known by this name
     /// and place; `None` where each engine decides for itself which have.
@@ -79,9 +84,10 @@ pub trait Tallies {
 #[derive(Default, Debug)]
 pub struct Local;
 
-impl Tallies for Local {
+impl Backend for Local {
     type Tally = LocalTally;
     type Keyed = KeyedWindows;
+    type Breaker = LocalBreaker;
 
     fn open(&self, _: &StateKey) -> (LocalTally, Past) {
         (LocalTally::default(), Past::Fresh)
@@ -100,9 +106,10 @@ impl Tallies for Local {
 #[derive(Debug)]
 pub struct Seeded(pub [u64; 2]);
 
-impl Tallies for Seeded {
+impl Backend for Seeded {
     type Tally = LocalTally;
     type Keyed = KeyedWindows;
+    type Breaker = LocalBreaker;
 
     fn open(&self, key: &StateKey) -> (LocalTally, Past) {
         Local.open(key)

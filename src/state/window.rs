@@ -21,7 +21,6 @@
 use crate::leap_array::{Bucket, LeapArray};
 use crate::rule::{Count, Counting};
 use crate::snapshots::Snapshots;
-use crate::state::breaker::{BreakerStorage, LocalBreaker};
 use crate::stats::occupy::{Loans, OCCUPY_TIMEOUT_MS, Untouched};
 use crate::time::Timestamp;
 use crate::window::Window;
@@ -31,12 +30,6 @@ use std::time::Duration;
 
 /// Two running counts of one rule, which wrap around after 2^64, and the instant that a throttle keeps.
 pub trait Tally {
-    /// Whether Sentinel's statistics may be kept beside such counts. Who never keeps them says no, and has no code for them.
-    const STATISTICS: bool = true;
-
-    /// Where the breakers keep their state of a resource whose rules count like this.
-    type Breaker: BreakerStorage;
-
     /// How much has been admitted so far; never ahead of the truth. `None` where the count is this window's own affair.
     fn admitted(&self) -> Option<u64>;
 
@@ -112,8 +105,6 @@ pub struct LocalTally {
 }
 
 impl Tally for LocalTally {
-    type Breaker = LocalBreaker;
-
     #[inline]
     fn admitted(&self) -> Option<u64> {
         None

@@ -4,8 +4,8 @@ use crate::support::{
     Shared, Workers, admitted, at, block, engine, pass, retry_ms, rule, rules, wait,
 };
 use leapgate::backend::{
-    BreakerKey, Controller, KeyedGeometry, KeyedWindows, Local, LocalBreaker, LocalTally, Past,
-    StateKey, Store, Tallies,
+    Backend, BreakerKey, Controller, KeyedGeometry, KeyedWindows, Local, LocalBreaker, LocalTally,
+    Past, StateKey, Store,
 };
 use leapgate::rule::{
     AuthorityRule, AuthorityStrategy, Counting, FlowRule, LimitApp, MAX_RULES_PER_RESOURCE, Mode,
@@ -282,9 +282,10 @@ fn no_time_is_told_where_any_rule_can_never_let_it_pass() {
 #[derive(Default)]
 struct ByRule(RefCell<HashMap<String, Shared>>);
 
-impl Tallies for ByRule {
+impl Backend for ByRule {
     type Tally = Shared;
     type Keyed = KeyedWindows;
+    type Breaker = LocalBreaker;
 
     fn open(&self, key: &StateKey) -> (Shared, Past) {
         let mut tallies = self.0.borrow_mut();

@@ -42,7 +42,7 @@ fn one(value: &str) -> [KeyValue<'_>; 1] {
 
 /// How many of `tries` requests with those keys pass at once, at one instant.
 #[track_caller]
-fn admits<S: leapgate::backend::Tallies>(
+fn admits<S: leapgate::backend::Backend>(
     engine: &Engine<S>,
     keys: &[KeyValue<'_>],
     tries: usize,

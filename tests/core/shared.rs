@@ -7,8 +7,8 @@
 
 use crate::support::{at, rule, rules};
 use leapgate::backend::{
-    BreakerKey, KeyedGeometry, KeyedWindows, Local, LocalBreaker, Past, SharedInstant, Snapshots,
-    StateKey, Store, Tallies, Tally,
+    Backend, BreakerKey, KeyedGeometry, KeyedWindows, Local, LocalBreaker, Past, SharedInstant,
+    Snapshots, StateKey, Store, Tally,
 };
 use leapgate::rule::{Counting, FlowRule, MaxQueueing};
 use leapgate::{Decision, Engine, Outcome, Request, Timestamp};
@@ -166,8 +166,6 @@ struct Gauges {
 }
 
 impl Tally for Gauges {
-    type Breaker = LocalBreaker;
-
     fn admitted(&self) -> Option<u64> {
         Some(self.process.call(self.worker, |state| state.admitted))
     }
@@ -239,9 +237,10 @@ struct Born {
     birth: Birth,
 }
 
-impl Tallies for Born {
+impl Backend for Born {
     type Tally = Gauges;
     type Keyed = KeyedWindows;
+    type Breaker = LocalBreaker;
 
     fn open(&self, _: &StateKey) -> (Gauges, Past) {
         let gauges = Gauges {
@@ -655,8 +654,6 @@ struct Atomics {
 struct AtOnce(Arc<Atomics>);
 
 impl Tally for AtOnce {
-    type Breaker = LocalBreaker;
-
     fn admitted(&self) -> Option<u64> {
         Some(self.0.admitted.load(Ordering::SeqCst))
     }
@@ -699,9 +696,10 @@ impl SharedInstant for AtOnce {
     }
 }
 
-impl Tallies for AtOnce {
+impl Backend for AtOnce {
     type Tally = AtOnce;
     type Keyed = KeyedWindows;
+    type Breaker = LocalBreaker;
 
     fn open(&self, _: &StateKey) -> (AtOnce, Past) {
         (self.clone(), Past::Fresh)

@@ -1,8 +1,8 @@
 //! What the tests share.
 
 use leapgate::backend::{
-    BreakerKey, KeyedGeometry, KeyedWindows, Local, LocalBreaker, LocalInstant, Past,
-    SharedInstant, StateKey, Store, Tallies, Tally,
+    Backend, BreakerKey, KeyedGeometry, KeyedWindows, Local, LocalBreaker, LocalInstant, Past,
+    SharedInstant, StateKey, Store, Tally,
 };
 use leapgate::rule::{Count, FlowRule, RuleId};
 use leapgate::stats::Window;
@@ -50,11 +50,7 @@ pub(crate) fn engine(flow: impl Into<Vec<FlowRule>>) -> Engine {
 
 /// Enters, and expects to be let in.
 #[track_caller]
-pub(crate) fn pass<S: Tallies>(
-    engine: &Engine<S>,
-    request: &Request<'_, S::Tally>,
-    now: u64,
-) -> Entry<S::Tally> {
+pub(crate) fn pass<S: Backend>(engine: &Engine<S>, request: &Request<'_>, now: u64) -> Entry<S> {
     match engine.enter(request, at(now)) {
         Decision::Pass(entry) => entry,
         Decision::Wait(wait, _) => panic!("told at {now} ms to wait for {wait:?}"),
@@ -64,12 +60,12 @@ pub(crate) fn pass<S: Tallies>(
 
 /// Enters, and expects to be told to wait for so many milliseconds.
 #[track_caller]
-pub(crate) fn wait<S: Tallies>(
+pub(crate) fn wait<S: Backend>(
     engine: &Engine<S>,
-    request: &Request<'_, S::Tally>,
+    request: &Request<'_>,
     now: u64,
     expected: u64,
-) -> Entry<S::Tally> {
+) -> Entry<S> {
     match engine.enter(request, at(now)) {
         Decision::Pass(entry) => panic!("let in at {now} ms: {entry:?}"),
         Decision::Wait(wait, entry) => {
@@ -83,11 +79,7 @@ pub(crate) fn wait<S: Tallies>(
 
 /// Enters, and expects to be refused.
 #[track_caller]
-pub(crate) fn block<S: Tallies>(
-    engine: &Engine<S>,
-    request: &Request<'_, S::Tally>,
-    now: u64,
-) -> Blocked {
+pub(crate) fn block<S: Backend>(engine: &Engine<S>, request: &Request<'_>, now: u64) -> Blocked {
     match engine.enter(request, at(now)) {
         Decision::Pass(entry) => panic!("let in at {now} ms: {entry:?}"),
         Decision::Wait(wait, _) => panic!("told at {now} ms to wait for {wait:?}"),
@@ -97,9 +89,9 @@ pub(crate) fn block<S: Tallies>(
 
 /// How many of `tries` requests at one instant are let in.
 #[track_caller]
-pub(crate) fn admitted<S: Tallies>(
+pub(crate) fn admitted<S: Backend>(
     engine: &Engine<S>,
-    request: &Request<'_, S::Tally>,
+    request: &Request<'_>,
     tries: usize,
     now: u64,
 ) -> usize {
@@ -143,8 +135,6 @@ impl std::ops::Deref for Shared {
 }
 
 impl Tally for Shared {
-    type Breaker = LocalBreaker;
-
     fn admitted(&self) -> Option<u64> {
         Some(self.admitted.get())
     }
@@ -195,9 +185,10 @@ impl Workers {
     }
 }
 
-impl Tallies for Workers {
+impl Backend for Workers {
     type Tally = Shared;
     type Keyed = KeyedWindows;
+    type Breaker = LocalBreaker;
 
     fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> KeyedWindows {
         Local.open_keyed(key, geometry)

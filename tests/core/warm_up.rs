@@ -1,6 +1,6 @@
 //! Warming up: a cold rule admits a part of its count, and gets warm by being used.
 
-use crate::support::{Shared, Workers, admitted, at, block, engine, pass, retry_ms, rule, rules};
+use crate::support::{Workers, admitted, at, block, engine, pass, retry_ms, rule, rules};
 use leapgate::rule::{Counting, FlowRule, MaxQueueing, Mode, WarmUp};
 use leapgate::{Decision, Engine, Outcome, Request};
 use std::time::Duration;
@@ -612,7 +612,7 @@ fn shared(worker: &Engine<Workers>, tries: usize, now: u64) -> usize {
     let api = worker.resource("api");
     let enter = |_: &usize| {
         api.observe();
-        let request = Request::<Shared>::new("");
+        let request = Request::new("");
         matches!(
             worker.enter_resource(&api, &request, at(now)),
             Decision::Pass(_)

@@ -1,0 +1,86 @@
+//! How the rules of a resource stand.
+
+use crate::engine::caller::Caller;
+use crate::engine::check::Check;
+use crate::engine::keyed::KeyCaller;
+use crate::engine::request::Request;
+use crate::engine::resource::Resource;
+use crate::rule::{Count, FlowRule, RuleId};
+use crate::state::backend::Backend;
+use crate::stats::tree::DEFAULT_CONTEXT;
+use crate::time::Timestamp;
+use std::time::Duration;
+
+/// How a rule stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy<'a> {
+    /// The rule.
+    pub rule: &'a FlowRule,
+    /// Its id.
+    pub id: &'a RuleId,
+    /// How much it lets pass: of a rule with a key, what that key has, with what may burst.
+    pub count: Count,
+    /// Whole passes that are left now.
+    pub remaining: u64,
+    /// How long until quota comes back: a whole pass where none is left, else any. Zero where none is used or it is unknown.
+    pub reset: Duration,
+}
+
+impl<S: Backend> Resource<S> {
+    /// How the rules stand that apply to requests of no origin in particular and no context, in order. Rules with a key stand
+    /// differently for each.
+    pub fn policies(&self, now: Timestamp) -> impl Iterator<Item = Policy<'_>> {
+        self.checks
+            .iter()
+            .filter_map(move |check| self.policy(check, now))
+    }
+
+    /// The same, and for requests with those keys the rules with a key: of several keys, the one of which least is left.
+    pub fn policies_for<'a>(
+        &'a self,
+        request: &Request<'a>,
+        now: Timestamp,
+    ) -> impl Iterator<Item = Policy<'a>> + use<'a, S> {
+        let (keys, name) = (request.keys, self.name_of(request));
+        let caller = move || KeyCaller {
+            values: keys,
+            resource: name,
+            origin: "",
+            is_other: false,
+            cost: 1,
+        };
+        (0..=self.checks.len()).flat_map(move |place| {
+            let standings = self.keys.standings(caller(), now);
+            let keyed = standings.filter(move |(before, ..)| *before == place);
+            let keyed = keyed.map(|(_, rule, id, count, standing)| Policy {
+                rule,
+                id,
+                count,
+                remaining: standing.remaining,
+                reset: standing.reset,
+            });
+            let plain = self.checks.get(place);
+            keyed.chain(plain.and_then(|check| self.policy(check, now)))
+        })
+    }
+
+    fn policy<'a>(&'a self, check: &'a Check<S>, now: Timestamp) -> Option<Policy<'a>> {
+        let caller = Caller {
+            origin: None,
+            context: DEFAULT_CONTEXT,
+            cost: 1,
+            prioritized: false,
+            keys: KeyCaller::nobody(),
+            impatient: false,
+        };
+        let state = check.state.as_ref().filter(|_| check.role(&caller).0)?;
+        let remaining = state.remaining(&check.terms, now);
+        Some(Policy {
+            rule: &check.rule,
+            id: &check.id,
+            count: check.rule.count(),
+            remaining,
+            reset: state.time_to_more(&check.terms, remaining, now),
+        })
+    }
+}
