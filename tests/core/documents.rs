@@ -43,7 +43,7 @@ fn every_deliberate_difference_from_sentinel_is_listed_and_has_a_test_of_its_nam
         .into_iter()
         .map(|(_, text)| text)
         .collect();
-    let listed = include_str!("../../src/lib.rs");
+    let listed = include_str!("../../docs/sentinel.md");
     assert_eq!(names(listed, "`"), names(&tests, "fn "));
     assert!(names(listed, "`").len() > 5);
 }
@@ -62,7 +62,7 @@ fn following<'a>(line: &'a str, before: &'a str) -> impl Iterator<Item = &'a str
 fn a_module_uses_only_those_above_it_in_the_table() {
     let manual = include_str!("../../src/lib.rs");
     let (_, rows) = manual.split_once("//! # Modules\n").unwrap();
-    let (rows, _) = rows.split_once("//! # ").unwrap();
+    let (rows, _) = rows.split_once("#![forbid").unwrap();
     let name = |row: &'static str| row.strip_prefix("//! | ")?.split('`').nth(1);
     let table: Vec<&str> = rows.lines().filter_map(name).collect();
     let place = |module: &str| table.iter().position(|row| *row == module);
