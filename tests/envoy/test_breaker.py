@@ -1,4 +1,4 @@
-"""Circuit breakers, fed by what an upstream answers."""
+"""Circuit breakers, fed by the answers of an upstream."""
 
 import http.client
 import time
@@ -24,7 +24,7 @@ class Breakers(EnvoyTest):
                           workers=workers, clusters=[cluster("pay", port)], access_log=True, **how)
 
     def refused(self, running, path="/pay", times=8):
-        """How many of some requests a breaker refused, each on a connection of its own."""
+        """How many of these requests a breaker refused, each on a new connection."""
         return sum("retry-after" in running.get(path)[1] for _ in range(times))
 
     def state(self, running, name="pay/errorRatio/10s;;2f2f"):
@@ -44,7 +44,7 @@ class Breakers(EnvoyTest):
                 self.assertEqual(self.refused(running, times=16), 16)
                 self.assertEqual(self.upstream.requests, asked, "the upstream has its peace")
 
-                # A probe fails: one request, and it is open again.
+                # A probe fails: one request, and the breaker is open again.
                 time.sleep(2)
                 self.assertEqual(self.refused(running), 7)
                 self.assertEqual(self.upstream.requests, asked + 1)
@@ -192,6 +192,6 @@ class Breakers(EnvoyTest):
         eventually("it opens", lambda: self.refused(running, times=1))
         self.assertTrue(running.configure({"degradeRules": [rule(timeWindow=61)]}))
         self.assertEqual(self.refused(running, times=4), 4)
-        # A new virtual machine knows it from shared data.
+        # A new virtual machine reads the state from shared data.
         self.assertTrue(running.configure({"degradeRules": [rule(timeWindow=62)]}, vm_configuration="another"))
         self.assertEqual(self.refused(running, times=4), 4)

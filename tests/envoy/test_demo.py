@@ -1,4 +1,4 @@
-"""`./build.sh run` as somebody who has just cloned the repository meets it: envoy/envoy.yaml itself is under test."""
+"""`./build.sh run` in a fresh clone: envoy/envoy.yaml itself is under test."""
 
 import os
 import re
@@ -29,7 +29,7 @@ class Demo(unittest.TestCase):
         demo.communicate()
 
     def read_until(self, demo, last):
-        """What it prints through a pipe while it stays up."""
+        """The output through a pipe while it stays up."""
         lines = []
         for line in demo.stdout:
             lines.append(line)

@@ -1,4 +1,4 @@
-"""A limit of each client, held for the process: whatever workers its requests come to, and whatever others do."""
+"""A limit of each client, for the process: whatever workers its requests reach, and whatever other clients do."""
 
 import json
 import time
@@ -15,7 +15,7 @@ def rule(key, count, resource="api", **fields):
 
 
 class OneClient(EnvoyTest):
-    """Two clients: one that asks for all it can get, and one that is content."""
+    """Two clients: one sends as many requests as it can, the other stays below its limit."""
 
     def holds(self, workers, key, clients, **how):
         envoy = self.envoy({"flowRules": [rule(key, LIMIT)]}, [route("api")], workers=workers, **how)
@@ -47,7 +47,7 @@ class OneClient(EnvoyTest):
 class Flood(EnvoyTest):
     KEYS = 100_000
     MAX_KEYS = 16_000
-    # For each key of the bound, as docs/envoy.md says, and what allocators keep.
+    # For each key of the bound, as docs/envoy.md says, and the allocators' share.
     BYTES_PER_KEY, SLACK = 180, 1_500_000
 
     def test_a_flood_of_clients_leaves_a_limited_one_limited_and_memory_flat(self):
@@ -71,7 +71,7 @@ class Flood(EnvoyTest):
             return len(crowd.samples)
 
         with Load(envoy.port, Source("/free", connections=36)):
-            time.sleep(2)  # what connections and workers need is there
+            time.sleep(2)  # connections and workers have their memory
         before = memory()
         came = flood(0, 6 * self.KEYS // 10)
         full = memory()
@@ -81,7 +81,7 @@ class Flood(EnvoyTest):
         after = memory()
         print(f"\n{came} clients: {before} bytes before, {full} after most of them, {after} after all; "
               f"{(after - before) / self.MAX_KEYS:.0f} for each key of the bound")
-        # Less than could remember anybody; Envoy's buffers come and go by some hundred kilobytes.
+        # Less than one more record for each client would need; Envoy's buffers come and go by some hundred kilobytes.
         self.assertLess(after - full, 16 * more, "memory grows with the flood")
         self.assertLess(after - before, self.BYTES_PER_KEY * self.MAX_KEYS + self.SLACK)
         self.assertEqual(envoy.workers_reached(), 4)
@@ -120,7 +120,7 @@ class Parts(EnvoyTest):
         }
         rules = {"flowRules": [rule(keys[name], 1, name, intervalMs=600_000) for name in routes]}
         envoy = self.envoy(rules, [route(name) for name in routes], trusted_hops=1)
-        # One client's first request, another of its that looks different, and another client's.
+        # A client's first request, the same client in another spelling, and another client.
         cases = {
             "header": [("", {"x-api-key": "a"}), ("", {"X-API-KEY": "a"}), ("", {"x-api-key": "b"})],
             "query": [("?user=a", {}), ("?x=1&u%73er=%61", {}), ("?user=b", {})],

@@ -1,4 +1,4 @@
-"""The oldest and the newest Envoy that the documents name: what a rule of each kind is for, in short."""
+"""The oldest and the newest Envoy that the documents name: one short test for each kind of rule."""
 
 import re
 import time
@@ -11,8 +11,8 @@ LIMIT = 100
 
 
 class Claims:
-    """For a class that says which `binary` it is about, its place in `supported`, of "from 1.36 to 1.40", and whether `vm_config` has what
-    the module may do."""
+    """For a class with a `binary`, its index in `supported`, of "from 1.36 to 1.40", and whether `vm_config` has the list of
+    capabilities."""
 
     def start(self, rules, **how):
         self.upstream_server = Behaving()
@@ -85,7 +85,7 @@ class Claims:
         eventually("it opens", lambda: "retry-after" in running.get("/pay")[1])
         self.assertEqual(metric(running, "breaker_state;rule=pay"), 1)
         self.assertNotIn("leapgate: ", running.log())
-        # Without one that is missed, the list is heeded at all.
+        # Envoy heeds the list: without this capability the filter cannot count.
         start(set(names) - {"proxy_define_metric"}).wait_for_log("does not count")
 
 

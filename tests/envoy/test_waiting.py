@@ -11,7 +11,7 @@ from load import Load, Source
 
 COUNT = 40
 GAP = 1 / COUNT
-# Envoy keeps a tick to some milliseconds (4 where the kernel counts 250 a second), a busy machine to some more, now and then.
+# Envoy keeps a tick to some milliseconds (4 if the kernel counts 250 ticks a second); a busy machine sometimes needs some more.
 EVEN = 0.02
 LATE = 0.06
 
@@ -35,7 +35,7 @@ class Waiting(EnvoyTest):
         eventually(f"{count} wait", lambda: self.waiting(envoy) == count)
 
     def open(self, envoy, count, path="/slow"):
-        """Requests under way, each on a connection of its own."""
+        """Requests under way, each on a new connection."""
         opened = [socket.create_connection(("127.0.0.1", envoy.port)) for _ in range(count)]
         for connection in opened:
             self.addCleanup(connection.close)
@@ -62,7 +62,7 @@ class Throttle(Waiting):
                 "deviation": statistics.pstdev(gaps)}
         shown = ", ".join(f"{name} {value * 1000:.1f} ms" for name, value in told.items())
         print(f"\n{workers} workers, {COUNT}/s: {len(arrivals)} arrivals, {shown}")
-        # The first passes at once, and those that had their turn when the load ended come after it.
+        # The first request passes at once; requests that had their turns when the load ended arrive after it.
         self.assertLessEqual(len(arrivals), COUNT * (arrivals[-1] - begin + LATE) + 1)
         self.assertGreaterEqual(len(arrivals), 0.95 * COUNT * seconds)
         for first, last in zip(arrivals, arrivals[COUNT:]):
@@ -205,7 +205,7 @@ class Prioritized(Waiting):
         self.assertEqual(answers, [200] * 10)
         self.assertGreater(min(waits), 0.05)
         self.assertLess(max(waits), 0.5 + 5 * LATE)
-        # What was lent counts for all workers; how much of the rest is free by now is the clock's affair.
+        # Loans count for all workers; how much of the rest is free by now depends on the clock.
         self.assertLessEqual([envoy.get("/slow")[0] for _ in range(20)].count(200), 10)
         self.waiting_becomes(envoy, 0)
 
