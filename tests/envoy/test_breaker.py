@@ -111,14 +111,14 @@ class Breakers(EnvoyTest):
         running = self.running(rule(), more=more)
         self.assertEqual(self.refused(running, "/pay/hang"), 4)
 
-    def test_what_a_retry_made_good_is_no_error(self):
+    def test_a_call_that_a_retry_saves_is_not_an_error(self):
         more = {"route": {"cluster": "pay", "retry_policy": {"retry_on": "5xx,reset", "num_retries": 1}}}
         running = self.running(rule(), more=more, workers=1)
         self.assertEqual([running.get("/pay/flaky")[0] for _ in range(12)], [200] * 12)
         self.assertEqual(self.upstream.requests, 24)
         self.assertEqual(metric(running, "breaker_bad;rule=pay/errorRatio/10s;;2f2f;resource=pay;window=errorRatio_10000ms_10"), 0)
 
-    def test_a_client_that_leaves_is_no_error_and_no_probe(self):
+    def test_a_client_that_leaves_is_neither_an_error_nor_a_probe(self):
         running = self.running(rule())
         for _ in range(6):
             client = Client(running.port, "/pay/hang")

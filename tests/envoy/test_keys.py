@@ -90,7 +90,7 @@ class Flood(EnvoyTest):
 class Crowd(EnvoyTest):
     BOUND, NEW = 2000, 200
 
-    def test_of_100_new_clients_95_pass_after_a_flood_of_as_many_as_the_bound_and_it_is_told_once(self):
+    def test_of_100_new_clients_95_pass_after_a_flood_of_as_many_as_the_bound_and_the_log_says_so_once(self):
         key = [{"header": "x-api-key"}]
         rules = {"flowRules": [rule(key, 5, id="login", intervalMs=600_000, maxKeys=self.BOUND)]}
         envoy = self.envoy(rules, [route("api")], workers=4)
@@ -102,7 +102,7 @@ class Crowd(EnvoyTest):
         new = [envoy.get("/api", {"x-api-key": f"new-{number}"})[0] for number in range(self.NEW)]
         self.assertGreaterEqual(new.count(200), 0.95 * self.NEW)
         name = "wasmcustom.leapgate.shared;rule=login"
-        eventually(f"{name} is told", lambda: envoy.stats().get(name, 0) > 0)
+        eventually(f"{name} is exported", lambda: envoy.stats().get(name, 0) > 0)
         told = "rule `login`: more keys count than it keeps apart; some share a window, which is stricter for them: raise `maxKeys`"
         self.assertEqual(envoy.log().count(told), 1)
 
@@ -142,12 +142,12 @@ class Parts(EnvoyTest):
         with self.subTest("method"):
             self.assertEqual(self.statuses(envoy, ("/method", {}), ("/method", {})), [200, 429])
 
-    def test_those_who_leave_a_part_out_are_one_client(self):
+    def test_requests_that_lack_a_part_are_one_client(self):
         envoy = self.envoy({"flowRules": [rule([{"header": "x-api-key"}], 2, intervalMs=600_000)]}, [route("api")])
         requests = [("/api", {}), ("/api", {"x-api-key": ""}), ("/api", {}), ("/api", {"x-api-key": "a"})]
         self.assertEqual(self.statuses(envoy, *requests), [200, 200, 429, 200])
 
-    def test_what_is_not_trusted_is_no_address(self):
+    def test_an_untrusted_header_does_not_change_the_address(self):
         envoy = self.envoy({"flowRules": [rule(["clientIp"], 1, intervalMs=600_000)]}, [route("api")])
         requests = [("/api", {"x-forwarded-for": f"203.0.113.{i}"}) for i in range(3)]
         self.assertEqual(self.statuses(envoy, *requests), [200, 429, 429])
@@ -163,7 +163,7 @@ class Rules(EnvoyTest):
         envoy = self.envoy({"flowRules": [rule(self.KEY, 2, id="per-client", mode="shadow")]}, [route("api")])
         self.assertEqual(self.passes(envoy, "a"), 10)
         name = "wasmcustom.leapgate.shadow_blocked;rule=per-client;;2d"
-        eventually(f"{name} is told", lambda: envoy.stats().get(name, 0) >= 8)
+        eventually(f"{name} is exported", lambda: envoy.stats().get(name, 0) >= 8)
 
     def test_a_key_may_have_a_count_of_its_own(self):
         gold = [{"value": ["gold"], "count": 5}]

@@ -31,7 +31,7 @@ class Replies(EnvoyTest):
         self.assertEqual(headers["ratelimit-policy"], '"login/60s";q=2;w=60')
         self.assertEqual(headers["ratelimit"], f'"login/60s";r=0;t={headers["retry-after"]}')
 
-    def test_who_comes_back_when_told_is_let_in(self):
+    def test_a_client_that_waits_for_retry_after_is_admitted(self):
         running = self.envoy({"flowRules": [{"resource": "login", "count": 1}]}, [route("login")])
         self.assertEqual(running.get("/login")[0], 200)
         status, headers, _ = running.get("/login")

@@ -25,7 +25,7 @@ class Claims:
         running = self.start({})
         self.assertIn(f"/{versions[self.supported]}.", running.admin("/server_info"))
 
-    def test_a_limit_holds_over_four_workers_and_is_told_to_prometheus(self):
+    def test_a_limit_holds_over_four_workers_and_is_exported_to_prometheus(self):
         running, hot = self.start({"flowRules": [{"resource": "hot", "count": LIMIT}]}), Source("/hot", connections=32)
         with Load(running.port, hot):
             time.sleep(2)

@@ -97,7 +97,7 @@ class Throttle(Waiting):
         self.assertLessEqual(max(sample.answered - sample.sent for sample in source.admitted()), 0.1 + 3 * LATE)
         self.waiting_becomes(envoy, 0)
 
-    def test_those_that_pass_at_once_are_not_paused(self):
+    def test_requests_that_pass_at_once_are_not_paused(self):
         envoy = self.start(throttle(COUNT))
         for _ in range(5):
             self.assertEqual(envoy.get("/slow")[0], 200)
@@ -113,7 +113,7 @@ class Throttle(Waiting):
         first, second = self.upstream_server.arrivals
         self.assertGreaterEqual(second - first, 0.48)
 
-    def test_a_request_that_has_waited_is_told_its_limits(self):
+    def test_a_request_that_has_waited_gets_the_limit_headers(self):
         envoy = self.start(throttle(5), rateLimitHeadersOn="all")
         envoy.get("/slow")
         begin = time.monotonic()
@@ -157,7 +157,7 @@ class Throttle(Waiting):
                 self.waiting_becomes(envoy, 0)
                 self.assertEqual(len(self.upstream_server.arrivals), 1)
 
-    def test_those_that_wait_go_on_when_the_rules_are_replaced(self):
+    def test_waiting_requests_go_on_when_the_rules_are_replaced(self):
         # Envoy lets the connections of the old listener drain for a second.
         envoy = self.start(throttle(6, maxQueueingTimeMs=60_000))
         opened = self.open(envoy, 6)
@@ -168,7 +168,7 @@ class Throttle(Waiting):
         self.assertGreaterEqual(arrivals[-1] - arrivals[0], 5 / 6 - LATE)
         self.waiting_becomes(envoy, 0)
 
-    def test_in_shadow_mode_nobody_waits(self):
+    def test_in_shadow_mode_no_request_waits(self):
         envoy = self.start(throttle(1, mode="shadow"))
         begin = time.monotonic()
         self.assertEqual({envoy.get("/slow")[0] for _ in range(20)}, {200})
