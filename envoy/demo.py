@@ -1,6 +1,6 @@
-"""What `./build.sh run` shows: envoy.yaml in a real Envoy, before a small upstream, under a burst on every route.
+"""The demonstration of `./build.sh run`: envoy.yaml in a real Envoy, before a small upstream, under a burst on every route.
 
-Ports and the number of workers come from the environment (SETTINGS below), for machines where those of
+Ports and the number of workers come from the environment (SETTINGS below), for machines where the ports of
 envoy.yaml are taken. Everything listens on 127.0.0.1, and nothing is left running afterwards.
 """
 
@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 ENVOY = ROOT / ".tools" / "envoy"
 RUN = ROOT / ".tools" / "run"
 
-# What the environment may change, and the value that envoy.yaml has.
+# The settings that the environment may change, and their values in envoy.yaml.
 SETTINGS = {"LEAPGATE_PORT": 10000, "LEAPGATE_UPSTREAM_PORT": 10001, "LEAPGATE_ADMIN_PORT": 9901}
 WORKERS = "LEAPGATE_WORKERS"
 
@@ -32,7 +32,7 @@ CONNECTIONS = 8
 
 
 class Upstream(http.server.BaseHTTPRequestHandler):
-    """Answers every GET with the path that was asked for."""
+    """Answers every GET with its path."""
 
     protocol_version = "HTTP/1.1"
     # Head and body are two writes: Nagle's algorithm would hold the second back for 40 ms.
@@ -69,7 +69,7 @@ def refuse_taken(ports):
 
 
 def start_envoy(ports, workers):
-    """Starts Envoy on envoy.yaml, with the ports that were chosen in place of those of the file."""
+    """Starts Envoy on envoy.yaml, with the chosen ports in place of the ports in the file."""
     chosen = {default: ports[name] for name, default in SETTINGS.items()}
     text = (ROOT / "envoy" / "envoy.yaml").read_text()
     text = re.sub(r"(?<=port_value: )\d+", lambda match: str(chosen[int(match[0])]), text)
@@ -80,7 +80,7 @@ def start_envoy(ports, workers):
         return subprocess.Popen(
             [ENVOY, "-c", RUN / "envoy.yaml", "--concurrency", str(workers), "--disable-hot-restart"],
             cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            # Ctrl-C is ours to handle; and should this process be killed outright, the kernel (PR_SET_PDEATHSIG)
+            # Ctrl-C is ours to handle; and if this process is killed, the kernel (PR_SET_PDEATHSIG)
             # stops Envoy.
             start_new_session=True, preexec_fn=lambda: libc.prctl(1, signal.SIGTERM),
         )
@@ -109,7 +109,7 @@ def wait_ready(envoy, port):
 
 
 def routes_and_limits(port):
-    """(route, path, rule) of what Envoy has loaded: nothing that is printed is written here a second time."""
+    """(route, path, rule) from the configuration that Envoy has loaded, so that the table cannot differ from it."""
     dump = json.loads(admin(port, "/config_dump?resource=static_listeners")[1])
     manager = dump["configs"][0]["listener"]["filter_chains"][0]["filters"][0]["typed_config"]
     rules = json.loads(manager["http_filters"][0]["typed_config"]["config"]["configuration"]["value"])["flowRules"]
@@ -119,7 +119,7 @@ def routes_and_limits(port):
 
 
 def burst(port, path, requests):
-    """Sends so many requests, over several connections at once; answers how many got which status."""
+    """Sends this many requests, over several connections at once; returns their statuses."""
     statuses = []
 
     def client(share):
@@ -186,7 +186,7 @@ def main():
         envoy.wait()
         sys.exit(f"build.sh run: Envoy ended by itself; its log is {RUN / 'envoy.log'}")
     except BrokenPipeError:
-        # Whoever read the table has gone: so does the demonstration.
+        # The reader of the table has gone: the demonstration ends, too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         envoy.terminate()

@@ -251,7 +251,7 @@ fn the_first_rule_that_refuses_names_itself_and_the_longest_time_is_told() {
 
 /// There those for `default` come last, and a dashboard tells another rule than the list would make one think.
 #[test]
-fn differs_from_sentinel_rules_are_asked_in_the_order_of_the_list() {
+fn differs_from_sentinel_rules_are_checked_in_the_order_of_the_list() {
     let (all, one) = (
         rule("all", "api", 0.0),
         for_origin("one", "api", 0.0, "app"),

@@ -98,7 +98,7 @@ fn a_refusal_by_a_breaker_charges_no_flow_rule() {
 /// There breakers come last, and here first, so that nothing is taken for what they refuse. Which refusal is told is another,
 /// where several refuse.
 #[test]
-fn differs_from_sentinel_breakers_are_asked_before_limits() {
+fn differs_from_sentinel_breakers_are_checked_before_limits() {
     let engine = guarded(Rules {
         degrade: vec![breaker("pay")],
         flow: vec![rule("two", "pay", 2.0)],

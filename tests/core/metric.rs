@@ -136,7 +136,7 @@ fn the_response_time_of_a_bucket_without_completions_is_their_sum() {
 }
 
 #[test]
-fn differs_from_sentinel_concurrency_is_told() {
+fn differs_from_sentinel_concurrency_is_reported() {
     let metric = metric(2, 500);
     for (now, in_flight) in [(1000, 3), (1100, 7), (1200, 2), (1500, 4)] {
         metric.current(at(now)).update_concurrency(in_flight);

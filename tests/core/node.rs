@@ -400,7 +400,7 @@ fn a_loan_counts_in_the_minute_at_once_and_in_the_second_when_it_is_due() {
 }
 
 #[test]
-fn differs_from_sentinel_occupied_pass_qps_is_told() {
+fn differs_from_sentinel_occupied_pass_qps_is_reported() {
     let node = lending(Untouched::Kept);
     for (now, rate) in [(30_700, 1.0), (31_000, 1.0), (31_499, 1.0), (31_500, 0.0)] {
         assert_eq!(

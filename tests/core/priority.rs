@@ -137,7 +137,7 @@ fn differs_from_sentinel_a_loan_never_exceeds_the_limit() {
 }
 
 #[test]
-fn differs_from_sentinel_one_can_borrow_at_the_start_of_a_bucket() {
+fn differs_from_sentinel_a_request_can_borrow_at_the_start_of_a_bucket() {
     let engine = engine([strict(10.0)]);
     drop(pass(&engine, &api().cost(10), 0));
     lends(&engine, &urgent(), 700, 400);

@@ -96,7 +96,7 @@ fn a_batch_that_finds_the_line_idle_makes_those_behind_it_wait_until_it_is_paid(
 }
 
 #[test]
-fn differs_from_sentinel_a_batch_costs_those_behind_it() {
+fn differs_from_sentinel_a_batch_costs_later_requests() {
     let here = engine([throttle(50.0, 0)]);
     drop(pass(&here, &mail().cost(50), 10_000));
     assert_eq!(retry_ms(&block(&here, &mail(), 10_000)), Some(1000));

@@ -139,7 +139,7 @@ fn differs_from_sentinel_a_rule_at_the_line_gets_cold() {
 
 /// In Sentinel only what passes takes tokens, and less than the cold rate takes none that time does not bring back at once.
 #[test]
-fn differs_from_sentinel_who_is_held_back_shows_that_a_rule_is_used() {
+fn differs_from_sentinel_held_back_requests_show_that_a_rule_is_used() {
     // A third of the count admits one of these in a second, and the count three.
     let of_the_last_ten_seconds = |rule: FlowRule| {
         let engine = engine([rule]);

@@ -1,4 +1,4 @@
-"""An upstream that ends its answers in every way there is, as the path says, and clients that leave early."""
+"""An upstream whose answers end in every possible way, chosen by the path, and clients that leave early."""
 
 import concurrent.futures
 import socket
@@ -11,7 +11,7 @@ from harness import eventually
 
 
 class Behaving:
-    """Answers as it is told: `status`, after `seconds`; `/reset`, `/broken`, `/hang` and `/redirect` end otherwise."""
+    """Answers with its `status` after its `seconds`; `/reset`, `/broken`, `/hang` and `/redirect` end otherwise."""
 
     def __init__(self):
         self.status, self.seconds, self.requests = 200, 0, 0
@@ -47,7 +47,7 @@ class Behaving:
             pass  # the client has left
 
     def _answer(self, connection, path):
-        """Whether the connection goes on."""
+        """Whether the connection stays open."""
         time.sleep(self.seconds)
         if "/reset" in path:
             return False
@@ -61,7 +61,7 @@ class Behaving:
             return False
         if "/tunnel" in path:
             connection.sendall(b"HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
-            connection.recv(100)  # until the client has said something, or left
+            connection.recv(100)  # until the client has sent something, or left
             connection.shutdown(socket.SHUT_RDWR)
             return False
         if "/redirect" in path:
@@ -74,7 +74,7 @@ class Behaving:
 
 
 class Service(grpc.GenericRpcHandler):
-    """gRPC methods: `Ok`, `Fail` (an answer of headers alone), `FailLate` (its trailers tell)."""
+    """gRPC methods: `Ok`, `Fail` (an answer of headers alone), `FailLate` (with the status in its trailers)."""
 
     def __init__(self):
         self._server = grpc.server(concurrent.futures.ThreadPoolExecutor(4))
@@ -96,7 +96,7 @@ class Service(grpc.GenericRpcHandler):
 
 
 class Client:
-    """A connection of its own that sends one request and may leave before the answer."""
+    """A new connection that sends one request and may leave before the answer."""
 
     def __init__(self, port, path, headers=""):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
@@ -110,11 +110,11 @@ UPGRADE = "connection: upgrade\r\nupgrade: websocket\r\n"
 
 
 def metric(running, name):
-    """A counter or a gauge of the filter's; `None` where there is none."""
+    """A counter or a gauge of the filter; `None` if it does not exist."""
     return running.stats().get(f"wasmcustom.leapgate.{name}")
 
 
 def none_in_flight(running, *gauges):
-    """Waits until nothing is in flight any more, by these gauges."""
+    """Waits until these gauges say that no call is in flight."""
     for gauge in gauges:
         eventually(f"{gauge} is 0", lambda: metric(running, gauge) == 0)

@@ -1,4 +1,4 @@
-"""A real Envoy with the filter in it, and what the tests do to one: configure, update, ask, stop.
+"""A real Envoy with the filter in it, and operations on it: configure, update, request, stop.
 
 Configurations are JSON, which is YAML to Envoy. Everything listens on 127.0.0.1, on free ports.
 """
@@ -29,13 +29,13 @@ WASM = pathlib.Path(os.environ.get("LEAPGATE_WASM", ROOT / "dist" / "leapgate.wa
 _LIBC = ctypes.CDLL(None)
 
 
-# Below the ports that the kernel gives to outgoing connections: a client of these tests cannot take one meanwhile.
+# Below the ports that the kernel gives to outgoing connections: a client of these tests cannot take such a port meanwhile.
 _PORTS = range(20_000, 30_000)
 _next_port = itertools.count(random.randrange(len(_PORTS)))
 
 
 def free_port():
-    """A port that nobody listens on and that has not been given out before."""
+    """A port without a listener that has not been given out before."""
     while True:
         port = _PORTS[next(_next_port) % len(_PORTS)]
         with socket.socket() as probe:
@@ -48,7 +48,7 @@ def free_port():
 
 
 def eventually(claim, check, seconds=10):
-    """Polls until `check()` is true and returns what it answered; fails with the claim when it never is."""
+    """Polls until `check()` is true and returns its answer; fails with the claim if it never is."""
     end = time.monotonic() + seconds
     while True:
         answer = check()
@@ -67,7 +67,7 @@ def string_value(text):
 
 
 def plugin(rules, root_id="leapgate", vm_id="leapgate", vm_configuration=None, fields=None, vm_fields=None):
-    """The filter; `rules` is a document, or a text where it is meant to be none; `fields` are further ones of its `config`."""
+    """The filter; `rules` is a document, or any text that is not one; `fields` are further fields of its `config`."""
     vm = {"vm_id": vm_id, "runtime": "envoy.wasm.runtime.v8", "code": {"local": {"filename": str(WASM)}}, **(vm_fields or {})}
     if vm_configuration is not None:
         vm["configuration"] = string_value(vm_configuration)
@@ -88,7 +88,7 @@ def plugin(rules, root_id="leapgate", vm_id="leapgate", vm_configuration=None, f
 
 
 def route(name, cluster=None, prefix=None):
-    """A route for /name that answers by itself, or forwards to a cluster."""
+    """A route for /name that answers directly, or forwards to a cluster."""
     action = {"route": {"cluster": cluster}} if cluster else {"direct_response": {"status": 200}}
     return {"name": name, "match": {"prefix": prefix or f"/{name}"}, **action}
 
@@ -145,11 +145,11 @@ def cluster(name, port, http2=False):
     return found
 
 
-# ---- what stands behind Envoy ---------------------------------------------------------------------
+# ---- the upstream behind Envoy --------------------------------------------------------------------
 
 
 class Upstream:
-    """A server that answers after some milliseconds and knows how many requests it has had in hand at once, and when each came."""
+    """A server that answers after some milliseconds and records the most requests at one time, and when each arrived."""
 
     def __init__(self, seconds=0.02):
         self.most = 0
@@ -199,9 +199,9 @@ class Upstream:
 
 
 class Envoy:
-    """One Envoy whose listeners (one, unless told otherwise) are read from a file that `configure` replaces.
+    """One Envoy that reads its listeners (by default one) from a file that `configure` replaces.
 
-    Where the rules are `None`, it has no filter.
+    If the rules are `None`, it has no filter.
     """
 
     def __init__(self, rules, routes=(), hosts=None, workers=2, clusters=(), stats_config=None, access_log=False, listeners=1,
@@ -234,7 +234,7 @@ class Envoy:
                 [binary, "-c", self.folder / "bootstrap.json", "--concurrency", str(workers), "--disable-hot-restart",
                  "--drain-time-s", "1", "--file-flush-interval-msec", "10"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                # A test run that is killed outright leaves no Envoy behind (PR_SET_PDEATHSIG).
+                # A test run that is killed leaves no Envoy behind (PR_SET_PDEATHSIG).
                 preexec_fn=lambda: _LIBC.prctl(1, signal.SIGTERM),
             )
         try:
@@ -269,7 +269,7 @@ class Envoy:
     def _write(self, filter):
         listeners = {"resources": [listener(port, self.hosts, [filter] * self.plugins if filter else [], self.access_log, self.trusted_hops,
                                             self.manager_fields) for port in self.ports]}
-        # Envoy watches for a rename: it never reads a file that is half written.
+        # Envoy watches for a rename: it never reads a half-written file.
         fresh = self._listeners.with_suffix(".new")
         fresh.write_text(json.dumps(listeners))
         fresh.rename(self._listeners)
@@ -305,12 +305,12 @@ class Envoy:
         return int(text.split(": ")[1]) if ": " in text else 0
 
     def prometheus(self):
-        """What a scrape sees, without the comments: {name with labels: value}."""
+        """The samples of a scrape: {name with labels: value}."""
         lines = [line for line in self.admin("/stats/prometheus").splitlines() if line and not line.startswith("#")]
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
 
     def cpu_seconds(self):
-        """The CPU time that it has used, in all its threads, by the scheduler's own account."""
+        """The CPU time that all its threads have used, by the scheduler's account."""
         threads = pathlib.Path(f"/proc/{self._process.pid}/task").iterdir()
         return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
@@ -325,7 +325,7 @@ class Envoy:
         eventually(f"the log says {sentences}", lambda: all(sentence in self.log() for sentence in sentences))
 
     def get(self, path, headers=(), port=None, body=None):
-        """One request on a connection of its own, with a body if there is one: (status, headers in lower case, body)."""
+        """One request on a new connection, with a body if there is one: (status, headers in lower case, body)."""
         connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=10)
         try:
             connection.request("POST" if body else "GET", path, body, dict(headers))
@@ -336,7 +336,7 @@ class Envoy:
 
 
 class EnvoyTest(unittest.TestCase):
-    """A test that may start Envoys; they are stopped, and the log of a failed test is shown."""
+    """A test that may start Envoys; it stops them, and shows their logs if it fails."""
 
     def run(self, result=None):
         self._logs = []

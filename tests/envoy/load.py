@@ -1,7 +1,7 @@
-"""Load on an Envoy, and the judge of what it let through.
+"""Load on an Envoy, and the judge of the requests that it admitted.
 
 Every request is an interval, from just before it was sent to just after it was answered: the decision was made
-somewhere in it. A window limit is broken for certain when some interval of the window's length wholly contains
+somewhere in it. A window limit is certainly broken when some interval of the window's length wholly contains
 more admitted requests than the limit; points in time instead of intervals would give false alarms.
 """
 
@@ -28,9 +28,9 @@ class Sample(NamedTuple):
 
 def most_in_any_window(samples, window):
     """The largest number of samples that one closed interval of the window's length wholly contains."""
-    # A sample that is longer than the window is in no interval. For the rest, whatever was sent before the interval
-    # begins and ended after the interval's end would be longer than the window; so the contained ones are those that
-    # ended by its end, less those that were sent before its beginning.
+    # A sample that is longer than the window is in no interval. Another sample that was sent before the interval
+    # begins and ended after the interval's end would be longer than the window; so the number of contained samples is the
+    # number that ended by its end, less the number that were sent before its beginning.
     kept = [sample for sample in samples if sample.answered - sample.sent <= window]
     sent = sorted(sample.sent for sample in kept)
     answered = sorted(sample.answered for sample in kept)
@@ -39,9 +39,9 @@ def most_in_any_window(samples, window):
 
 
 class Source:
-    """Requests to one path over some keep-alive connections: as fast as they are answered, or so many per second.
+    """Requests to one path over some keep-alive connections: as fast as they are answered, or at a number per second.
 
-    `headers` are the same for all requests, or an iterator of what each has: lines, one after another.
+    `headers` are the same for all requests, or an iterator of the headers of each: lines, one after another.
     """
 
     def __init__(self, path, connections=16, rate=None, headers=""):
@@ -114,7 +114,7 @@ class Load:
                     self._send_due(source)
                 for key, _ in self._selector.select(0.001):
                     self._receive(key.data)
-            # What is under way counts as well.
+            # Requests under way count as well.
             end = time.monotonic() + 5
             while any(len(source.idle) < source.connections for source in self.sources) and time.monotonic() < end:
                 for key, _ in self._selector.select(0.1):
@@ -146,7 +146,7 @@ class Load:
             data = b""
         answered = time.monotonic()
         if not data:
-            # Closed: between two requests that is Envoy's right; with one under way its outcome is unknown.
+            # Closed: between two requests Envoy may do that; of a request under way the outcome is unknown.
             if connection in connection.source.idle:
                 self._close(connection)
             else:

@@ -1,4 +1,4 @@
-"""Circuit breakers, fed by what an upstream answers."""
+"""Circuit breakers, fed by the answers of an upstream."""
 
 import http.client
 import time
@@ -24,7 +24,7 @@ class Breakers(EnvoyTest):
                           workers=workers, clusters=[cluster("pay", port)], access_log=True, **how)
 
     def refused(self, running, path="/pay", times=8):
-        """How many of some requests a breaker refused, each on a connection of its own."""
+        """How many of these requests a breaker refused, each on a new connection."""
         return sum("retry-after" in running.get(path)[1] for _ in range(times))
 
     def state(self, running, name="pay/errorRatio/10s;;2f2f"):
@@ -44,7 +44,7 @@ class Breakers(EnvoyTest):
                 self.assertEqual(self.refused(running, times=16), 16)
                 self.assertEqual(self.upstream.requests, asked, "the upstream has its peace")
 
-                # A probe fails: one request, and it is open again.
+                # A probe fails: one request, and the breaker is open again.
                 time.sleep(2)
                 self.assertEqual(self.refused(running), 7)
                 self.assertEqual(self.upstream.requests, asked + 1)
@@ -111,14 +111,14 @@ class Breakers(EnvoyTest):
         running = self.running(rule(), more=more)
         self.assertEqual(self.refused(running, "/pay/hang"), 4)
 
-    def test_what_a_retry_made_good_is_no_error(self):
+    def test_a_call_that_a_retry_saves_is_not_an_error(self):
         more = {"route": {"cluster": "pay", "retry_policy": {"retry_on": "5xx,reset", "num_retries": 1}}}
         running = self.running(rule(), more=more, workers=1)
         self.assertEqual([running.get("/pay/flaky")[0] for _ in range(12)], [200] * 12)
         self.assertEqual(self.upstream.requests, 24)
         self.assertEqual(metric(running, "breaker_bad;rule=pay/errorRatio/10s;;2f2f;resource=pay;window=errorRatio_10000ms_10"), 0)
 
-    def test_a_client_that_leaves_is_no_error_and_no_probe(self):
+    def test_a_client_that_leaves_is_neither_an_error_nor_a_probe(self):
         running = self.running(rule())
         for _ in range(6):
             client = Client(running.port, "/pay/hang")
@@ -192,6 +192,6 @@ class Breakers(EnvoyTest):
         eventually("it opens", lambda: self.refused(running, times=1))
         self.assertTrue(running.configure({"degradeRules": [rule(timeWindow=61)]}))
         self.assertEqual(self.refused(running, times=4), 4)
-        # A new virtual machine knows it from shared data.
+        # A new virtual machine reads the state from shared data.
         self.assertTrue(running.configure({"degradeRules": [rule(timeWindow=62)]}, vm_configuration="another"))
         self.assertEqual(self.refused(running, times=4), 4)

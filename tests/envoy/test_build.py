@@ -15,7 +15,7 @@ NOWHERE = "http://127.0.0.1:1"
 
 class Prerequisites(unittest.TestCase):
     def setUp(self):
-        """A checkout of the files that installing reads, and a PATH that has only what a test puts there."""
+        """A checkout of the files that the installation reads, and a PATH with only the commands that a test puts there."""
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="leapgate-build-"))
         self.addCleanup(shutil.rmtree, self.folder)
         self.bin = self.folder / "bin"

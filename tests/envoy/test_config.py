@@ -1,4 +1,4 @@
-"""What a wrong configuration is told, in the log of the Envoy that refuses it; and the largest that are taken."""
+"""The sentence about a wrong configuration in the log of the Envoy that refuses it; and the largest configurations that are accepted."""
 
 import json
 import re
@@ -66,7 +66,7 @@ class Configuration(EnvoyTest):
                 said = re.findall(r"leapgate: (\S+: .*)", running.log()[before:])
                 self.assertEqual(len(said), 1, said)
                 self.assertIn(sentence, said[0])
-        # One was used before the first refusal, one is left.
+        # One request was used before the first refusal, one is left.
         self.assertEqual([running.get("/login")[0] for _ in range(2)], [200, 429])
 
     def test_a_listener_is_not_opened_on_a_wrong_document(self):

@@ -1,4 +1,4 @@
-"""`./build.sh run` as somebody who has just cloned the repository meets it: envoy/envoy.yaml itself is under test."""
+"""`./build.sh run` in a fresh clone: envoy/envoy.yaml itself is under test."""
 
 import os
 import re
@@ -29,7 +29,7 @@ class Demo(unittest.TestCase):
         demo.communicate()
 
     def read_until(self, demo, last):
-        """What it prints through a pipe while it stays up."""
+        """The output through a pipe while it stays up."""
         lines = []
         for line in demo.stdout:
             lines.append(line)
@@ -76,7 +76,7 @@ class Demo(unittest.TestCase):
                 demo.wait(10)
                 self.nothing_is_left()
 
-    def test_nothing_is_left_running_when_nobody_reads_on(self):
+    def test_nothing_is_left_running_when_the_reader_leaves(self):
         demo = self.start()
         demo.stdout.readline()
         demo.stdout.close()
@@ -93,7 +93,7 @@ class Demo(unittest.TestCase):
                 self.assertIn(f"port {port} of 127.0.0.1", said)
                 self.assertIn(f"{name}=PORT ./build.sh run", said)
 
-    def test_a_setting_that_is_no_number_is_one_sentence(self):
+    def test_a_setting_that_is_not_a_number_is_one_sentence(self):
         demo = self.start(LEAPGATE_WORKERS="many")
         _, said = demo.communicate(timeout=10)
         self.assertEqual((demo.returncode, said.count("\n")), (1, 1), said)

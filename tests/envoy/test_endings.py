@@ -1,4 +1,4 @@
-"""Calls in flight are given back however a call ends."""
+"""A call in flight is released however it ends."""
 
 import http.client
 import time
@@ -7,7 +7,7 @@ from endings import UPGRADE, Behaving, Client, metric, none_in_flight
 from harness import EnvoyTest, cluster, eventually, free_port, listener, route
 import harness
 
-#: A limit of one route, and one of all together.
+#: A limit of one route, and a limit of all routes together.
 RULES = {
     "flowRules": [{"resource": name, "grade": "concurrency", "count": 3, "id": name} for name in ("pay", "dead", "after", "before")],
     "systemRules": [{"maxThread": 3}],
@@ -16,7 +16,7 @@ GAUGES = [*(f"in_flight;rule={name}" for name in ("pay", "dead", "after")), "inb
 
 
 def fault(name, path):
-    """A filter that answers requests to that path itself."""
+    """A filter that answers requests to this path itself."""
     return {"name": name, "typed_config": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault",
         "headers": [{"name": ":path", "string_match": {"prefix": path}}],
@@ -37,7 +37,7 @@ class Endings(EnvoyTest):
         routes[1]["route"]["timeout"] = "0.05s"
         routes[2]["route"]["upgrade_configs"] = [{"upgrade_type": "websocket"}]
         routes[0]["name"] = routes[1]["name"] = "pay"
-        # A filter before ours answers /before, one after it answers /after.
+        # A filter before ours answers /before, a filter after it answers /after.
         plain = listener
 
         def with_faults(*arguments, **keywords):

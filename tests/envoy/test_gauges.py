@@ -1,4 +1,4 @@
-"""Gauges that an operator's `stats_matcher` silences, one at a time: each is found, the log names it, and limits hold."""
+"""Gauges that an operator's `stats_matcher` excludes, one at a time: each is found, the log names it, and limits hold."""
 
 import time
 
@@ -77,7 +77,7 @@ class Gauges(EnvoyTest):
         eventually("it opens", lambda: "retry-after" in running.get("/pay")[1])
 
     def passes(self, running, times):
-        """How many requests pass a breaker, each on a connection of its own."""
+        """How many requests pass a breaker, each on a new connection."""
         return sum("retry-after" not in running.get("/pay")[1] for _ in range(times))
 
     def test_whichever_gauge_of_a_breaker_is_silent_none_passes_while_it_is_open(self):
@@ -103,7 +103,7 @@ class Gauges(EnvoyTest):
         self.behaving.status = 200
         self.assertEqual(self.passes(running, 20), 20, "another window begins closed")
         self.assertTrue(running.configure({"degradeRules": [PAY]}))
-        # The old listener drains for a second, and the new one is asked at once.
+        # The old listener drains for a second, and the new one gets requests at once.
         self.assertEqual(self.passes(running, 300), 0)
         self.assertEqual(shown(), 1)
         self.assertEqual(running.workers_reached(), 4)

@@ -1,4 +1,4 @@
-"""What an Envoy costs that has nothing to do."""
+"""What an idle Envoy costs."""
 
 import time
 import unittest
@@ -33,7 +33,7 @@ class Idle(EnvoyTest):
         return running
 
     def idle(self, running):
-        """Milliseconds of CPU a second, while nobody asks for anything."""
+        """Milliseconds of CPU a second without requests."""
         begin, before = time.monotonic(), running.cpu_seconds()
         time.sleep(SECONDS)
         return (running.cpu_seconds() - before) * 1000 / (time.monotonic() - begin)
@@ -42,7 +42,7 @@ class Idle(EnvoyTest):
         running = {name: self.busy_once(rules) for name, rules in
                    (("without", None), ("1 rule", ONE), ("1,000 rules", MANY), ("all kinds", ALL_KINDS))}
         time.sleep(0.5)
-        # What else the machine does can make it more, never less.
+        # Other work on the machine can make it more, never less.
         rounds = [{name: self.idle(envoy) for name, envoy in running.items()} for _ in range(ROUNDS)]
         idle = {name: min(costs[name] for costs in rounds) for name in running}
         print({name: f"{cost:.2f} ms/s" for name, cost in idle.items()}, end=" ", flush=True)

@@ -1,4 +1,4 @@
-"""A limit of each client, held for the process: whatever workers its requests come to, and whatever others do."""
+"""A limit of each client, for the process: whatever workers its requests reach, and whatever other clients do."""
 
 import json
 import time
@@ -15,7 +15,7 @@ def rule(key, count, resource="api", **fields):
 
 
 class OneClient(EnvoyTest):
-    """Two clients: one that asks for all it can get, and one that is content."""
+    """Two clients: one sends as many requests as it can, the other stays below its limit."""
 
     def holds(self, workers, key, clients, **how):
         envoy = self.envoy({"flowRules": [rule(key, LIMIT)]}, [route("api")], workers=workers, **how)
@@ -47,7 +47,7 @@ class OneClient(EnvoyTest):
 class Flood(EnvoyTest):
     KEYS = 100_000
     MAX_KEYS = 16_000
-    # For each key of the bound, as docs/envoy.md says, and what allocators keep.
+    # For each key of the bound, as docs/envoy.md says, and the allocators' share.
     BYTES_PER_KEY, SLACK = 180, 1_500_000
 
     def test_a_flood_of_clients_leaves_a_limited_one_limited_and_memory_flat(self):
@@ -71,7 +71,7 @@ class Flood(EnvoyTest):
             return len(crowd.samples)
 
         with Load(envoy.port, Source("/free", connections=36)):
-            time.sleep(2)  # what connections and workers need is there
+            time.sleep(2)  # connections and workers have their memory
         before = memory()
         came = flood(0, 6 * self.KEYS // 10)
         full = memory()
@@ -81,7 +81,7 @@ class Flood(EnvoyTest):
         after = memory()
         print(f"\n{came} clients: {before} bytes before, {full} after most of them, {after} after all; "
               f"{(after - before) / self.MAX_KEYS:.0f} for each key of the bound")
-        # Less than could remember anybody; Envoy's buffers come and go by some hundred kilobytes.
+        # Less than one more record for each client would need; Envoy's buffers come and go by some hundred kilobytes.
         self.assertLess(after - full, 16 * more, "memory grows with the flood")
         self.assertLess(after - before, self.BYTES_PER_KEY * self.MAX_KEYS + self.SLACK)
         self.assertEqual(envoy.workers_reached(), 4)
@@ -90,7 +90,7 @@ class Flood(EnvoyTest):
 class Crowd(EnvoyTest):
     BOUND, NEW = 2000, 200
 
-    def test_of_100_new_clients_95_pass_after_a_flood_of_as_many_as_the_bound_and_it_is_told_once(self):
+    def test_of_100_new_clients_95_pass_after_a_flood_of_as_many_as_the_bound_and_the_log_says_so_once(self):
         key = [{"header": "x-api-key"}]
         rules = {"flowRules": [rule(key, 5, id="login", intervalMs=600_000, maxKeys=self.BOUND)]}
         envoy = self.envoy(rules, [route("api")], workers=4)
@@ -102,7 +102,7 @@ class Crowd(EnvoyTest):
         new = [envoy.get("/api", {"x-api-key": f"new-{number}"})[0] for number in range(self.NEW)]
         self.assertGreaterEqual(new.count(200), 0.95 * self.NEW)
         name = "wasmcustom.leapgate.shared;rule=login"
-        eventually(f"{name} is told", lambda: envoy.stats().get(name, 0) > 0)
+        eventually(f"{name} is exported", lambda: envoy.stats().get(name, 0) > 0)
         told = "rule `login`: more keys count than it keeps apart; some share a window, which is stricter for them: raise `maxKeys`"
         self.assertEqual(envoy.log().count(told), 1)
 
@@ -120,7 +120,7 @@ class Parts(EnvoyTest):
         }
         rules = {"flowRules": [rule(keys[name], 1, name, intervalMs=600_000) for name in routes]}
         envoy = self.envoy(rules, [route(name) for name in routes], trusted_hops=1)
-        # One client's first request, another of its that looks different, and another client's.
+        # A client's first request, the same client in another spelling, and another client.
         cases = {
             "header": [("", {"x-api-key": "a"}), ("", {"X-API-KEY": "a"}), ("", {"x-api-key": "b"})],
             "query": [("?user=a", {}), ("?x=1&u%73er=%61", {}), ("?user=b", {})],
@@ -142,12 +142,12 @@ class Parts(EnvoyTest):
         with self.subTest("method"):
             self.assertEqual(self.statuses(envoy, ("/method", {}), ("/method", {})), [200, 429])
 
-    def test_those_who_leave_a_part_out_are_one_client(self):
+    def test_requests_that_lack_a_part_are_one_client(self):
         envoy = self.envoy({"flowRules": [rule([{"header": "x-api-key"}], 2, intervalMs=600_000)]}, [route("api")])
         requests = [("/api", {}), ("/api", {"x-api-key": ""}), ("/api", {}), ("/api", {"x-api-key": "a"})]
         self.assertEqual(self.statuses(envoy, *requests), [200, 200, 429, 200])
 
-    def test_what_is_not_trusted_is_no_address(self):
+    def test_an_untrusted_header_does_not_change_the_address(self):
         envoy = self.envoy({"flowRules": [rule(["clientIp"], 1, intervalMs=600_000)]}, [route("api")])
         requests = [("/api", {"x-forwarded-for": f"203.0.113.{i}"}) for i in range(3)]
         self.assertEqual(self.statuses(envoy, *requests), [200, 429, 429])
@@ -163,7 +163,7 @@ class Rules(EnvoyTest):
         envoy = self.envoy({"flowRules": [rule(self.KEY, 2, id="per-client", mode="shadow")]}, [route("api")])
         self.assertEqual(self.passes(envoy, "a"), 10)
         name = "wasmcustom.leapgate.shadow_blocked;rule=per-client;;2d"
-        eventually(f"{name} is told", lambda: envoy.stats().get(name, 0) >= 8)
+        eventually(f"{name} is exported", lambda: envoy.stats().get(name, 0) >= 8)
 
     def test_a_key_may_have_a_count_of_its_own(self):
         gold = [{"value": ["gold"], "count": 5}]

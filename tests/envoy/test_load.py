@@ -1,4 +1,4 @@
-"""The judge of the window tests is judged first: a checker that sees nothing would pass everything."""
+"""The judge of the window tests is tested first: a judge that sees nothing would accept everything."""
 
 import random
 import unittest

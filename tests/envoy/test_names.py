@@ -1,4 +1,4 @@
-"""What a Prometheus scrape shows: each series once, and read by a strict reader, with labels or without."""
+"""A Prometheus scrape: each series appears once, and a strict reader accepts it, with labels or without."""
 
 import re
 
@@ -13,7 +13,7 @@ ALIKE = ("a.b", "a_b", "a/b", "a-b", "a:b", "a b", "é", "è", "inbound", "login
 
 
 def series(scrape):
-    """The samples of a scrape: {(name, labels): value}. What OpenMetrics forbids fails; but Envoy's counters have no `_total`."""
+    """The samples of a scrape: {(name, labels): value}. Fails on anything that OpenMetrics forbids, except that Envoy's counters have no `_total`."""
     ours = [line for line in scrape.splitlines() if "leapgate" in line]
     text = "\n".join(ours).replace(" counter", " unknown") + "\n# EOF\n"
     found = {}
@@ -52,10 +52,10 @@ class Names(EnvoyTest):
     }
 
     def scraped(self, **how):
-        """A scrape after a request for each route, and two refused ones."""
+        """A scrape after a request for each route, and two refused requests."""
         routes = [route(name, prefix=f"/{i}/") for i, name in enumerate((*ALIKE, "x", "free", "a"))]
         rules = dict(self.RULES)
-        # An id of letters that no header can carry becomes `_`: of two such rules one needs an id of its own.
+        # Letters that no header can carry become `_` in an id: of two such rules one needs an id of its own.
         rules["flowRules"] = [{**rule, **({"id": "e"} if rule["resource"] == "è" else {})} for rule in rules["flowRules"]]
         running = self.envoy(rules, routes, workers=2, **how)
         for i in range(len(routes)):
@@ -64,7 +64,7 @@ class Names(EnvoyTest):
         return running
 
     def told(self, running, expected):
-        """Waits until a scrape has these values, and returns all of it."""
+        """Waits until a scrape has these values, and returns all samples."""
 
         def scrape():
             found = series(running.admin("/stats/prometheus"))
@@ -95,7 +95,7 @@ class Names(EnvoyTest):
         for resource in ("free", "a"):
             expected["leapgate_passed", (("resource", resource), ("rule", "*"))] = 1
         found = self.told(self.scraped(stats_config=LABELS), expected)
-        # Nothing of a name is left beside the labels.
+        # The names contain no part of the labels.
         self.assertEqual([name for name, _ in found if re.search("rule|resource|__", name)], [])
 
     def test_filters_of_other_root_ids_share_no_window_and_no_series(self):

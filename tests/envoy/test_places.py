@@ -1,4 +1,4 @@
-"""Names that no rule knows, more of them than are kept apart: each has one limit for the process all the same."""
+"""More names without a rule than the bound: each still has one limit for the process."""
 
 import http.client
 import time
@@ -10,12 +10,12 @@ HOUR = {"intervalMs": 3_600_000, "sampleCount": 100}
 
 class Names(EnvoyTest):
     def passed(self, envoy, asks, connections=32):
-        """How many requests pass for each of the (path, headers) in `asks`, each asked for on every connection."""
+        """How many requests pass for each (path, headers) in `asks`; every connection sends each of them."""
         opened = [http.client.HTTPConnection("127.0.0.1", envoy.port, timeout=30) for _ in range(connections)]
         passed = [0] * len(asks)
         for offset, connection in enumerate(opened):
             self.addCleanup(connection.close)
-            # Each connection, and so each worker, meets the names in an order of its own.
+            # Each connection, and so each worker, sees the names in another order.
             for at in range(len(asks)):
                 which = (at * 7 + offset * 11) % len(asks)
                 path, headers = asks[which]

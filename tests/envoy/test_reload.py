@@ -18,7 +18,7 @@ class Reload(EnvoyTest):
         return Load(self.running.port, self.hot)
 
     def updates_keep_the_window(self, update, seconds=4):
-        """Many updates, on ever other places of the window; answers how many."""
+        """Many updates, each at another place of the window; returns how many."""
         updates = 0
         with self.load():
             begin = time.monotonic()

@@ -1,4 +1,4 @@
-"""What a client, an operator and a log reader see of a refusal."""
+"""A refusal as a client, an operator and a reader of the log see it."""
 
 import concurrent.futures
 import http.client
@@ -16,7 +16,7 @@ MINUTE = {"resource": "login", "count": 2, "intervalMs": 60_000}
 
 class Replies(EnvoyTest):
     def refused(self, settings=None, rules=(MINUTE,), routes=(route("login"),), **how):
-        """The answers to the first request (it passes) and to the first one over the limit."""
+        """The answers to the first request (it passes) and to the first request over the limit."""
         document = {"flowRules": list(rules), "envoy": settings or {}}
         self.running = self.envoy(document, routes, access_log=True, **how)
         first, second = self.running.get("/login"), self.running.get("/login")
@@ -31,7 +31,7 @@ class Replies(EnvoyTest):
         self.assertEqual(headers["ratelimit-policy"], '"login/60s";q=2;w=60')
         self.assertEqual(headers["ratelimit"], f'"login/60s";r=0;t={headers["retry-after"]}')
 
-    def test_who_comes_back_when_told_is_let_in(self):
+    def test_a_client_that_waits_for_retry_after_is_admitted(self):
         running = self.envoy({"flowRules": [{"resource": "login", "count": 1}]}, [route("login")])
         self.assertEqual(running.get("/login")[0], 200)
         status, headers, _ = running.get("/login")
@@ -107,7 +107,7 @@ class Replies(EnvoyTest):
 
 
 class Echo(grpc.GenericRpcHandler):
-    """A service whose every method answers what it was asked."""
+    """A service whose methods all echo the request."""
 
     def service(self, handler_call_details):
         return grpc.unary_unary_rpc_method_handler(lambda request, _: request)
@@ -120,7 +120,7 @@ class Grpc(EnvoyTest):
             {"flowRules": [MINUTE]}, [route("login", cluster="shop", prefix="/shop.Shop/Login")],
             clusters=[cluster("shop", port, http2=True)], access_log=True,
         )
-        # After Envoy: gRPC's threads do not like a fork.
+        # After Envoy: gRPC's threads do not survive a fork.
         server = grpc.server(concurrent.futures.ThreadPoolExecutor(1), handlers=[Echo()])
         server.add_insecure_port(f"127.0.0.1:{port}")
         server.start()
@@ -187,7 +187,7 @@ class Resources(EnvoyTest):
         def rules(bound):
             return {"flowRules": [{**MINUTE, "resource": "*", "count": 1}], "envoy": {"maxResources": bound}}
 
-        # Envoy goes on with what it has of a configuration, and does not say so.
+        # Envoy reuses a plugin that still has this configuration, without a callback.
         names = "abcdefgh"
         running = self.envoy(rules(100), [route(name) for name in names], workers=1)
         self.assertTrue(running.configure(rules(2)) and running.configure(rules(100)))
@@ -231,7 +231,7 @@ class Resources(EnvoyTest):
 
 class Metrics(EnvoyTest):
     def shows(self, running, rule, **wanted):
-        """Worker threads tell the counters from time to time."""
+        """Worker threads export the counters from time to time."""
 
         def shown():
             metrics = running.prometheus()

@@ -55,7 +55,7 @@ class System(EnvoyTest):
 
     def test_bbr_lets_in_what_the_machine_works_off(self):
         running = self.running({"bbr": True})
-        # At rest it is two completions a second of five seconds each: eleven get in.
+        # At rest the estimate is two completions a second of five seconds each: eleven requests are admitted.
         clients = [Client(running.port, "/slow/hang") for _ in range(24)]
         eventually("eleven are in flight", lambda: metric(running, "inbound_in_flight") == 11)
         eventually("they are all there", lambda: self.upstream.requests == 11)

@@ -1,4 +1,4 @@
-"""The oldest and the newest Envoy that the documents name: what a rule of each kind is for, in short."""
+"""The oldest and the newest Envoy that the documents name: one short test for each kind of rule."""
 
 import re
 import time
@@ -11,8 +11,8 @@ LIMIT = 100
 
 
 class Claims:
-    """For a class that says which `binary` it is about, its place in `supported`, of "from 1.36 to 1.40", and whether `vm_config` has what
-    the module may do."""
+    """For a class with a `binary`, its index in `supported`, of "from 1.36 to 1.40", and whether `vm_config` has the list of
+    capabilities."""
 
     def start(self, rules, **how):
         self.upstream_server = Behaving()
@@ -25,7 +25,7 @@ class Claims:
         running = self.start({})
         self.assertIn(f"/{versions[self.supported]}.", running.admin("/server_info"))
 
-    def test_a_limit_holds_over_four_workers_and_is_told_to_prometheus(self):
+    def test_a_limit_holds_over_four_workers_and_is_exported_to_prometheus(self):
         running, hot = self.start({"flowRules": [{"resource": "hot", "count": LIMIT}]}), Source("/hot", connections=32)
         with Load(running.port, hot):
             time.sleep(2)
@@ -85,7 +85,7 @@ class Claims:
         eventually("it opens", lambda: "retry-after" in running.get("/pay")[1])
         self.assertEqual(metric(running, "breaker_state;rule=pay"), 1)
         self.assertNotIn("leapgate: ", running.log())
-        # Without one that is missed, the list is heeded at all.
+        # Envoy heeds the list: without this capability the filter cannot count.
         start(set(names) - {"proxy_define_metric"}).wait_for_log("does not count")
 
 

@@ -11,7 +11,7 @@ from load import Load, Source
 
 COUNT = 40
 GAP = 1 / COUNT
-# Envoy keeps a tick to some milliseconds (4 where the kernel counts 250 a second), a busy machine to some more, now and then.
+# Envoy keeps a tick to some milliseconds (4 if the kernel counts 250 ticks a second); a busy machine sometimes needs some more.
 EVEN = 0.02
 LATE = 0.06
 
@@ -35,7 +35,7 @@ class Waiting(EnvoyTest):
         eventually(f"{count} wait", lambda: self.waiting(envoy) == count)
 
     def open(self, envoy, count, path="/slow"):
-        """Requests under way, each on a connection of its own."""
+        """Requests under way, each on a new connection."""
         opened = [socket.create_connection(("127.0.0.1", envoy.port)) for _ in range(count)]
         for connection in opened:
             self.addCleanup(connection.close)
@@ -62,7 +62,7 @@ class Throttle(Waiting):
                 "deviation": statistics.pstdev(gaps)}
         shown = ", ".join(f"{name} {value * 1000:.1f} ms" for name, value in told.items())
         print(f"\n{workers} workers, {COUNT}/s: {len(arrivals)} arrivals, {shown}")
-        # The first passes at once, and those that had their turn when the load ended come after it.
+        # The first request passes at once; requests that had their turns when the load ended arrive after it.
         self.assertLessEqual(len(arrivals), COUNT * (arrivals[-1] - begin + LATE) + 1)
         self.assertGreaterEqual(len(arrivals), 0.95 * COUNT * seconds)
         for first, last in zip(arrivals, arrivals[COUNT:]):
@@ -97,7 +97,7 @@ class Throttle(Waiting):
         self.assertLessEqual(max(sample.answered - sample.sent for sample in source.admitted()), 0.1 + 3 * LATE)
         self.waiting_becomes(envoy, 0)
 
-    def test_those_that_pass_at_once_are_not_paused(self):
+    def test_requests_that_pass_at_once_are_not_paused(self):
         envoy = self.start(throttle(COUNT))
         for _ in range(5):
             self.assertEqual(envoy.get("/slow")[0], 200)
@@ -113,7 +113,7 @@ class Throttle(Waiting):
         first, second = self.upstream_server.arrivals
         self.assertGreaterEqual(second - first, 0.48)
 
-    def test_a_request_that_has_waited_is_told_its_limits(self):
+    def test_a_request_that_has_waited_gets_the_limit_headers(self):
         envoy = self.start(throttle(5), rateLimitHeadersOn="all")
         envoy.get("/slow")
         begin = time.monotonic()
@@ -157,7 +157,7 @@ class Throttle(Waiting):
                 self.waiting_becomes(envoy, 0)
                 self.assertEqual(len(self.upstream_server.arrivals), 1)
 
-    def test_those_that_wait_go_on_when_the_rules_are_replaced(self):
+    def test_waiting_requests_go_on_when_the_rules_are_replaced(self):
         # Envoy lets the connections of the old listener drain for a second.
         envoy = self.start(throttle(6, maxQueueingTimeMs=60_000))
         opened = self.open(envoy, 6)
@@ -168,7 +168,7 @@ class Throttle(Waiting):
         self.assertGreaterEqual(arrivals[-1] - arrivals[0], 5 / 6 - LATE)
         self.waiting_becomes(envoy, 0)
 
-    def test_in_shadow_mode_nobody_waits(self):
+    def test_in_shadow_mode_no_request_waits(self):
         envoy = self.start(throttle(1, mode="shadow"))
         begin = time.monotonic()
         self.assertEqual({envoy.get("/slow")[0] for _ in range(20)}, {200})
@@ -205,7 +205,7 @@ class Prioritized(Waiting):
         self.assertEqual(answers, [200] * 10)
         self.assertGreater(min(waits), 0.05)
         self.assertLess(max(waits), 0.5 + 5 * LATE)
-        # What was lent counts for all workers; how much of the rest is free by now is the clock's affair.
+        # Loans count for all workers; how much of the rest is free by now depends on the clock.
         self.assertLessEqual([envoy.get("/slow")[0] for _ in range(20)].count(200), 10)
         self.waiting_becomes(envoy, 0)
 

@@ -1,4 +1,4 @@
-"""The promise itself, under overload: what a client saw is held against the limit in every interval there is."""
+"""The promise itself, under overload: the requests that a client saw admitted are compared with the limit in every interval."""
 
 import socket
 import time
@@ -12,7 +12,7 @@ LIMIT = 200
 
 class Window(EnvoyTest):
     def overload(self, workers, rules, seconds=SECONDS, **how):
-        """Ten windows of overload on one route, a trickle on another; answers the Envoy and both sources."""
+        """Ten windows of overload on one route, a trickle on another; returns the Envoy and both sources."""
         envoy = self.envoy(rules, [route("hot"), route("calm")], workers=workers, **how)
         hot, calm = Source("/hot", connections=32), Source("/calm", connections=4, rate=20)
         with Load(envoy.port, hot, calm):
@@ -30,7 +30,7 @@ class Window(EnvoyTest):
         self.assertEqual({sample.status for sample in hot.samples}, {200, 429})
         self.assertGreaterEqual(len(calm.samples), 0.9 * 20 * SECONDS)
         self.assertEqual({sample.status for sample in calm.samples}, {200}, "the calm route was disturbed")
-        # Whatever the workers took in each other's way they have given back.
+        # The workers have released all tickets that they took while they raced.
         gauges = {name: envoy.stat(f"wasmcustom.leapgate.{name};rule=hot;window=1000ms_100") for name in ("tickets", "admitted")}
         self.assertEqual(gauges, {name: len(hot.admitted()) for name in gauges})
 
