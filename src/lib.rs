@@ -1,8 +1,8 @@
 //! Sentinel's sliding windows and flow control for the edge: single-threaded, with time as an argument.
 //!
 //! ```
-//! use leapgate::{Decision, Engine, Outcome, Request, Rules, Timestamp};
 //! use leapgate::rule::FlowRule;
+//! use leapgate::{Decision, Engine, Outcome, Request, Rules, Timestamp};
 //!
 //! let rules = Rules { flow: vec![FlowRule::new("login", 100.0)?], ..Rules::default() };
 //! let engine = Engine::new(rules)?;
@@ -36,34 +36,39 @@
 //! more than the limit in any interval, at any alignment**; in exchange, n / (n + 1) of it passes in the long run at
 //! saturation. Buckets cost no time (a sum is the difference of two running counts), so there are a hundred by default.
 //!
-//! [`Counting`] says which span a rule uses. Limits hold in the clock that is handed in.
+//! [`rule::Counting`] says which span a rule uses. Limits hold in the clock that is handed in.
 //!
 //! # Modules
 //!
-//! A module uses only those above it.
+//! - [`rule`]: the kinds of rules and what they are made of; each part checks itself once, when it is made.
+//! - [`config`]: a document in, rules out.
+//! - [`stats`]: Sentinel's statistics, and the leap array for whoever wants only the ring.
+//! - [`backend`]: where counts are kept; needed only to share limits between workers.
 //!
-//! | Module | Owns |
-//! |---|---|
-//! | `text` | values as sentences show them |
-//! | `inline_vec` | a list without an allocation while it is short |
-//! | `time` | [`Timestamp`] |
-//! | `window` | geometry: which bucket, which slot, what still counts; every inclusive or exclusive decision |
-//! | `leap_array` | the ring, reused in place; knows no counter |
-//! | `snapshots` | what a running count was at each bucket's start |
-//! | [`stats`] | Sentinel's statistics: sums and rates of one resource, the nodes of all, the tree of calls |
-//! | [`rule`] | the kinds of rules, whose parts check themselves when they are made |
-//! | `places` | which names have windows of their own, where engines share their counts |
-//! | `refusal` | how a refusal is answered: the table of statuses for all shells |
-//! | `state` | what rules remember: windows, pacers, breakers, tables of keys |
-//! | `engine` | resources, the order of checks, replacing rules |
-//! | [`backend`] | what a shell needs that keeps counts elsewhere |
-//! | `limiter` | some limits on each of many keys: the short form |
-//! | [`config`] | a document in, rules out |
-//!
-//! What holds for all of them: nothing reads a clock, sleeps, logs, or keeps global state; nothing is `unsafe`; nothing
+//! Nothing in here reads a clock, sleeps, logs or keeps global state; nothing is `unsafe`; nothing panics on input. Nothing
 //! allocates once a resource, its context, its origin and its keys are known, but for the first loans of a window, a call in
-//! flight that counts for a key, and a request of more than four keys; nothing panics on input. JSON appears in `config`
-//! alone.
+//! flight that counts for a key, and a request of more than four keys.
+
+// For developers of this crate: a module uses only those above it, and no file uses itself in a circle
+// (`tests/core/layers.rs`). JSON appears in `config` alone.
+//
+// | Module | Owns |
+// |---|---|
+// | `text` | values as sentences show them |
+// | `inline_vec` | a small vector: no allocation while it is short |
+// | `time` | `Timestamp` |
+// | `window` | geometry: which bucket, which slot, what still counts; every inclusive or exclusive decision |
+// | `leap_array` | the ring, reused in place; knows no counter |
+// | `snapshots` | what a running count was at each bucket's start |
+// | `stats` | Sentinel's statistics: sums and rates of one resource, the nodes of all, the tree of calls |
+// | `rule` | the kinds of rules, and the lists of a document |
+// | `places` | which names have windows of their own, where engines share their counts |
+// | `refusal` | how a refusal is answered: the table of statuses for all shells |
+// | `state` | what rules remember: windows, pacers, breakers, tables of keys |
+// | `engine` | resources, the order of checks, replacing rules |
+// | `backend` | what a shell needs that keeps counts elsewhere |
+// | `limiter` | some limits on each of many keys: the short form |
+// | `config` | a document in, rules out |
 
 #![forbid(unsafe_code)]
 

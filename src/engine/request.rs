@@ -34,7 +34,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// This request, with these values for the parts of the resource's keys ([`Resource::key_parts`]), in their order. What is
+    /// This request, with these values for the parts of the resource's keys ([`Resource::key_parts`](crate::Resource::key_parts)), in their order. What is
     /// not said is missing.
     #[doc(alias = "args")]
     #[must_use]
@@ -66,7 +66,7 @@ impl<'a> Request<'a> {
     }
 
     /// This request, as one that may borrow: where a rule that rejects has no room for it, it is told to wait until a bucket to
-    /// come can pay for it, if that is in less than [`OCCUPY_TIMEOUT_MS`].
+    /// come can pay for it, if that is in less than [`OCCUPY_TIMEOUT_MS`](crate::stats::OCCUPY_TIMEOUT_MS).
     ///
     /// Sentinel: `SphU.entryWithPriority`.
     #[doc(alias = "entryWithPriority")]

@@ -56,7 +56,7 @@ impl<S: Backend> Resource<S> {
     }
 
     /// What its rules tell requests apart by, each part once. A shell reads them and hands the values in, in this order
-    /// ([`Request::keys`]).
+    /// ([`Request::keys`](crate::Request::keys)).
     pub fn key_parts(&self) -> &[KeyPart] {
         self.keys.parts()
     }
@@ -67,12 +67,12 @@ impl<S: Backend> Resource<S> {
         keyed.chain(self.checks.iter().map(|check| &*check.rule))
     }
 
-    /// Whether any breaker is to be told how calls end: by [`Entry::exit`].
+    /// Whether any breaker is to be told how calls end: by [`Entry::exit`](crate::Entry::exit).
     pub fn has_breakers(&self) -> bool {
         !self.guards.breakers.is_empty()
     }
 
-    /// Whether [`Engine::is_current`] is always true of it.
+    /// Whether [`Engine::is_current`](crate::Engine::is_current) is always true of it.
     #[inline]
     pub fn is_certain(&self) -> bool {
         self.is_certain
@@ -104,7 +104,7 @@ impl<S: Backend> Resource<S> {
     }
 
     /// Reads the shared counts of its rules and the state of its breakers, for a request of no origin in particular. To be
-    /// called before the clock is read for [`Engine::enter_resource`].
+    /// called before the clock is read for [`Engine::enter_resource`](crate::Engine::enter_resource).
     #[inline]
     pub fn observe(&self) {
         for guard in &self.guards.breakers {
