@@ -1,6 +1,6 @@
 //! Authority rules: who may ask for a resource at all.
 
-use crate::rule::{Mode, RuleError, RuleId, Target, checked_name};
+use super::parts::{Mode, RuleError, RuleId, Target, checked_name};
 use std::rc::Rc;
 
 /// How many origins an authority rule may list.

@@ -1,6 +1,6 @@
 //! Degrade rules: when a circuit breaks, and for how long.
 
-use crate::rule::{Count, Mode, Ratio, RuleError, RuleGeometry, RuleId, Target};
+use super::parts::{Count, Mode, Ratio, RuleError, RuleGeometry, RuleId, Target};
 use crate::window::Window;
 
 /// How many buckets a breaker's window has at most unless its rule says.

@@ -1,6 +1,6 @@
 //! By what a rule tells those apart whom it limits each for themselves.
 
-use super::{Count, RuleError};
+use super::parts::{Count, RuleError};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;

@@ -1,6 +1,6 @@
 //! System rules: what all inbound calls together may do, whatever their resource.
 
-use crate::rule::{Count, Mode, Ratio, RuleError, RuleId};
+use super::parts::{Count, Mode, Ratio, RuleError, RuleId};
 use crate::stats::node::Node;
 use crate::time::Timestamp;
 

@@ -1,0 +1,568 @@
+//! Flow rules: how much of a resource, and what happens at the threshold.
+
+use super::key::{DEFAULT_MAX_KEYS, KeyedBy};
+use super::parts::{
+    Count, Counting, DEFAULT_INTERVAL_MS, DEFAULT_SAMPLE_COUNT, Grade, KEYED_SAMPLE_COUNT,
+    LimitApp, MAX_INT, Mode, RuleError, RuleGeometry, RuleId, Target, checked_name, span,
+};
+use crate::window::Window;
+use std::rc::Rc;
+
+/// What happens to a request at a rule's threshold.
+///
+/// Sentinel: `RuleConstant.CONTROL_BEHAVIOR_*`, in its order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum ControlBehavior {
+    /// It is refused. One that is prioritized may borrow a pass of a bucket to come.
+    #[default]
+    Reject,
+    /// It is refused; and the threshold is lower while the rule is cold, that is after a time of little use.
+    WarmUp,
+    /// It waits for its turn, so that requests pass one by one, evenly, at the rule's rate.
+    #[doc(alias = "RateLimiter")]
+    Throttle,
+    /// It waits for its turn, and turns are further apart while the rule is cold.
+    #[doc(alias = "WarmUpRateLimiter")]
+    WarmUpThrottle,
+}
+
+impl ControlBehavior {
+    /// Whether the rule can be cold.
+    pub fn warms_up(self) -> bool {
+        matches!(
+            self,
+            ControlBehavior::WarmUp | ControlBehavior::WarmUpThrottle
+        )
+    }
+
+    /// Whether turns are taken.
+    pub fn is_paced(self) -> bool {
+        matches!(
+            self,
+            ControlBehavior::Throttle | ControlBehavior::WarmUpThrottle
+        )
+    }
+}
+
+/// How a cold rule warms up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WarmUp {
+    /// From 1 to [`WarmUp::MAX`].
+    period_sec: u32,
+    /// From 2 to [`WarmUp::MAX`].
+    cold_factor: u32,
+}
+
+impl WarmUp {
+    /// The longest period, in seconds, and the highest cold factor: Sentinel's type ends there.
+    pub const MAX: u32 = MAX_INT;
+
+    /// From a `cold_factor`th of the count to all of it in `period_sec` seconds of full use.
+    ///
+    /// # Errors
+    ///
+    /// Where the period is zero, the factor below two, or either above [`WarmUp::MAX`].
+    pub fn new(period_sec: u32, cold_factor: u32) -> Result<WarmUp, RuleError> {
+        if !(1..=WarmUp::MAX).contains(&period_sec) {
+            return Err(RuleError::BadPeriod { period_sec });
+        }
+        if !(2..=WarmUp::MAX).contains(&cold_factor) {
+            return Err(RuleError::BadColdFactor { cold_factor });
+        }
+        Ok(WarmUp {
+            period_sec,
+            cold_factor,
+        })
+    }
+
+    /// How long it takes, in seconds.
+    pub fn period_sec(self) -> u32 {
+        self.period_sec
+    }
+
+    /// Which part of the count a cold rule admits.
+    pub fn cold_factor(self) -> u32 {
+        self.cold_factor
+    }
+}
+
+/// Ten seconds, from a third: Sentinel's.
+impl Default for WarmUp {
+    fn default() -> WarmUp {
+        WarmUp {
+            period_sec: 10,
+            cold_factor: 3,
+        }
+    }
+}
+
+/// How long a request may wait for its turn; zero for not at all.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MaxQueueing {
+    millis: u32,
+}
+
+impl MaxQueueing {
+    /// The longest, in milliseconds: Sentinel's type ends there, after 24 days.
+    pub const MAX_MS: u32 = MAX_INT;
+
+    /// At most `millis` milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// Where that is more than [`MaxQueueing::MAX_MS`].
+    pub fn from_millis(millis: u64) -> Result<MaxQueueing, RuleError> {
+        match u32::try_from(millis) {
+            Ok(millis) if millis <= MaxQueueing::MAX_MS => Ok(MaxQueueing { millis }),
+            _ => Err(RuleError::LongQueue {
+                max_queueing_ms: millis,
+            }),
+        }
+    }
+
+    /// In milliseconds.
+    pub fn as_millis(self) -> u64 {
+        self.millis.into()
+    }
+
+    pub(crate) fn as_nanos(self) -> u64 {
+        self.as_millis() * 1_000_000
+    }
+}
+
+/// Half a second: Sentinel's.
+impl Default for MaxQueueing {
+    fn default() -> MaxQueueing {
+        MaxQueueing { millis: 500 }
+    }
+}
+
+/// Whose requests a rule counts.
+///
+/// Sentinel: `RuleConstant.STRATEGY_*` and `refResource`.
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Strategy {
+    /// Those that it is for.
+    #[default]
+    Direct,
+    /// Those of this other resource, whoever they come from: the one that the rule is for gives way to it.
+    Relate(Rc<str>),
+    /// Those that come in by the context of this name; the rule is for no others.
+    Chain(Rc<str>),
+}
+
+/// A limit on a resource.
+///
+/// Sentinel: `FlowRule`.
+///
+/// ```
+/// use leapgate::rule::{Counting, FlowRule, MaxQueueing, WarmUp};
+///
+/// let burst = FlowRule::new("login", 100.0)?;
+/// let minute = FlowRule::new("login", 1000.0)?.per(60_000, None)?;
+/// let gentle = FlowRule::new("search", 50.0)?.counting(Counting::Weighted);
+/// let in_flight = FlowRule::new("report", 4.0)?.concurrency();
+/// let ids = [burst.id(), minute.id(), gentle.id(), in_flight.id()];
+/// assert_eq!(ids.map(|id| id.to_string()), ["login", "login/60s", "search", "report/concurrency"]);
+///
+/// let even = FlowRule::new("mail", 0.5)?.throttle(MaxQueueing::from_millis(10_000)?);
+/// let careful = FlowRule::new("cache", 500.0)?.warm_up(WarmUp::default());
+/// let polite = FlowRule::new("report", 20.0)?.relate("orders")?;
+/// let ids = [even.id(), careful.id(), polite.id()];
+/// assert_eq!(ids.map(|id| id.to_string()), ["mail/throttle/queue=10s", "cache/warmUp", "report/relate=orders"]);
+/// # Ok::<(), leapgate::rule::RuleError>(())
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowRule {
+    id: Option<RuleId>,
+    target: Target,
+    count: Count,
+    grade: Grade,
+    limit_app: LimitApp,
+    strategy: Strategy,
+    behavior: ControlBehavior,
+    /// The default where the behaviour does not warm up.
+    warm_up: WarmUp,
+    /// The default where the behaviour does not throttle.
+    max_queueing: MaxQueueing,
+    mode: Mode,
+    compat: bool,
+    /// `None` where it limits all requests together.
+    keyed: Option<Rc<KeyedBy>>,
+}
+
+impl FlowRule {
+    /// At most `count` passes a second for `resource` (`*`: each that no other rule names), in a strict window.
+    ///
+    /// # Errors
+    ///
+    /// Where the name or the count is none.
+    pub fn new(resource: &str, count: f64) -> Result<FlowRule, RuleError> {
+        let window = RuleGeometry::new(DEFAULT_INTERVAL_MS, None)?;
+        Ok(FlowRule {
+            id: None,
+            target: Target::new(resource)?,
+            count: Count::new(count)?,
+            grade: Grade::Qps {
+                window,
+                counting: Counting::Strict,
+            },
+            limit_app: LimitApp::Default,
+            strategy: Strategy::Direct,
+            behavior: ControlBehavior::Reject,
+            warm_up: WarmUp::default(),
+            max_queueing: MaxQueueing::default(),
+            mode: Mode::Enforce,
+            compat: false,
+            keyed: None,
+        })
+    }
+
+    /// This rule, called `id`.
+    #[must_use]
+    pub fn with_id(self, id: RuleId) -> FlowRule {
+        FlowRule {
+            id: Some(id),
+            ..self
+        }
+    }
+
+    /// This rule over `interval_ms` in `sample_count` buckets ([`RuleGeometry::new`]; of a rule with a key, where buckets cost
+    /// memory, by default the interval's largest divisor up to [`KEYED_SAMPLE_COUNT`]). A limit on concurrency has no window
+    /// and stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// Where that is no window.
+    pub fn per(self, interval_ms: u64, sample_count: Option<u32>) -> Result<FlowRule, RuleError> {
+        let finest = || Window::finest_sample_count(interval_ms, self.finest());
+        let window = RuleGeometry::new(interval_ms, Some(sample_count.unwrap_or_else(finest)))?;
+        let grade = match self.grade {
+            Grade::Qps { counting, .. } => Grade::Qps { window, counting },
+            Grade::Concurrency => Grade::Concurrency,
+        };
+        Ok(FlowRule { grade, ..self })
+    }
+
+    /// This rule, with another way to count. A limit on concurrency has no window and stays as it is.
+    #[must_use]
+    pub fn counting(self, counting: Counting) -> FlowRule {
+        let grade = match self.grade {
+            Grade::Qps { window, .. } => Grade::Qps { window, counting },
+            Grade::Concurrency => Grade::Concurrency,
+        };
+        FlowRule { grade, ..self }
+    }
+
+    /// This rule, as a limit on calls in flight, which refuses what is more.
+    #[must_use]
+    pub fn concurrency(self) -> FlowRule {
+        FlowRule {
+            grade: Grade::Concurrency,
+            ..self.behaving(
+                ControlBehavior::Reject,
+                WarmUp::default(),
+                MaxQueueing::default(),
+            )
+        }
+    }
+
+    /// This rule, letting requests pass evenly, `count` in an interval: one after another, each for as long as it costs. One
+    /// that would have to wait for longer than `max_queueing` is refused. A limit on concurrency stays as it is.
+    ///
+    /// The rate may be any, with a fraction or without; turns are told apart to the nanosecond. A request that costs more
+    /// than the count, or than one where the count is less, never passes.
+    #[doc(alias = "RateLimiter")]
+    #[must_use]
+    pub fn throttle(self, max_queueing: MaxQueueing) -> FlowRule {
+        self.behaving(ControlBehavior::Throttle, WarmUp::default(), max_queueing)
+    }
+
+    /// This rule, admitting less while it is cold. A limit on concurrency stays as it is, as does one with a key.
+    ///
+    /// It begins cold. Where it is cold and its window is empty, a request passes whatever part of the count it costs.
+    #[must_use]
+    pub fn warm_up(self, warm_up: WarmUp) -> FlowRule {
+        self.behaving(ControlBehavior::WarmUp, warm_up, MaxQueueing::default())
+    }
+
+    /// This rule, letting requests pass evenly, and less often while it is cold. A limit on concurrency stays as it is, as does
+    /// one with a key.
+    #[doc(alias = "WarmUpRateLimiter")]
+    #[must_use]
+    pub fn warm_up_throttle(self, warm_up: WarmUp, max_queueing: MaxQueueing) -> FlowRule {
+        self.behaving(ControlBehavior::WarmUpThrottle, warm_up, max_queueing)
+    }
+
+    /// This rule, limiting each key for itself, in a window of its own. A key does not go with a warm-up, nor with another
+    /// strategy than [`Strategy::Direct`].
+    ///
+    /// A request passes if it may as each of its keys ([`KeyValue`](super::KeyValue)); what it lacks is a value as any other.
+    ///
+    /// # Errors
+    ///
+    /// Where the rule has such a behaviour or strategy.
+    ///
+    /// Sentinel: `ParamFlowRule`.
+    #[doc(alias = "ParamFlowRule")]
+    pub fn keyed(self, by: KeyedBy) -> Result<FlowRule, RuleError> {
+        let what = match (self.behavior, &self.strategy) {
+            (ControlBehavior::WarmUp, _) => Some("warmUp"),
+            (ControlBehavior::WarmUpThrottle, _) => Some("warmUpThrottle"),
+            (_, Strategy::Relate(_)) => Some("relate"),
+            (_, Strategy::Chain(_)) => Some("chain"),
+            _ => None,
+        };
+        if let Some(what) = what {
+            return Err(RuleError::NotKeyed { what });
+        }
+        let grade = match self.grade {
+            Grade::Qps { window, counting } if window.is_finest(self.finest()) => {
+                let interval_ms = window.window().interval_ms();
+                let finest = Window::finest_sample_count(interval_ms, KEYED_SAMPLE_COUNT);
+                let window = RuleGeometry::new(interval_ms, Some(finest))?;
+                Grade::Qps { window, counting }
+            }
+            grade => grade,
+        };
+        Ok(FlowRule {
+            grade,
+            keyed: Some(Rc::new(by)),
+            ..self
+        })
+    }
+
+    /// How many buckets its window has at most unless it is said.
+    fn finest(&self) -> u32 {
+        match self.keyed {
+            Some(_) => KEYED_SAMPLE_COUNT,
+            None => DEFAULT_SAMPLE_COUNT,
+        }
+    }
+
+    fn behaving(
+        self,
+        behavior: ControlBehavior,
+        warm_up: WarmUp,
+        max_queueing: MaxQueueing,
+    ) -> FlowRule {
+        let warms_up = matches!(
+            behavior,
+            ControlBehavior::WarmUp | ControlBehavior::WarmUpThrottle
+        );
+        if self.grade == Grade::Concurrency || self.keyed.is_some() && warms_up {
+            return self;
+        }
+        FlowRule {
+            behavior,
+            warm_up,
+            max_queueing,
+            ..self
+        }
+    }
+
+    /// This rule, measuring the requests of `resource` instead of those that it is for. (A throttle measures nothing: it
+    /// paces those that it is for.)
+    ///
+    /// # Errors
+    ///
+    /// Where the name is empty or too long, or the rule has a key.
+    pub fn relate(self, resource: &str) -> Result<FlowRule, RuleError> {
+        self.checked_without_key("relate")?;
+        let strategy = Strategy::Relate(checked_name(resource)?);
+        Ok(FlowRule { strategy, ..self })
+    }
+
+    /// This rule, for requests that come in by `context`, and measuring those.
+    ///
+    /// # Errors
+    ///
+    /// Where the name is empty or too long, or the rule has a key.
+    pub fn chain(self, context: &str) -> Result<FlowRule, RuleError> {
+        self.checked_without_key("chain")?;
+        let strategy = Strategy::Chain(checked_name(context)?);
+        Ok(FlowRule { strategy, ..self })
+    }
+
+    fn checked_without_key(&self, what: &'static str) -> Result<(), RuleError> {
+        match self.keyed {
+            Some(_) => Err(RuleError::NotKeyed { what }),
+            None => Ok(()),
+        }
+    }
+
+    /// This rule, deciding as Sentinel does: two buckets in a second, of which the current one and the one before count.
+    ///
+    /// Of one with a key, a request that lacks a part passes, a call in flight counts one whatever it costs, turns are taken in
+    /// whole milliseconds, and counts have no fraction. (Its window stays as it is: Sentinel's bucket of tokens, which lets
+    /// nearly twice the count through at once, is not to be had.)
+    #[must_use]
+    pub fn sentinel(self) -> FlowRule {
+        let grade = match self.grade {
+            grade if self.keyed.is_some() => grade,
+            Grade::Qps { .. } => Grade::Qps {
+                window: RuleGeometry(Window::of_buckets(2, 500)),
+                counting: Counting::Sentinel,
+            },
+            Grade::Concurrency => Grade::Concurrency,
+        };
+        FlowRule {
+            grade,
+            compat: true,
+            ..self
+        }
+    }
+
+    /// This rule, for those requests only.
+    #[must_use]
+    pub fn for_origin(self, limit_app: LimitApp) -> FlowRule {
+        FlowRule { limit_app, ..self }
+    }
+
+    /// This rule, in that mode.
+    #[must_use]
+    pub fn in_mode(self, mode: Mode) -> FlowRule {
+        FlowRule { mode, ..self }
+    }
+
+    /// The id; where none was given, one made of the resource and of what differs from the defaults. The count, the mode and how
+    /// the window counts are no part of it: when they change, the rule goes on with what it has counted.
+    pub fn id(&self) -> RuleId {
+        self.id
+            .clone()
+            .unwrap_or_else(|| RuleId::made_of(&self.default_id()))
+    }
+
+    fn default_id(&self) -> String {
+        let mut id = String::from(self.target.as_str());
+        let mut part = |part: &str| {
+            id.push('/');
+            id.push_str(part);
+        };
+        match self.grade {
+            Grade::Concurrency => part("concurrency"),
+            Grade::Qps { .. } if self.compat && self.keyed.is_none() => {}
+            Grade::Qps { window, .. } => {
+                match window.window().interval_ms() {
+                    DEFAULT_INTERVAL_MS => {}
+                    millis => part(&span(millis)),
+                }
+                if !window.is_finest(self.finest()) {
+                    part(&format!("{}buckets", window.window().sample_count()));
+                }
+            }
+        }
+        match self.behavior {
+            ControlBehavior::Reject => {}
+            ControlBehavior::WarmUp => part("warmUp"),
+            ControlBehavior::Throttle => part("throttle"),
+            ControlBehavior::WarmUpThrottle => part("warmUpThrottle"),
+        }
+        if self.warm_up.period_sec != WarmUp::default().period_sec {
+            part(&format!("period={}s", self.warm_up.period_sec));
+        }
+        if self.warm_up.cold_factor != WarmUp::default().cold_factor {
+            part(&format!("cold={}", self.warm_up.cold_factor));
+        }
+        if self.max_queueing != MaxQueueing::default() {
+            part(&format!("queue={}", span(self.max_queueing.as_millis())));
+        }
+        if let Some(by) = self.keyed_by().filter(|by| !by.parts().is_empty()) {
+            part(&format!("key={by}"));
+            if by.max_keys() != DEFAULT_MAX_KEYS {
+                part(&format!("keys={}", by.max_keys()));
+            }
+        }
+        match &self.strategy {
+            Strategy::Direct => {}
+            Strategy::Relate(resource) => part(&format!("relate={resource}")),
+            Strategy::Chain(context) => part(&format!("chain={context}")),
+        }
+        if self.compat {
+            part("compat=sentinel");
+        }
+        match &self.limit_app {
+            LimitApp::Default => {}
+            LimitApp::Other => part("app=other"),
+            LimitApp::Origin(name) => part(&format!("app={name}")),
+        }
+        id
+    }
+
+    /// Whether what it counts, and apart from what, is the same as of `other`.
+    pub(crate) fn counts_as(&self, other: &FlowRule) -> bool {
+        let key = |rule: &FlowRule| {
+            let by = rule.keyed_by()?;
+            Some((by.shared_parts(), by.pattern().cloned(), by.max_keys()))
+        };
+        self.target == other.target
+            && self.grade.of_state() == other.grade.of_state()
+            && self.limit_app == other.limit_app
+            && self.strategy == other.strategy
+            && self.behavior == other.behavior
+            && self.compat == other.compat
+            && key(self) == key(other)
+    }
+
+    /// Whether no id was given.
+    pub(crate) fn has_default_id(&self) -> bool {
+        self.id.is_none()
+    }
+
+    /// Which resource it is for.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// How much it admits.
+    pub fn count(&self) -> Count {
+        self.count
+    }
+
+    /// What it limits.
+    pub fn grade(&self) -> Grade {
+        self.grade
+    }
+
+    /// Whose requests it is for.
+    pub fn limit_app(&self) -> &LimitApp {
+        &self.limit_app
+    }
+
+    /// Whose requests it counts.
+    pub fn strategy(&self) -> &Strategy {
+        &self.strategy
+    }
+
+    /// What happens at the threshold.
+    pub fn control_behavior(&self) -> ControlBehavior {
+        self.behavior
+    }
+
+    /// How it warms up, where it does.
+    pub fn warming_up(&self) -> WarmUp {
+        self.warm_up
+    }
+
+    /// How long a request may wait for its turn, where it throttles.
+    #[doc(alias = "maxQueueingTimeMs")]
+    pub fn max_queueing(&self) -> MaxQueueing {
+        self.max_queueing
+    }
+
+    /// By what it tells those apart whom it limits each for themselves; `None` where it limits all together.
+    #[doc(alias = "paramItem")]
+    pub fn keyed_by(&self) -> Option<&KeyedBy> {
+        self.keyed.as_deref()
+    }
+
+    /// Whether it decides as Sentinel does.
+    pub fn is_compat(&self) -> bool {
+        self.compat
+    }
+
+    /// Whether it refuses.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+}
