@@ -1,9 +1,10 @@
 //! Degrade rules in a document.
 
-use super::{At, ConfigError, Fields, Value};
-use super::{
+use super::parts::{
     as_sentinel, compat, geometry, is_number, mode, no_name, no_number, no_pattern, no_window,
+    rule_id,
 };
+use super::value::{At, ConfigError, Fields, Value};
 use crate::rule::{Comparison, DegradeGrade, DegradeRule, MAX_PROBES};
 use crate::rule::{Count, RuleError};
 use crate::window::Window;
@@ -48,7 +49,7 @@ pub(super) fn rule(at: &At<'_>) -> Result<DegradeRule, ConfigError> {
     let seconds = fields.need("timeWindow")?.integer(1..=MAX_SECONDS)?;
     // The time is in range, as is every number below.
     let mut rule = DegradeRule::new(name, grade, seconds * 1000).map_err(|_| no_name(&resource))?;
-    if let Some(id) = super::rule_id(&fields)? {
+    if let Some(id) = rule_id(&fields)? {
         rule = rule.with_id(id);
     }
     rule = rule.in_mode(mode(&fields)?);

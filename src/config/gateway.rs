@@ -4,7 +4,8 @@
 
 use super::key::{behavior, named};
 use super::param_flow::{Names, limit};
-use super::{At, ConfigError, compat, is_concurrency};
+use super::parts::{compat, is_concurrency};
+use super::value::{At, ConfigError};
 use crate::rule::{ControlBehavior, FlowRule, KeyMatch, KeyPart, KeyedBy, Regex};
 
 const KEYS: [&str; 21] = [

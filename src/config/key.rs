@@ -1,6 +1,7 @@
 //! By what a rule in a document tells requests apart.
 
-use super::{At, BEHAVIORS, ConfigError, Fields, Value, no_name, no_number};
+use super::parts::{BEHAVIORS, no_name, no_number};
+use super::value::{At, ConfigError, Fields, Value};
 use crate::rule::{
     ControlBehavior, Count, FlowRule, KeyItem, KeyPart, KeyedBy, MAX_KEY_PARTS, MAX_KEYS, MAX_NAME,
     Network,

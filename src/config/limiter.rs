@@ -1,7 +1,7 @@
 //! What the options of a short form say.
 
+use super::parts::{counting, geometry, no_number, no_window, rule_id};
 use super::value::{At, ConfigError, Fields, Value};
-use super::{counting, geometry, no_number, no_window, rule_id};
 use crate::limiter::{Limit, Limiter, LimiterError};
 use crate::rule::{Count, Counting, KEYED_SAMPLE_COUNT, MAX_KEYS, RuleGeometry, RuleId, span};
 use crate::window::Window;

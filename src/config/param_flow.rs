@@ -1,9 +1,8 @@
 //! Sentinel's limits on the values of a parameter, in a document.
 
 use super::key::{behavior, index};
-use super::{
-    At, ConfigError, Fields, compat, is_concurrency, mode, no_name, no_number, no_pattern, rule_id,
-};
+use super::parts::{compat, is_concurrency, mode, no_name, no_number, no_pattern, rule_id};
+use super::value::{At, ConfigError, Fields};
 use crate::rule::{
     ControlBehavior, Count, FlowRule, KeyItem, KeyPart, KeyedBy, MaxQueueing, RuleError,
 };

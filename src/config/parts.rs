@@ -1,0 +1,131 @@
+//! What several kinds of rules have in a document.
+
+use super::value::{At, ConfigError, Fields, Value};
+use crate::rule::{
+    ControlBehavior, Count, Counting, MAX_NAME, MAX_SAMPLE_COUNT, Mode, RuleError, RuleId,
+};
+use crate::window::Window;
+
+pub(super) const BEHAVIORS: [(&str, ControlBehavior); 4] = [
+    ("reject", ControlBehavior::Reject),
+    ("warmUp", ControlBehavior::WarmUp),
+    ("throttle", ControlBehavior::Throttle),
+    ("warmUpThrottle", ControlBehavior::WarmUpThrottle),
+];
+pub(super) const MODES: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow)];
+
+/// Whether it is written as Sentinel writes it.
+pub(super) fn is_number(at: Option<&At<'_>>) -> bool {
+    at.is_some_and(|at| matches!(at.value(), Value::Number(_)))
+}
+
+pub(super) fn is_concurrency(fields: &Fields<'_>) -> Result<bool, ConfigError> {
+    match fields.get("grade") {
+        Some(grade) => grade.one_of_numbered(&[("concurrency", true), ("qps", false)]),
+        None => Ok(false),
+    }
+}
+
+pub(super) fn mode(fields: &Fields<'_>) -> Result<Mode, ConfigError> {
+    match fields.get("mode") {
+        Some(mode) => mode.one_of(&MODES),
+        None => Ok(Mode::default()),
+    }
+}
+
+/// Whether the rule decides as Sentinel does.
+pub(super) fn compat(fields: &Fields<'_>) -> Result<bool, ConfigError> {
+    match fields.get("compat") {
+        Some(compat) => compat.one_of(&[("sentinel", true)]),
+        None => Ok(false),
+    }
+}
+
+/// That a rule which decides as Sentinel does has nothing else in these fields, where it has them.
+pub(super) fn as_sentinel(
+    fields: &Fields<'_>,
+    only: &[(&'static str, Value)],
+) -> Result<(), ConfigError> {
+    for (key, only) in only {
+        if let Some(given) = fields.get(key).filter(|given| given.value() != only) {
+            return Err(given.wrong(&format!(
+                "does not go with `compat`; use `{}`, or leave it out",
+                only.shown()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// That the resource is a name: Sentinel's `regex` makes a pattern of it, which is not to be had here.
+pub(super) fn no_pattern(fields: &Fields<'_>) -> Result<(), ConfigError> {
+    match fields.get("regex") {
+        Some(regex) if regex.boolean()? => Err(regex.wrong(
+            "is not available; name each resource in a rule of its own, or all of them as `*`",
+        )),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn rule_id(fields: &Fields<'_>) -> Result<Option<RuleId>, ConfigError> {
+    let Some(at) = fields.get("id") else {
+        return Ok(None);
+    };
+    let id = match at.value() {
+        // Sentinel's dashboard numbers rules.
+        Value::Number(_) => RuleId::new(&at.integer(0..=Count::MAX as u64)?.to_string()),
+        _ => RuleId::new(at.string()?),
+    };
+    id.map(Some).map_err(|_| {
+        at.wrong(&format!(
+            "is no id; use 1 to {MAX_NAME} characters of printable ASCII"
+        ))
+    })
+}
+
+pub(super) fn no_name(at: &At<'_>) -> ConfigError {
+    at.wrong(&format!("is no name; use 1 to {MAX_NAME} bytes"))
+}
+
+/// What is no count, or no ratio.
+pub(super) fn no_number(at: &At<'_>, error: &RuleError) -> ConfigError {
+    at.wrong(match error {
+        RuleError::BadRatio { .. } => "is no ratio; use a number from 0 to 1",
+        _ => "is no count; use a number from 0 to 9007199254740992",
+    })
+}
+
+/// The length of a window, which `key` says, and its number of buckets.
+pub(super) fn geometry<'a>(
+    fields: &Fields<'a>,
+    key: &'a str,
+) -> Result<(u64, Option<u32>), ConfigError> {
+    let interval_ms = match fields.get(key) {
+        Some(interval) => interval.integer(1..=Window::MAX_INTERVAL_MS)?,
+        None => 1000,
+    };
+    let sample_count = match fields.get("sampleCount") {
+        Some(samples) => Some(samples.integer(1..=MAX_SAMPLE_COUNT.into())? as u32),
+        None => None,
+    };
+    Ok((interval_ms, sample_count))
+}
+
+pub(super) fn no_window(at: &At<'_>, fields: &Fields<'_>, error: &RuleError) -> ConfigError {
+    let samples = fields.get("sampleCount");
+    let at = samples.as_ref().unwrap_or(at);
+    match error {
+        RuleError::Window(error) => ConfigError::said(at.to_string(), error),
+        _ => at.wrong("makes no window; leave it out"),
+    }
+}
+
+pub(super) fn counting(fields: &Fields<'_>) -> Result<Option<Counting>, ConfigError> {
+    let countings = [
+        ("strict", Counting::Strict),
+        ("sentinel", Counting::Sentinel),
+        ("weighted", Counting::Weighted),
+    ];
+    let window = fields.get("window");
+    window.map(|at| at.one_of(&countings)).transpose()
+}
