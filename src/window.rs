@@ -34,6 +34,7 @@ pub struct Window {
 
 /// Why a window cannot be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum WindowError {
     /// The interval is zero: a window has a length.
     NoInterval,

@@ -24,9 +24,10 @@
 //! }
 //! ```
 
+use crate::keys;
 use crate::outcome::Errors;
 use leapgate::config::{At, ConfigError, Fields, Value, read};
-use leapgate::rule::{KeyPart, KeyedBy, LimitApp, MAX_NAME, Strategy, SystemLimit, Target};
+use leapgate::rule::{KeyedBy, LimitApp, MAX_NAME, Strategy, SystemLimit, Target};
 use leapgate::{RefusalKind, Rules};
 use std::rc::Rc;
 
@@ -223,8 +224,7 @@ pub fn parse(configuration: &[u8]) -> Result<(Rules, Settings), ConfigError> {
     let gateway = gateway.map(|(i, rule)| (format!("gatewayFlowRules[{i}]"), rule));
     for (place, rule) in flow.chain(gateway) {
         let parts = rule.keyed_by().map_or(&[][..], KeyedBy::parts);
-        let is_argument = |part: &&KeyPart| matches!(part, KeyPart::Arg(_));
-        if let Some(part) = parts.iter().find(is_argument) {
+        if let Some(part) = parts.iter().find(|part| !keys::is_read(part)) {
             return Err(ConfigError::new(
                 &format!("{place}.key"),
                 &part.to_string(),

@@ -23,6 +23,7 @@ const MAX_PROGRAM: usize = 1 << 18;
 
 /// A part of a request: something that clients differ by.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum KeyPart {
     /// The client's address, as text, with or without a port; of its bits the first so many. One that is no address counts as
     /// it is written.

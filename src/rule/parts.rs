@@ -36,6 +36,7 @@ pub const MAX_RESOURCES: usize = 6000;
 
 /// Why a rule cannot be made.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub enum RuleError {
     /// The name of a resource or a rule is empty.
     EmptyName,

@@ -6,6 +6,7 @@ use crate::time::Timestamp;
 
 /// What a system rule found exceeded, in the order in which it is looked at.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
 pub enum SystemLimit {
     /// Inbound passes per second.
     Qps,
