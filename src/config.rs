@@ -183,10 +183,10 @@ pub fn read(document: &Value) -> Result<Document<'_>, ConfigError> {
 fn list<'a, R>(
     fields: &Fields<'a>,
     key: &'a str,
-    rule: impl Fn(&At<'_>) -> Result<R, ConfigError>,
+    rule: fn(&At<'_>) -> Result<R, ConfigError>,
 ) -> Result<Vec<R>, ConfigError> {
     match fields.get(key) {
-        Some(rules) => rules.array()?.map(|at| rule(&at)).collect(),
+        Some(rules) => rules.list(rule),
         None => Ok(Vec::new()),
     }
 }

@@ -31,9 +31,7 @@ pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, 
             None => Ok(rule),
         };
     };
-    let parts = key.array()?.map(|at| part(&at));
-    let parts = parts.collect::<Result<Vec<KeyPart>, ConfigError>>()?;
-    let mut by = KeyedBy::new(parts)
+    let mut by = KeyedBy::new(key.list(part)?)
         .map_err(|_| key.wrong(&format!("is no key; use 1 to {MAX_KEY_PARTS} parts")))?;
     // Each part is held against those before it: only a few are here.
     let parts = by.parts();
@@ -45,8 +43,7 @@ pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, 
         return Err(at.wrong("is given twice; keep one of the two"));
     }
     if let Some(items) = fields.get("keyItems") {
-        let items = items.array()?.map(|at| item(&at, &by));
-        let items = items.collect::<Result<Vec<KeyItem>, ConfigError>>()?;
+        let items = items.list(|at| item(at, &by))?;
         // Each has been seen to have as many values as there are parts.
         by = by
             .with_items(items)

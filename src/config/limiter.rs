@@ -58,8 +58,7 @@ pub fn read_limiter(options: &Value) -> Result<LimiterOptions, ConfigError> {
             if let Some(given) = LIMIT_KEYS.iter().find_map(|key| fields.get(key)) {
                 return Err(given.wrong("stands beside `limits`; put it into one of them"));
             }
-            let read = |at: At<'_>| limit(&at, &at.object(&LIMIT_KEYS)?);
-            let read = limits.array()?.map(read).collect::<Result<Vec<_>, _>>()?;
+            let read = limits.list(|at| limit(at, &at.object(&LIMIT_KEYS)?))?;
             Limiter::check(&read).map_err(|error| match &error {
                 LimiterError::LimitCount { .. } => ConfigError::said(limits.to_string(), &error),
                 LimiterError::SameId { index, .. } => {

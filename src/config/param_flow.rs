@@ -59,9 +59,9 @@ pub(super) fn rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
     let part = KeyPart::Arg(index(&fields.need("paramIdx")?)?);
     let by = KeyedBy::new([part]).map_err(|error| ConfigError::said(at.to_string(), &error))?;
     let items = match fields.get("paramFlowItemList") {
-        Some(items) => items.array()?.map(|at| item(&at)).collect(),
-        None => Ok(Vec::new()),
-    }?;
+        Some(items) => items.list(item)?,
+        None => Vec::new(),
+    };
     let by = by
         .with_items(items)
         .map_err(|error| ConfigError::said(at.to_string(), &error))?;

@@ -222,6 +222,34 @@ impl<'a> At<'a> {
         }))
     }
 
+    /// What `read` makes of each item of the value, an array.
+    ///
+    /// # Errors
+    ///
+    /// Where it is none, and the first error of `read`.
+    pub fn list<T>(
+        &self,
+        mut read: impl FnMut(&At<'_>) -> Result<T, ConfigError>,
+    ) -> Result<Vec<T>, ConfigError> {
+        let mut list = Vec::new();
+        self.each(&mut |at| {
+            list.push(read(at)?);
+            Ok(())
+        })?;
+        Ok(list)
+    }
+
+    /// One loop for all lists: what is generic about [`At::list`] is to push.
+    fn each(
+        &self,
+        read: &mut dyn FnMut(&At<'_>) -> Result<(), ConfigError>,
+    ) -> Result<(), ConfigError> {
+        for at in self.array()? {
+            read(&at)?;
+        }
+        Ok(())
+    }
+
     /// The value as a string.
     ///
     /// # Errors
