@@ -87,17 +87,16 @@ impl AuthorityRule {
 
     /// This rule, called `id`.
     #[must_use]
-    pub fn with_id(self, id: RuleId) -> AuthorityRule {
-        AuthorityRule {
-            id: Some(id),
-            ..self
-        }
+    pub fn with_id(mut self, id: RuleId) -> AuthorityRule {
+        self.id = Some(id);
+        self
     }
 
     /// This rule, in that mode.
     #[must_use]
-    pub fn in_mode(self, mode: Mode) -> AuthorityRule {
-        AuthorityRule { mode, ..self }
+    pub fn in_mode(mut self, mode: Mode) -> AuthorityRule {
+        self.mode = mode;
+        self
     }
 
     /// The id; where none was given, the resource and the strategy.

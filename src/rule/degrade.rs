@@ -225,11 +225,9 @@ impl DegradeRule {
 
     /// This rule, called `id`.
     #[must_use]
-    pub fn with_id(self, id: RuleId) -> DegradeRule {
-        DegradeRule {
-            id: Some(id),
-            ..self
-        }
+    pub fn with_id(mut self, id: RuleId) -> DegradeRule {
+        self.id = Some(id);
+        self
     }
 
     /// This rule, counting what completed within `stat_interval_ms`, in `sample_count` buckets; without a number, in the
@@ -239,12 +237,12 @@ impl DegradeRule {
     ///
     /// As [`RuleGeometry::new`].
     pub fn per(
-        self,
+        mut self,
         stat_interval_ms: u64,
         sample_count: Option<u32>,
     ) -> Result<DegradeRule, RuleError> {
-        let window = geometry(stat_interval_ms, sample_count)?;
-        Ok(DegradeRule { window, ..self })
+        self.window = geometry(stat_interval_ms, sample_count)?;
+        Ok(self)
     }
 
     /// This rule, opening only when at least so many calls are in the window.
@@ -252,11 +250,9 @@ impl DegradeRule {
     /// # Errors
     ///
     /// Where that is none at all, or more than 2^53.
-    pub fn needing(self, min_request_amount: u64) -> Result<DegradeRule, RuleError> {
-        Ok(DegradeRule {
-            min_request_amount: whole_number(min_request_amount, 1, Count::MAX as u64)?,
-            ..self
-        })
+    pub fn needing(mut self, min_request_amount: u64) -> Result<DegradeRule, RuleError> {
+        self.min_request_amount = whole_number(min_request_amount, 1, Count::MAX as u64)?;
+        Ok(self)
     }
 
     /// This rule, letting so many probes through while half-open, all of which must succeed. Where it decides as Sentinel
@@ -265,34 +261,32 @@ impl DegradeRule {
     /// # Errors
     ///
     /// Where that is none at all, or more than [`MAX_PROBES`].
-    pub fn with_probes(self, probes: u32) -> Result<DegradeRule, RuleError> {
+    pub fn with_probes(mut self, probes: u32) -> Result<DegradeRule, RuleError> {
         let probes = whole_number(probes.into(), 1, MAX_PROBES.into())?;
-        Ok(DegradeRule {
-            probes: probes as u8,
-            ..self
-        })
+        self.probes = probes as u8;
+        Ok(self)
     }
 
     /// This rule, with another meaning of its threshold. Where it decides as Sentinel does, that is [`Comparison::Above`].
     #[must_use]
-    pub fn comparing(self, comparison: Comparison) -> DegradeRule {
-        DegradeRule { comparison, ..self }
+    pub fn comparing(mut self, comparison: Comparison) -> DegradeRule {
+        self.comparison = comparison;
+        self
     }
 
     /// This rule, in that mode.
     #[must_use]
-    pub fn in_mode(self, mode: Mode) -> DegradeRule {
-        DegradeRule { mode, ..self }
+    pub fn in_mode(mut self, mode: Mode) -> DegradeRule {
+        self.mode = mode;
+        self
     }
 
     /// This rule, deciding as Sentinel does: one bucket, which begins anew when the interval does; above the threshold; one
     /// probe, and whatever completes first while half-open decides.
     #[must_use]
-    pub fn sentinel(self) -> DegradeRule {
-        DegradeRule {
-            compat: true,
-            ..self
-        }
+    pub fn sentinel(mut self) -> DegradeRule {
+        self.compat = true;
+        self
     }
 
     /// The id; where none was given, one made of the resource, the grade and the geometry. What can change while the state

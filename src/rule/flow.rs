@@ -220,11 +220,9 @@ impl FlowRule {
 
     /// This rule, called `id`.
     #[must_use]
-    pub fn with_id(self, id: RuleId) -> FlowRule {
-        FlowRule {
-            id: Some(id),
-            ..self
-        }
+    pub fn with_id(mut self, id: RuleId) -> FlowRule {
+        self.id = Some(id);
+        self
     }
 
     /// This rule over `interval_ms` in `sample_count` buckets ([`RuleGeometry::new`]; of a rule with a key, where buckets cost
@@ -234,37 +232,38 @@ impl FlowRule {
     /// # Errors
     ///
     /// Where that is no window.
-    pub fn per(self, interval_ms: u64, sample_count: Option<u32>) -> Result<FlowRule, RuleError> {
+    pub fn per(
+        mut self,
+        interval_ms: u64,
+        sample_count: Option<u32>,
+    ) -> Result<FlowRule, RuleError> {
         let finest = || Window::finest_sample_count(interval_ms, self.finest());
         let window = RuleGeometry::new(interval_ms, Some(sample_count.unwrap_or_else(finest)))?;
-        let grade = match self.grade {
-            Grade::Qps { counting, .. } => Grade::Qps { window, counting },
-            Grade::Concurrency => Grade::Concurrency,
-        };
-        Ok(FlowRule { grade, ..self })
+        if let Grade::Qps { window: old, .. } = &mut self.grade {
+            *old = window;
+        }
+        Ok(self)
     }
 
     /// This rule, with another way to count. A limit on concurrency has no window and stays as it is.
     #[must_use]
-    pub fn counting(self, counting: Counting) -> FlowRule {
-        let grade = match self.grade {
-            Grade::Qps { window, .. } => Grade::Qps { window, counting },
-            Grade::Concurrency => Grade::Concurrency,
-        };
-        FlowRule { grade, ..self }
+    pub fn counting(mut self, counting: Counting) -> FlowRule {
+        if let Grade::Qps { counting: old, .. } = &mut self.grade {
+            *old = counting;
+        }
+        self
     }
 
     /// This rule, as a limit on calls in flight, which refuses what is more.
     #[must_use]
     pub fn concurrency(self) -> FlowRule {
-        FlowRule {
-            grade: Grade::Concurrency,
-            ..self.behaving(
-                ControlBehavior::Reject,
-                WarmUp::default(),
-                MaxQueueing::default(),
-            )
-        }
+        let mut rule = self.behaving(
+            ControlBehavior::Reject,
+            WarmUp::default(),
+            MaxQueueing::default(),
+        );
+        rule.grade = Grade::Concurrency;
+        rule
     }
 
     /// This rule, letting requests pass evenly, `count` in an interval: one after another, each for as long as it costs. One
@@ -305,7 +304,7 @@ impl FlowRule {
     ///
     /// Sentinel: `ParamFlowRule`.
     #[doc(alias = "ParamFlowRule")]
-    pub fn keyed(self, by: KeyedBy) -> Result<FlowRule, RuleError> {
+    pub fn keyed(mut self, by: KeyedBy) -> Result<FlowRule, RuleError> {
         let what = match (self.behavior, &self.strategy) {
             (ControlBehavior::WarmUp, _) => Some("warmUp"),
             (ControlBehavior::WarmUpThrottle, _) => Some("warmUpThrottle"),
@@ -325,11 +324,9 @@ impl FlowRule {
             }
             grade => grade,
         };
-        Ok(FlowRule {
-            grade,
-            keyed: Some(Rc::new(by)),
-            ..self
-        })
+        self.grade = grade;
+        self.keyed = Some(Rc::new(by));
+        Ok(self)
     }
 
     /// How many buckets its window has at most unless it is said.
@@ -341,24 +338,18 @@ impl FlowRule {
     }
 
     fn behaving(
-        self,
+        mut self,
         behavior: ControlBehavior,
         warm_up: WarmUp,
         max_queueing: MaxQueueing,
     ) -> FlowRule {
-        let warms_up = matches!(
-            behavior,
-            ControlBehavior::WarmUp | ControlBehavior::WarmUpThrottle
-        );
-        if self.grade == Grade::Concurrency || self.keyed.is_some() && warms_up {
-            return self;
+        let ignores = self.keyed.is_some() && behavior.warms_up();
+        if self.grade != Grade::Concurrency && !ignores {
+            self.behavior = behavior;
+            self.warm_up = warm_up;
+            self.max_queueing = max_queueing;
         }
-        FlowRule {
-            behavior,
-            warm_up,
-            max_queueing,
-            ..self
-        }
+        self
     }
 
     /// This rule, measuring the requests of `resource` instead of those that it is for. (A throttle measures nothing: it
@@ -367,10 +358,10 @@ impl FlowRule {
     /// # Errors
     ///
     /// Where the name is empty or too long, or the rule has a key.
-    pub fn relate(self, resource: &str) -> Result<FlowRule, RuleError> {
+    pub fn relate(mut self, resource: &str) -> Result<FlowRule, RuleError> {
         self.checked_without_key("relate")?;
-        let strategy = Strategy::Relate(checked_name(resource)?);
-        Ok(FlowRule { strategy, ..self })
+        self.strategy = Strategy::Relate(checked_name(resource)?);
+        Ok(self)
     }
 
     /// This rule, for requests that come in by `context`, and measuring those.
@@ -378,10 +369,10 @@ impl FlowRule {
     /// # Errors
     ///
     /// Where the name is empty or too long, or the rule has a key.
-    pub fn chain(self, context: &str) -> Result<FlowRule, RuleError> {
+    pub fn chain(mut self, context: &str) -> Result<FlowRule, RuleError> {
         self.checked_without_key("chain")?;
-        let strategy = Strategy::Chain(checked_name(context)?);
-        Ok(FlowRule { strategy, ..self })
+        self.strategy = Strategy::Chain(checked_name(context)?);
+        Ok(self)
     }
 
     fn checked_without_key(&self, what: &'static str) -> Result<(), RuleError> {
@@ -397,8 +388,8 @@ impl FlowRule {
     /// whole milliseconds, and counts have no fraction. (Its window stays as it is: Sentinel's bucket of tokens, which lets
     /// nearly twice the count through at once, is not to be had.)
     #[must_use]
-    pub fn sentinel(self) -> FlowRule {
-        let grade = match self.grade {
+    pub fn sentinel(mut self) -> FlowRule {
+        self.grade = match self.grade {
             grade if self.keyed.is_some() => grade,
             Grade::Qps { .. } => Grade::Qps {
                 window: RuleGeometry(Window::of_buckets(2, 500)),
@@ -406,23 +397,22 @@ impl FlowRule {
             },
             Grade::Concurrency => Grade::Concurrency,
         };
-        FlowRule {
-            grade,
-            compat: true,
-            ..self
-        }
+        self.compat = true;
+        self
     }
 
     /// This rule, for those requests only.
     #[must_use]
-    pub fn for_origin(self, limit_app: LimitApp) -> FlowRule {
-        FlowRule { limit_app, ..self }
+    pub fn for_origin(mut self, limit_app: LimitApp) -> FlowRule {
+        self.limit_app = limit_app;
+        self
     }
 
     /// This rule, in that mode.
     #[must_use]
-    pub fn in_mode(self, mode: Mode) -> FlowRule {
-        FlowRule { mode, ..self }
+    pub fn in_mode(mut self, mode: Mode) -> FlowRule {
+        self.mode = mode;
+        self
     }
 
     /// The id; where none was given, one made of the resource and of what differs from the defaults. The count, the mode and how

@@ -283,11 +283,9 @@ impl KeyedBy {
 
     /// The rule is for those requests alone whose first part is there and matches.
     #[must_use]
-    pub fn matching(self, matching: KeyMatch) -> KeyedBy {
-        KeyedBy {
-            matching: Some(matching),
-            ..self
-        }
+    pub fn matching(mut self, matching: KeyMatch) -> KeyedBy {
+        self.matching = Some(matching);
+        self
     }
 
     /// With another count for some keys. Of two items for one key the later one counts.
@@ -296,15 +294,13 @@ impl KeyedBy {
     ///
     /// Where an item has not as many values as there are parts.
     #[doc(alias = "paramFlowItemList")]
-    pub fn with_items(self, items: impl Into<Vec<KeyItem>>) -> Result<KeyedBy, RuleError> {
+    pub fn with_items(mut self, items: impl Into<Vec<KeyItem>>) -> Result<KeyedBy, RuleError> {
         let items: Vec<KeyItem> = items.into();
         for item in &items {
             within(item.values.len(), self.parts.len(), self.parts.len())?;
         }
-        Ok(KeyedBy {
-            items: items.into(),
-            ..self
-        })
+        self.items = items.into();
+        Ok(self)
     }
 
     /// With so many keys at most that are kept apart: from 1 to [`MAX_KEYS`]. Where each of them counts
@@ -313,16 +309,18 @@ impl KeyedBy {
     /// # Errors
     ///
     /// Where it is out of this range.
-    pub fn with_max_keys(self, max_keys: usize) -> Result<KeyedBy, RuleError> {
+    pub fn with_max_keys(mut self, max_keys: usize) -> Result<KeyedBy, RuleError> {
         within(max_keys, 1, MAX_KEYS)?;
-        Ok(KeyedBy { max_keys, ..self })
+        self.max_keys = max_keys;
+        Ok(self)
     }
 
     /// With so much more for each key than the count says. A throttle has no bursts.
     #[doc(alias = "burstCount")]
     #[must_use]
-    pub fn with_burst(self, burst: u64) -> KeyedBy {
-        KeyedBy { burst, ..self }
+    pub fn with_burst(mut self, burst: u64) -> KeyedBy {
+        self.burst = burst;
+        self
     }
 
     /// The parts.

@@ -154,11 +154,9 @@ impl SystemRule {
 
     /// This rule, called `id`.
     #[must_use]
-    pub fn with_id(self, id: RuleId) -> SystemRule {
-        SystemRule {
-            id: Some(id),
-            ..self
-        }
+    pub fn with_id(mut self, id: RuleId) -> SystemRule {
+        self.id = Some(id);
+        self
     }
 
     /// This rule: at most so many inbound passes per second, the cost of the one that asks included.
@@ -166,9 +164,9 @@ impl SystemRule {
     /// # Errors
     ///
     /// Where that is no count.
-    pub fn with_qps(self, qps: f64) -> Result<SystemRule, RuleError> {
-        let qps = threshold(qps, Count::new)?;
-        Ok(SystemRule { qps, ..self })
+    pub fn with_qps(mut self, qps: f64) -> Result<SystemRule, RuleError> {
+        self.qps = threshold(qps, Count::new)?;
+        Ok(self)
     }
 
     /// This rule: at most so many inbound calls in flight, the one that asks included. Where it decides as Sentinel does,
@@ -177,9 +175,9 @@ impl SystemRule {
     /// # Errors
     ///
     /// Where that is no count.
-    pub fn with_max_thread(self, max_thread: f64) -> Result<SystemRule, RuleError> {
-        let max_thread = threshold(max_thread, Count::new)?;
-        Ok(SystemRule { max_thread, ..self })
+    pub fn with_max_thread(mut self, max_thread: f64) -> Result<SystemRule, RuleError> {
+        self.max_thread = threshold(max_thread, Count::new)?;
+        Ok(self)
     }
 
     /// This rule: no call while the average response time of inbound calls is above so many milliseconds.
@@ -187,9 +185,9 @@ impl SystemRule {
     /// # Errors
     ///
     /// Where that is no count.
-    pub fn with_avg_rt(self, avg_rt: f64) -> Result<SystemRule, RuleError> {
-        let avg_rt = threshold(avg_rt, Count::new)?;
-        Ok(SystemRule { avg_rt, ..self })
+    pub fn with_avg_rt(mut self, avg_rt: f64) -> Result<SystemRule, RuleError> {
+        self.avg_rt = threshold(avg_rt, Count::new)?;
+        Ok(self)
     }
 
     /// This rule: above this load, no more calls in flight than the machine is estimated to work off.
@@ -197,12 +195,9 @@ impl SystemRule {
     /// # Errors
     ///
     /// Where that is no count.
-    pub fn with_highest_system_load(self, load: f64) -> Result<SystemRule, RuleError> {
-        let highest_system_load = threshold(load, Count::new)?;
-        Ok(SystemRule {
-            highest_system_load,
-            ..self
-        })
+    pub fn with_highest_system_load(mut self, load: f64) -> Result<SystemRule, RuleError> {
+        self.highest_system_load = threshold(load, Count::new)?;
+        Ok(self)
     }
 
     /// This rule: no call while the processor is busier than this part of the time, from 0 to 1.
@@ -210,12 +205,9 @@ impl SystemRule {
     /// # Errors
     ///
     /// Where that is no ratio. (Sentinel ignores one above 1.)
-    pub fn with_highest_cpu_usage(self, cpu: f64) -> Result<SystemRule, RuleError> {
-        let highest_cpu_usage = threshold(cpu, Ratio::new)?;
-        Ok(SystemRule {
-            highest_cpu_usage,
-            ..self
-        })
+    pub fn with_highest_cpu_usage(mut self, cpu: f64) -> Result<SystemRule, RuleError> {
+        self.highest_cpu_usage = threshold(cpu, Ratio::new)?;
+        Ok(self)
     }
 
     /// This rule, holding calls in flight to what the machine is estimated to work off, whether or not the host knows its
@@ -223,23 +215,23 @@ impl SystemRule {
     ///
     /// sentinel-golang: `Strategy: BBR`.
     #[must_use]
-    pub fn bbr(self) -> SystemRule {
-        SystemRule { bbr: true, ..self }
+    pub fn bbr(mut self) -> SystemRule {
+        self.bbr = true;
+        self
     }
 
     /// This rule, in that mode.
     #[must_use]
-    pub fn in_mode(self, mode: Mode) -> SystemRule {
-        SystemRule { mode, ..self }
+    pub fn in_mode(mut self, mode: Mode) -> SystemRule {
+        self.mode = mode;
+        self
     }
 
     /// This rule, deciding as Sentinel does.
     #[must_use]
-    pub fn sentinel(self) -> SystemRule {
-        SystemRule {
-            compat: true,
-            ..self
-        }
+    pub fn sentinel(mut self) -> SystemRule {
+        self.compat = true;
+        self
     }
 
     /// The id; where none was given, `system` and what the rule limits.
