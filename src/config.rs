@@ -206,7 +206,7 @@ impl ConfigError {
 
 // ---- the small kinds of rules ----
 
-const SYSTEM_KEYS: [&str; 19] = [
+const SYSTEM_KEYS: [&str; 12] = [
     "id",
     "qps",
     "maxThread",
@@ -220,13 +220,6 @@ const SYSTEM_KEYS: [&str; 19] = [
     // Sentinel's, without a meaning here.
     "resource",
     "limitApp",
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
 ];
 
 type WithThreshold = fn(SystemRule, f64) -> Result<SystemRule, RuleError>;
@@ -240,7 +233,7 @@ const THRESHOLDS: [(&str, WithThreshold); 5] = [
 ];
 
 fn system_rule(at: &At<'_>) -> Result<SystemRule, ConfigError> {
-    let fields = at.object(&SYSTEM_KEYS)?;
+    let fields = at.rule(&SYSTEM_KEYS)?;
     no_pattern(&fields)?;
     let mut rule = SystemRule::new().in_mode(mode(&fields)?);
     if let Some(id) = rule_id(&fields)? {
@@ -263,25 +256,10 @@ fn system_rule(at: &At<'_>) -> Result<SystemRule, ConfigError> {
     })
 }
 
-const AUTHORITY_KEYS: [&str; 13] = [
-    "id",
-    "resource",
-    "limitApp",
-    "strategy",
-    "mode",
-    "regex",
-    // Sentinel's, without a meaning here.
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
-];
+const AUTHORITY_KEYS: [&str; 6] = ["id", "resource", "limitApp", "strategy", "mode", "regex"];
 
 fn authority_rule(at: &At<'_>) -> Result<AuthorityRule, ConfigError> {
-    let fields = at.object(&AUTHORITY_KEYS)?;
+    let fields = at.rule(&AUTHORITY_KEYS)?;
     no_pattern(&fields)?;
     let (resource, origins) = (fields.need("resource")?, fields.need("limitApp")?);
     let name = resource.string()?;

@@ -9,7 +9,7 @@ use crate::rule::{Comparison, DegradeGrade, DegradeRule, MAX_PROBES};
 use crate::rule::{Count, RuleError};
 use crate::window::Window;
 
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 18] = [
     "id",
     "resource",
     "grade",
@@ -29,19 +29,12 @@ const KEYS: [&str; 25] = [
     "cut",
     "rtSlowRequestAmount",
     "limitApp",
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
 ];
 
 const MAX_SECONDS: u64 = Window::MAX_INTERVAL_MS / 1000;
 
 pub(super) fn rule(at: &At<'_>) -> Result<DegradeRule, ConfigError> {
-    let fields = at.object(&KEYS)?;
+    let fields = at.rule(&KEYS)?;
     no_pattern(&fields)?;
     let resource = fields.need("resource")?;
     let name = resource.string()?;

@@ -8,7 +8,7 @@ use super::parts::{
 use super::value::{At, ConfigError, Fields, Value};
 use crate::rule::{ControlBehavior, FlowRule, LimitApp, MaxQueueing, RuleError, WarmUp};
 
-const KEYS: [&str; 28] = [
+const KEYS: [&str; 21] = [
     "id",
     "resource",
     "count",
@@ -30,18 +30,10 @@ const KEYS: [&str; 28] = [
     "mode",
     "compat",
     "regex",
-    // Sentinel's, without a meaning here.
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
 ];
 
 pub(super) fn rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
-    let fields = at.object(&KEYS)?;
+    let fields = at.rule(&KEYS)?;
     no_pattern(&fields)?;
     let (resource, count) = (fields.need("resource")?, fields.need("count")?);
     let mut rule =

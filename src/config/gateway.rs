@@ -8,7 +8,7 @@ use super::parts::{compat, is_concurrency};
 use super::value::{At, ConfigError};
 use crate::rule::{ControlBehavior, FlowRule, KeyMatch, KeyPart, KeyedBy, Regex};
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 14] = [
     "id",
     "resource",
     "resourceMode",
@@ -23,13 +23,6 @@ const KEYS: [&str; 21] = [
     "compat",
     // Sentinel's, without a meaning here.
     "limitApp",
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
     "gatewayId",
 ];
 
@@ -82,7 +75,7 @@ const MATCH: [(&str, Match); 4] = [
 ];
 
 pub(super) fn rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
-    let fields = at.object(&KEYS)?;
+    let fields = at.rule(&KEYS)?;
     if let Some(resource_mode) = fields.get("resourceMode") {
         resource_mode.one_of_numbered(&[("route", ()), ("customApiName", ())])?;
     }

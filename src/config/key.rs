@@ -135,11 +135,14 @@ fn item(at: &At<'_>, by: &KeyedBy) -> Result<KeyItem, ConfigError> {
                     "does not go with the key; use one value for each part, {wanted} in all"
                 )));
             }
-            let values = values.zip(parts).map(|(at, part)| match at.value() {
-                Value::Null => Ok(None),
-                _ => text(&at, part).map(Some),
-            });
-            values.collect::<Result<_, ConfigError>>()?
+            let mut read = Vec::with_capacity(wanted);
+            for (at, part) in values.zip(parts) {
+                read.push(match at.value() {
+                    Value::Null => None,
+                    _ => Some(text(&at, part)?),
+                });
+            }
+            read.into()
         }
         _ => match parts {
             [part] => [Some(text(&value, part)?)].into(),

@@ -8,7 +8,7 @@ use crate::rule::{
 };
 use crate::window::Window;
 
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 15] = [
     "id",
     "resource",
     "count",
@@ -24,13 +24,6 @@ const KEYS: [&str; 22] = [
     "regex",
     // Sentinel's, without a meaning here.
     "limitApp",
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
     "hotItems",
 ];
 
@@ -54,7 +47,7 @@ const NAMES: Names = Names {
 };
 
 pub(super) fn rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
-    let fields = at.object(&KEYS)?;
+    let fields = at.rule(&KEYS)?;
     no_pattern(&fields)?;
     let part = KeyPart::Arg(index(&fields.need("paramIdx")?)?);
     let by = KeyedBy::new([part]).map_err(|error| ConfigError::said(at.to_string(), &error))?;

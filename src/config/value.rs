@@ -10,6 +10,17 @@ pub(super) const DOCUMENT: &str = "document";
 /// How many characters of a value a sentence shows.
 const MAX_SHOWN: usize = 64;
 
+/// What Sentinel writes into rules of every kind, and what means nothing here.
+const SENTINEL_KEYS: [&str; 7] = [
+    "clusterMode",
+    "clusterConfig",
+    "gmtCreate",
+    "gmtModified",
+    "app",
+    "ip",
+    "port",
+];
+
 /// A document, or a part of one, as a tree.
 ///
 /// Who fills one by hand bounds its depth: to drop it takes stack for each level.
@@ -165,14 +176,24 @@ impl<'a> At<'a> {
     ///
     /// Where it is not.
     pub fn object<'b>(&'b self, keys: &'b [&'b str]) -> Result<Fields<'b>, ConfigError> {
+        self.known([keys, &[]])
+    }
+
+    /// The value as a rule: an object of these keys, beside which Sentinel's may stand that mean nothing here.
+    pub(super) fn rule<'b>(&'b self, keys: &'b [&'b str]) -> Result<Fields<'b>, ConfigError> {
+        self.known([keys, &SENTINEL_KEYS])
+    }
+
+    fn known<'b>(&'b self, keys: Keys<'b>) -> Result<Fields<'b>, ConfigError> {
         let Value::Object(entries) = self.value else {
             return Err(self.no("an object"));
         };
         for (i, (key, _)) in entries.iter().enumerate() {
-            if !keys.contains(&key.as_str()) {
+            if !is_known(keys, key) {
+                let keys = keys.concat();
                 let fault = format!(
                     "is no key here; {}",
-                    cure(nearest(key, keys), &mut keys.iter().copied())
+                    cure(nearest(key, &keys), &mut keys.iter().copied())
                 );
                 return Err(ConfigError::new(&self.to_string(), key, &fault));
             }
@@ -350,17 +371,24 @@ pub(super) fn find<'a>(object: &'a Value, key: &str) -> Option<&'a Value> {
         .map(|(_, value)| value)
 }
 
+/// The keys of an object, in two lists.
+type Keys<'a> = [&'a [&'a str]; 2];
+
+fn is_known(keys: Keys<'_>, key: &str) -> bool {
+    keys.iter().any(|keys| keys.contains(&key))
+}
+
 /// An object whose keys are known.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a> {
     at: &'a At<'a>,
-    keys: &'a [&'a str],
+    keys: Keys<'a>,
 }
 
 impl<'a> Fields<'a> {
     fn find(&self, key: &'a str) -> Option<At<'a>> {
         debug_assert!(
-            self.keys.contains(&key),
+            is_known(self.keys, key),
             "{key} is read, but refused as unknown"
         );
         Some(At {

@@ -868,8 +868,24 @@ fn fields_that_do_not_go_together_are_refused() {
     }
 }
 
+/// What Sentinel writes into rules of every kind, and what means nothing here.
+const SENTINEL_KEYS: [&str; 7] = [
+    "clusterMode",
+    "clusterConfig",
+    "gmtCreate",
+    "gmtModified",
+    "app",
+    "ip",
+    "port",
+];
+
 /// The keys of a rule, as a sentence lists them.
-const RULE_KEYS: [&str; 28] = [
+fn with_sentinels(keys: &[&'static str]) -> Vec<&'static str> {
+    [keys, &SENTINEL_KEYS].concat()
+}
+
+/// Those of a flow rule that mean something.
+const RULE_KEYS: [&str; 21] = [
     "id",
     "resource",
     "count",
@@ -891,13 +907,6 @@ const RULE_KEYS: [&str; 28] = [
     "mode",
     "compat",
     "regex",
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
 ];
 
 #[test]
@@ -914,7 +923,7 @@ fn an_unknown_field_is_refused_with_those_that_are_known() {
             says(one_rule(&format!(r#", "{key}": null"#))),
             format!(
                 "flowRules[0]: `{shown}` is no key here; use one of {}",
-                list(&RULE_KEYS)
+                list(&with_sentinels(&RULE_KEYS))
             )
         );
     }
@@ -927,7 +936,7 @@ fn an_unknown_field_is_refused_with_those_that_are_known() {
         ("limitapp", "limitApp"),
         ("Id", "id"),
     ] {
-        let others: Vec<&str> = RULE_KEYS
+        let others: Vec<&str> = with_sentinels(&RULE_KEYS)
             .into_iter()
             .filter(|known| *known != meant)
             .collect();
@@ -952,8 +961,7 @@ fn a_misspelt_key_is_named_before_what_is_then_missing() {
 
 #[test]
 fn every_field_is_read_or_has_no_meaning_here() {
-    let without_meaning = &RULE_KEYS[21..];
-    for key in RULE_KEYS {
+    for key in with_sentinels(&RULE_KEYS) {
         let others = ["resource", "count"]
             .into_iter()
             .filter(|needed| *needed != key);
@@ -967,7 +975,7 @@ fn every_field_is_read_or_has_no_meaning_here() {
             .collect();
         for value in [r#"{"a": [1, {"a": 2}]}"#, "[]", "-1.5"] {
             let json = format!(r#"{{"flowRules": [{{"{key}": {value}{others}}}]}}"#);
-            if without_meaning.contains(&key) {
+            if SENTINEL_KEYS.contains(&key) {
                 assert!(rules(&json).is_ok(), "{json}");
             } else {
                 assert!(
@@ -982,7 +990,7 @@ fn every_field_is_read_or_has_no_meaning_here() {
 
 #[test]
 fn a_field_that_stands_twice_is_refused() {
-    for key in RULE_KEYS {
+    for key in with_sentinels(&RULE_KEYS) {
         let json = format!(r#"{{"flowRules": [{{"{key}": null, "{key}": 1}}]}}"#);
         assert_eq!(
             says(json),
@@ -1190,7 +1198,7 @@ fn degrade_rules_from_sentinels_dashboard_are_read() {
 
 #[test]
 fn what_a_degrade_rule_may_leave_out_may_be_null() {
-    let nulls: String = DEGRADE_RULE_KEYS
+    let nulls: String = with_sentinels(&DEGRADE_RULE_KEYS)
         .iter()
         .filter(|key| !["resource", "count", "timeWindow"].contains(key))
         .map(|key| format!(r#", "{key}": null"#))
@@ -1424,7 +1432,7 @@ fn system_rules_from_sentinels_dashboard_are_read() {
     assert_eq!(system(file), rt.with_highest_cpu_usage(0.8).unwrap());
     let none = r#""qps": -1, "maxThread": -1, "avgRt": -1, "highestSystemLoad": -1, "highestCpuUsage": -1"#;
     assert_eq!(system(none), SystemRule::new());
-    let nulls: Vec<String> = SYSTEM_RULE_KEYS
+    let nulls: Vec<String> = with_sentinels(&SYSTEM_RULE_KEYS)
         .iter()
         .map(|key| format!(r#""{key}": null"#))
         .collect();
@@ -1488,7 +1496,7 @@ fn each_field_of_an_authority_rule_does_what_it_says() {
     let list = |strategy| AuthorityRule::new("admin", "ops,ci", strategy).unwrap();
     let white = || list(AuthorityStrategy::White);
     let black = || list(AuthorityStrategy::Black);
-    let nulls: String = AUTHORITY_RULE_KEYS
+    let nulls: String = with_sentinels(&AUTHORITY_RULE_KEYS)
         .iter()
         .filter(|key| !["resource", "limitApp"].contains(key))
         .map(|key| format!(r#", "{key}": null"#))
@@ -1630,7 +1638,7 @@ fn two_hundred_thousand_names_of_origins_are_read_and_one_rule_has_ten_thousand(
 
 // === The keys of all three ===
 
-const DEGRADE_RULE_KEYS: [&str; 25] = [
+const DEGRADE_RULE_KEYS: [&str; 18] = [
     "id",
     "resource",
     "grade",
@@ -1649,16 +1657,9 @@ const DEGRADE_RULE_KEYS: [&str; 25] = [
     "cut",
     "rtSlowRequestAmount",
     "limitApp",
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
 ];
 
-const SYSTEM_RULE_KEYS: [&str; 19] = [
+const SYSTEM_RULE_KEYS: [&str; 12] = [
     "id",
     "qps",
     "maxThread",
@@ -1671,30 +1672,9 @@ const SYSTEM_RULE_KEYS: [&str; 19] = [
     "regex",
     "resource",
     "limitApp",
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
 ];
 
-const AUTHORITY_RULE_KEYS: [&str; 13] = [
-    "id",
-    "resource",
-    "limitApp",
-    "strategy",
-    "mode",
-    "regex",
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
-];
+const AUTHORITY_RULE_KEYS: [&str; 6] = ["id", "resource", "limitApp", "strategy", "mode", "regex"];
 
 #[test]
 fn every_field_of_the_other_rules_is_read_or_has_no_meaning_here() {
@@ -1714,6 +1694,7 @@ fn every_field_of_the_other_rules_is_read_or_has_no_meaning_here() {
         ),
     ];
     for (list, keys, read, needed) in cases {
+        let keys = with_sentinels(keys);
         let listed: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
         assert_eq!(
             says(format!(r#"{{"{list}": [{{"x": null}}]}}"#)),
