@@ -277,7 +277,7 @@ fn authority_rule(at: &At<'_>) -> Result<AuthorityRule, ConfigError> {
                 format!("names {number} origins; use at most {most}")
             }
             _ => format!(
-                "is no list of origins; use names of 1 to {MAX_NAME} bytes, separated by commas"
+                "is not a list of origins; use names of 1 to {MAX_NAME} bytes, separated by commas"
             ),
         })
     })?;

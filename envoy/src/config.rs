@@ -700,7 +700,7 @@ mod tests {
             ),
             (
                 r#"{"envoi": {}}"#,
-                "document: `envoi` is no key here; use `envoy`, or one of `flowRules`, `paramFlowRules`, `gatewayFlowRules`, `degradeRules`, `systemRules`, `authorityRules`, `mode`",
+                "document: `envoi` is not a known key; use `envoy`, or one of `flowRules`, `paramFlowRules`, `gatewayFlowRules`, `degradeRules`, `systemRules`, `authorityRules`, `mode`",
             ),
             (
                 r#"{"flowRules": [{"resource": "a"}], "envoy": 5}"#,
@@ -720,7 +720,7 @@ mod tests {
             ),
             (
                 r#"{"degradeRules": [{"resource": "a", "grade": "errorRatio", "count": 2, "timeWindow": 1}]}"#,
-                "degradeRules[0].count: `2` is no ratio; use a number from 0 to 1",
+                "degradeRules[0].count: `2` is not a valid ratio; use a number from 0 to 1",
             ),
             (
                 r#"{"flowRules": [{"resource": "b", "count": 1, "limitApp": "shop\n"}], "envoy": {}}"#,
@@ -763,25 +763,25 @@ mod tests {
     fn a_setting_that_is_wrong_is_refused() {
         let keys = "`scope`, `resource`, `origin`, `prioritized`, `maxWaiting`, `maxResources`, `reply`, `errors`, `rateLimitHeaders`, `rateLimitHeadersOn`";
         let max = "is not possible; use a whole number from 1 to 10000";
-        let from = "is not available; use one of `route`, `virtualHost`";
+        let from = "is not a valid value; use one of `route`, `virtualHost`";
         let fixed = "is no name of one resource; use 1 to 256 bytes, and not `*`";
-        let headers = "is not available; use one of `draft`, `legacy`, `off`";
+        let headers = "is not a valid value; use one of `draft`, `legacy`, `off`";
         let cases = [
             ("5", "envoy: `5` is a number; use an object".into()),
             ("[]", "envoy: `[…]` is an array; use an object".into()),
-            (r#"{"cluster": {}}"#, format!("envoy: `cluster` is no key here; use one of {keys}")),
+            (r#"{"cluster": {}}"#, format!("envoy: `cluster` is not a known key; use one of {keys}")),
             (
                 r#"{"replay": {}}"#,
-                format!("envoy: `replay` is no key here; use `reply`, or one of {}", keys.replace("`reply`, ", "")),
+                format!("envoy: `replay` is not a known key; use `reply`, or one of {}", keys.replace("`reply`, ", "")),
             ),
             (r#"{"scope": null, "scope": "worker"}"#, "envoy: `scope` is given twice; keep one of the two".into()),
-            (r#"{"scope": "vm"}"#, "envoy.scope: `vm` is not available; use one of `process`, `worker`".into()),
-            (r#"{"scope": 0}"#, "envoy.scope: `0` is not available; use one of `process`, `worker`".into()),
+            (r#"{"scope": "vm"}"#, "envoy.scope: `vm` is not a valid value; use one of `process`, `worker`".into()),
+            (r#"{"scope": 0}"#, "envoy.scope: `0` is not a valid value; use one of `process`, `worker`".into()),
             (r#"{"resource": "route"}"#, "envoy.resource: `route` is a string; use an object".into()),
             (r#"{"resource": {}}"#, "envoy.resource: `{…}` names no resource; use `{\"from\": \"route\"}`".into()),
             (
                 r#"{"resource": {"header": "x-api"}}"#,
-                "envoy.resource: `header` is no key here; use one of `from`, `fixed`".into(),
+                "envoy.resource: `header` is not a known key; use one of `from`, `fixed`".into(),
             ),
             (r#"{"resource": {"from": "routeMetadata"}}"#, format!("envoy.resource.from: `routeMetadata` {from}")),
             (r#"{"resource": {"from": 1}}"#, format!("envoy.resource.from: `1` {from}")),
@@ -796,11 +796,11 @@ mod tests {
             (r#"{"origin": {}}"#, "envoy.origin: `{…}` names no origin; use `{\"header\": \"x-app\"}`".into()),
             (
                 r#"{"origin": {"property": "a"}}"#,
-                "envoy.origin: `property` is no key here; use one of `from`, `header`".into(),
+                "envoy.origin: `property` is not a known key; use one of `from`, `header`".into(),
             ),
             (
                 r#"{"origin": {"from": "client"}}"#,
-                "envoy.origin.from: `client` is not available; use `peer`".into(),
+                "envoy.origin.from: `client` is not a valid value; use `peer`".into(),
             ),
             (
                 r#"{"origin": {"from": "peer", "header": "a"}}"#,
@@ -836,7 +836,7 @@ mod tests {
             (r#"{"reply": 429}"#, "envoy.reply: `429` is a number; use an object".into()),
             (
                 r#"{"reply": {"code": 429}}"#,
-                "envoy.reply: `code` is no key here; use one of `status`, `format`, `body`, `headers`, `breaker`".into(),
+                "envoy.reply: `code` is not a known key; use one of `status`, `format`, `body`, `headers`, `breaker`".into(),
             ),
             (
                 r#"{"reply": {"status": 200}}"#,
@@ -848,7 +848,7 @@ mod tests {
             ),
             (
                 r#"{"reply": {"format": "html"}}"#,
-                "envoy.reply.format: `html` is not available; use one of `text`, `json`, `problem`".into(),
+                "envoy.reply.format: `html` is not a valid value; use one of `text`, `json`, `problem`".into(),
             ),
             (r#"{"reply": {"body": {}}}"#, "envoy.reply.body: `{…}` is an object; use a string".into()),
             (r#"{"reply": {"headers": []}}"#, "envoy.reply.headers: `[…]` is an array; use an object".into()),
@@ -858,11 +858,11 @@ mod tests {
             ),
             (
                 r#"{"reply": {"breaker": {"format": "json"}}}"#,
-                "envoy.reply.breaker: `format` is no key here; use one of `status`, `body`".into(),
+                "envoy.reply.breaker: `format` is not a known key; use one of `status`, `body`".into(),
             ),
             (
                 r#"{"errors": {"codes": []}}"#,
-                "envoy.errors: `codes` is no key here; use one of `status`, `grpcStatus`".into(),
+                "envoy.errors: `codes` is not a known key; use one of `status`, `grpcStatus`".into(),
             ),
             (r#"{"errors": {"status": "5xx"}}"#, "envoy.errors.status: `5xx` is a string; use an array".into()),
             (
@@ -881,7 +881,7 @@ mod tests {
             (r#"{"rateLimitHeaders": "ietf"}"#, format!("envoy.rateLimitHeaders: `ietf` {headers}")),
             (
                 r#"{"rateLimitHeadersOn": "passed"}"#,
-                "envoy.rateLimitHeadersOn: `passed` is not available; use one of `refused`, `all`".into(),
+                "envoy.rateLimitHeadersOn: `passed` is not a valid value; use one of `refused`, `all`".into(),
             ),
         ];
         for (section, sentence) in cases {
@@ -934,7 +934,7 @@ mod tests {
             (r#""x-a": 5"#, ".x-a: `5` is a number; use a string".into()),
             (
                 r#""x-a": null"#,
-                ".x-a: `null` is no value; use a string".into(),
+                ".x-a: `null` is not a value; use a string".into(),
             ),
             (
                 r#""x-a": "b\r\nc: d""#,

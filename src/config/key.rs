@@ -31,8 +31,11 @@ pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, 
             None => Ok(rule),
         };
     };
-    let mut by = KeyedBy::new(key.list(part)?)
-        .map_err(|_| key.wrong(&format!("is no key; use 1 to {MAX_KEY_PARTS} parts")))?;
+    let mut by = KeyedBy::new(key.list(part)?).map_err(|_| {
+        key.wrong(&format!(
+            "is not a valid key; use 1 to {MAX_KEY_PARTS} parts"
+        ))
+    })?;
     // Each part is held against those before it: only a few are here.
     let parts = by.parts();
     if let Some(again) =
@@ -73,7 +76,7 @@ fn part(at: &At<'_>) -> Result<KeyPart, ConfigError> {
     if let Value::String(name) = at.value() {
         let part = PARTS.iter().find(|(known, _)| known == name);
         return part.map(|(_, part)| part.clone()).ok_or_else(|| {
-            at.wrong("is no part of a request; use `clientIp`, `path`, `method`, `host`, or an object: `{\"header\": \"x-api-key\"}`")
+            at.wrong("is not a part of a request; use `clientIp`, `path`, `method`, `host`, or an object: `{\"header\": \"x-api-key\"}`")
         });
     }
     let fields = at.object(&NAMED_PARTS)?;
@@ -81,7 +84,7 @@ fn part(at: &At<'_>) -> Result<KeyPart, ConfigError> {
         .iter()
         .filter_map(|name| fields.get(name).map(|at| (*name, at)));
     let (Some((name, of)), None) = (given.next(), given.next()) else {
-        return Err(at.wrong("is no part of a request; use one key"));
+        return Err(at.wrong("is not a part of a request; use one key"));
     };
     match name {
         "clientIp" => {
@@ -162,7 +165,7 @@ fn text(at: &At<'_>, part: &KeyPart) -> Result<Box<str>, ConfigError> {
     let text = at.string()?;
     match part {
         KeyPart::ClientIp { v4, v6 } if Network::of(text.as_bytes(), *v4, *v6).is_none() => {
-            Err(at.wrong("is no address; use one such as `10.0.0.1`"))
+            Err(at.wrong("is not an IP address; use one such as `10.0.0.1`"))
         }
         _ => Ok(text.into()),
     }

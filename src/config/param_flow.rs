@@ -128,7 +128,7 @@ fn item(at: &At<'_>) -> Result<KeyItem, ConfigError> {
 /// A value of that class as text, as a caller hands it in. Sentinel: `ParamFlowRuleUtil.parseItemValue`.
 fn value(at: &At<'_>, class: &str) -> Result<Box<str>, ConfigError> {
     let text = at.string()?;
-    let no = |what: &str| at.wrong(&format!("is no {what}; use one, or another `classType`"));
+    let no = |what: &str| at.wrong(&format!("is not a {what}; use one, or another `classType`"));
     Ok(match class.to_ascii_lowercase().as_str() {
         "int" | "integer" | "long" | "short" | "byte" => {
             let number: i64 = text.parse().map_err(|_| no("whole number"))?;

@@ -61,7 +61,7 @@ pub(super) fn as_sentinel(
 pub(super) fn no_pattern(fields: &Fields<'_>) -> Result<(), ConfigError> {
     match fields.get("regex") {
         Some(regex) if regex.boolean()? => Err(regex.wrong(
-            "is not available; name each resource in a rule of its own, or all of them as `*`",
+            "is not supported; name each resource in a rule of its own, or all of them as `*`",
         )),
         _ => Ok(()),
     }
@@ -78,20 +78,20 @@ pub(super) fn rule_id(fields: &Fields<'_>) -> Result<Option<RuleId>, ConfigError
     };
     id.map(Some).map_err(|_| {
         at.wrong(&format!(
-            "is no id; use 1 to {MAX_NAME} characters of printable ASCII"
+            "is not a valid id; use 1 to {MAX_NAME} characters of printable ASCII"
         ))
     })
 }
 
 pub(super) fn no_name(at: &At<'_>) -> ConfigError {
-    at.wrong(&format!("is no name; use 1 to {MAX_NAME} bytes"))
+    at.wrong(&format!("is not a valid name; use 1 to {MAX_NAME} bytes"))
 }
 
 /// What is no count, or no ratio.
 pub(super) fn no_number(at: &At<'_>, error: &RuleError) -> ConfigError {
     at.wrong(match error {
-        RuleError::BadRatio { .. } => "is no ratio; use a number from 0 to 1",
-        _ => "is no count; use a number from 0 to 9007199254740992",
+        RuleError::BadRatio { .. } => "is not a valid ratio; use a number from 0 to 1",
+        _ => "is not a valid count; use a number from 0 to 9007199254740992",
     })
 }
 
@@ -116,7 +116,7 @@ pub(super) fn no_window(at: &At<'_>, fields: &Fields<'_>, error: &RuleError) -> 
     let at = samples.as_ref().unwrap_or(at);
     match error {
         RuleError::Window(error) => ConfigError::said(at.to_string(), error),
-        _ => at.wrong("makes no window; leave it out"),
+        _ => at.wrong("does not make a window; leave it out"),
     }
 }
 

@@ -55,7 +55,7 @@ impl Value {
 
     fn kind(&self) -> &'static str {
         match self {
-            Value::Null => "no value",
+            Value::Null => "not a value",
             Value::Bool(_) => "a boolean",
             Value::Number(_) => "a number",
             Value::String(_) => "a string",
@@ -78,8 +78,8 @@ impl ConfigError {
     /// ```
     /// use leapgate::config::ConfigError;
     ///
-    /// let error = ConfigError::new("flowRules[2].window", "fast", "is not available; use `strict`");
-    /// assert_eq!(error.to_string(), "flowRules[2].window: `fast` is not available; use `strict`");
+    /// let error = ConfigError::new("flowRules[2].window", "fast", "is not a valid value; use `strict`");
+    /// assert_eq!(error.to_string(), "flowRules[2].window: `fast` is not a valid value; use `strict`");
     /// ```
     pub fn new(path: &str, value: &str, fault: &str) -> ConfigError {
         ConfigError::of(path.into(), &escaped(value, MAX_SHOWN), fault)
@@ -192,7 +192,7 @@ impl<'a> At<'a> {
             if !is_known(keys, key) {
                 let keys = keys.concat();
                 let fault = format!(
-                    "is no key here; {}",
+                    "is not a known key; {}",
                     cure(nearest(key, &keys), &mut keys.iter().copied())
                 );
                 return Err(ConfigError::new(&self.to_string(), key, &fault));
@@ -354,7 +354,7 @@ impl<'a> At<'a> {
             }
         }
         Err(self.wrong(&format!(
-            "is not available; {}",
+            "is not a valid value; {}",
             cure(None, &mut choices.iter().map(|(name, _)| *name))
         )))
     }

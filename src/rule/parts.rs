@@ -113,10 +113,10 @@ pub enum RuleError {
 impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RuleError::EmptyName => write!(f, "`` is no name; use at least one character"),
+            RuleError::EmptyName => write!(f, "`` is not a valid name; use at least one character"),
             RuleError::LongName { length } => write!(
                 f,
-                "`{length}` bytes are too long a name; use at most {MAX_NAME}"
+                "`{length}` bytes are too many for a name; use at most {MAX_NAME}"
             ),
             RuleError::BadId { id } => {
                 write!(
@@ -127,7 +127,7 @@ impl fmt::Display for RuleError {
             }
             RuleError::BadCount { count } => write!(
                 f,
-                "`{}` is no count; use a number from 0 to 9007199254740992",
+                "`{}` is not a valid count; use a number from 0 to 9007199254740992",
                 decimal(*count)
             ),
             RuleError::Window(error) => error.fmt(f),
@@ -139,19 +139,22 @@ impl fmt::Display for RuleError {
             }
             RuleError::BadPeriod { period_sec } => write!(
                 f,
-                "`{period_sec}` is no warm-up period; use 1 to {MAX_INT} seconds"
+                "`{period_sec}` is not a valid warm-up period; use 1 to {MAX_INT} seconds"
             ),
             RuleError::BadColdFactor { cold_factor } => {
-                write!(f, "`{cold_factor}` is no cold factor; use 2 to {MAX_INT}")
+                write!(
+                    f,
+                    "`{cold_factor}` is not a valid cold factor; use 2 to {MAX_INT}"
+                )
             }
             RuleError::LongQueue { max_queueing_ms } => write!(
                 f,
-                "`{max_queueing_ms}` ms is too long a queue; use at most {MAX_INT}"
+                "`{max_queueing_ms}` ms is too long for a queue; use at most {MAX_INT}"
             ),
             RuleError::BadRatio { ratio } => {
                 write!(
                     f,
-                    "`{}` is no ratio; use a number from 0 to 1",
+                    "`{}` is not a valid ratio; use a number from 0 to 1",
                     decimal(*ratio)
                 )
             }
@@ -163,12 +166,12 @@ impl fmt::Display for RuleError {
             }
             RuleError::BadRegex { regex, reason } => write!(
                 f,
-                "`{}` is no regular expression ({reason}); correct it",
+                "`{}` is not a valid regular expression ({reason}); correct it",
                 escaped(regex, usize::MAX)
             ),
             RuleError::NoRegex { regex } => write!(
                 f,
-                "`{}` is a regular expression, which this build does not have; use another match strategy",
+                "`{}` is a regular expression, which this build does not support; use another match strategy",
                 escaped(regex, usize::MAX)
             ),
             RuleError::OutOfRange {

@@ -334,8 +334,11 @@ fn ten_thousand_rules_of_a_dashboard_are_read() {
 #[test]
 fn what_is_no_json_is_refused() {
     let cases: [(&[u8], &str); 24] = [
-        (b"", "document: `` is no document; write at least `{}`"),
-        (b" \n\t", "document: `` is no document; write at least `{}`"),
+        (b"", "document: `` is not a document; write at least `{}`"),
+        (
+            b" \n\t",
+            "document: `` is not a document; write at least `{}`",
+        ),
         (
             b"{",
             "document: `{` breaks off on line 1, column 1 (EOF while parsing an object); close what is open",
@@ -450,13 +453,13 @@ fn a_long_document_is_refused() {
     assert!(Value::from_json(padded(MAX_DOCUMENT)).is_ok());
     for length in [MAX_DOCUMENT + 1, 10_000_000] {
         let sentence =
-            format!("document: `{length}` bytes are too long a document; use at most 8388608");
+            format!("document: `{length}` bytes are too many for a document; use at most 8388608");
         assert_eq!(says(padded(length)), sentence);
     }
     // It is not looked at, whatever it is.
     assert_eq!(
         says(vec![0xff; 10_000_000]),
-        "document: `10000000` bytes are too long a document; use at most 8388608"
+        "document: `10000000` bytes are too many for a document; use at most 8388608"
     );
 }
 
@@ -465,7 +468,10 @@ fn a_document_of_the_wrong_form_is_refused() {
     let rest = "`paramFlowRules`, `gatewayFlowRules`, `degradeRules`, `systemRules`, `authorityRules`, `mode`, `envoy`";
     let keys = format!("`flowRules`, {rest}");
     let cases = [
-        ("null", "document: `null` is no value; use an object".into()),
+        (
+            "null",
+            "document: `null` is not a value; use an object".into(),
+        ),
         ("5", "document: `5` is a number; use an object".into()),
         (
             r#""{}""#,
@@ -477,15 +483,15 @@ fn a_document_of_the_wrong_form_is_refused() {
         ),
         (
             r#"{"isolation": []}"#,
-            format!("document: `isolation` is no key here; use one of {keys}"),
+            format!("document: `isolation` is not a known key; use one of {keys}"),
         ),
         (
             r#"{"flowrules": []}"#,
-            format!("document: `flowrules` is no key here; use `flowRules`, or one of {rest}"),
+            format!("document: `flowrules` is not a known key; use `flowRules`, or one of {rest}"),
         ),
         (
             r#"{"": 1}"#,
-            format!("document: `` is no key here; use one of {keys}"),
+            format!("document: `` is not a known key; use one of {keys}"),
         ),
         (
             r#"{"mode": "shadow", "mode": "shadow"}"#,
@@ -525,19 +531,19 @@ fn a_document_of_the_wrong_form_is_refused() {
         ),
         (
             r#"{"flowRules": [null]}"#,
-            "flowRules[0]: `null` is no value; use an object".into(),
+            "flowRules[0]: `null` is not a value; use an object".into(),
         ),
         (
             r#"{"mode": "off"}"#,
-            "mode: `off` is not available; use one of `enforce`, `shadow`".into(),
+            "mode: `off` is not a valid value; use one of `enforce`, `shadow`".into(),
         ),
         (
             r#"{"mode": 1}"#,
-            "mode: `1` is not available; use one of `enforce`, `shadow`".into(),
+            "mode: `1` is not a valid value; use one of `enforce`, `shadow`".into(),
         ),
         (
             r#"{"mode": true}"#,
-            "mode: `true` is not available; use one of `enforce`, `shadow`".into(),
+            "mode: `true` is not a valid value; use one of `enforce`, `shadow`".into(),
         ),
     ];
     for (json, sentence) in cases {
@@ -559,11 +565,11 @@ fn a_rule_without_what_it_needs_is_refused() {
         ),
         (
             r#"{"resource": null, "count": 1}"#,
-            "flowRules[1].resource: `null` is no value; use a string",
+            "flowRules[1].resource: `null` is not a value; use a string",
         ),
         (
             r#"{"resource": "a", "count": null}"#,
-            "flowRules[1].count: `null` is no value; use a number",
+            "flowRules[1].count: `null` is not a value; use a number",
         ),
         (
             r#"{"resource": 5, "count": 1}"#,
@@ -571,7 +577,7 @@ fn a_rule_without_what_it_needs_is_refused() {
         ),
         (
             r#"{"resource": "", "count": 1}"#,
-            "flowRules[1].resource: `` is no name; use 1 to 256 bytes",
+            "flowRules[1].resource: `` is not a valid name; use 1 to 256 bytes",
         ),
         (
             r#"{"resource": "a", "count": "5"}"#,
@@ -587,11 +593,11 @@ fn a_rule_without_what_it_needs_is_refused() {
         ),
         (
             r#"{"resource": "a", "count": -0.5}"#,
-            "flowRules[1].count: `-0.5` is no count; use a number from 0 to 9007199254740992",
+            "flowRules[1].count: `-0.5` is not a valid count; use a number from 0 to 9007199254740992",
         ),
         (
             r#"{"resource": "a", "count": 9007199254740994}"#,
-            "flowRules[1].count: `9007199254740994` is no count; use a number from 0 to 9007199254740992",
+            "flowRules[1].count: `9007199254740994` is not a valid count; use a number from 0 to 9007199254740992",
         ),
     ];
     for (rule, sentence) in cases {
@@ -604,7 +610,7 @@ fn a_rule_without_what_it_needs_is_refused() {
             r#"{{"flowRules": [{{"resource": "{name}", "count": 1}}]}}"#
         )),
         format!(
-            "flowRules[0].resource: `{}…` is no name; use 1 to 256 bytes",
+            "flowRules[0].resource: `{}…` is not a valid name; use 1 to 256 bytes",
             "a".repeat(64)
         )
     );
@@ -621,17 +627,17 @@ fn a_field_of_a_rule_that_is_wrong_is_refused() {
         (
             "id",
             r#""""#,
-            "`` is no id; use 1 to 256 characters of printable ASCII",
+            "`` is not a valid id; use 1 to 256 characters of printable ASCII",
         ),
         (
             "id",
             r#""größe""#,
-            "`größe` is no id; use 1 to 256 characters of printable ASCII",
+            "`größe` is not a valid id; use 1 to 256 characters of printable ASCII",
         ),
         (
             "id",
             r#""a\nb\u202e\"""#,
-            "`a\\nb\\u{202e}\"` is no id; use 1 to 256 characters of printable ASCII",
+            "`a\\nb\\u{202e}\"` is not a valid id; use 1 to 256 characters of printable ASCII",
         ),
         (
             "id",
@@ -672,52 +678,52 @@ fn a_field_of_a_rule_that_is_wrong_is_refused() {
         (
             "window",
             r#""fast""#,
-            "`fast` is not available; use one of `strict`, `sentinel`, `weighted`",
+            "`fast` is not a valid value; use one of `strict`, `sentinel`, `weighted`",
         ),
         (
             "window",
             "0",
-            "`0` is not available; use one of `strict`, `sentinel`, `weighted`",
+            "`0` is not a valid value; use one of `strict`, `sentinel`, `weighted`",
         ),
         (
             "grade",
             "2",
-            "`2` is not available; use one of `concurrency`, `qps`",
+            "`2` is not a valid value; use one of `concurrency`, `qps`",
         ),
         (
             "grade",
             "0.5",
-            "`0.5` is not available; use one of `concurrency`, `qps`",
+            "`0.5` is not a valid value; use one of `concurrency`, `qps`",
         ),
         (
             "grade",
             r#""1""#,
-            "`1` is not available; use one of `concurrency`, `qps`",
+            "`1` is not a valid value; use one of `concurrency`, `qps`",
         ),
         (
             "grade",
             r#""QPS""#,
-            "`QPS` is not available; use one of `concurrency`, `qps`",
+            "`QPS` is not a valid value; use one of `concurrency`, `qps`",
         ),
         (
             "grade",
             "{}",
-            "`{…}` is not available; use one of `concurrency`, `qps`",
+            "`{…}` is not a valid value; use one of `concurrency`, `qps`",
         ),
         (
             "controlBehavior",
             "4",
-            "`4` is not available; use one of `reject`, `warmUp`, `throttle`, `warmUpThrottle`",
+            "`4` is not a valid value; use one of `reject`, `warmUp`, `throttle`, `warmUpThrottle`",
         ),
         (
             "controlBehavior",
             r#""warmup""#,
-            "`warmup` is not available; use one of `reject`, `warmUp`, `throttle`, `warmUpThrottle`",
+            "`warmup` is not a valid value; use one of `reject`, `warmUp`, `throttle`, `warmUpThrottle`",
         ),
         (
             "controlBehavior",
             "[]",
-            "`[…]` is not available; use one of `reject`, `warmUp`, `throttle`, `warmUpThrottle`",
+            "`[…]` is not a valid value; use one of `reject`, `warmUp`, `throttle`, `warmUpThrottle`",
         ),
         ("warmUpPeriodSec", "-1", &format!("`-1` {from_zero}")),
         (
@@ -756,7 +762,7 @@ fn a_field_of_a_rule_that_is_wrong_is_refused() {
         (
             "strategy",
             "3",
-            "`3` is not available; use one of `direct`, `relate`, `chain`",
+            "`3` is not a valid value; use one of `direct`, `relate`, `chain`",
         ),
         (
             "refResource",
@@ -767,19 +773,23 @@ fn a_field_of_a_rule_that_is_wrong_is_refused() {
         (
             "mode",
             r#""on""#,
-            "`on` is not available; use one of `enforce`, `shadow`",
+            "`on` is not a valid value; use one of `enforce`, `shadow`",
         ),
         (
             "mode",
             "0",
-            "`0` is not available; use one of `enforce`, `shadow`",
+            "`0` is not a valid value; use one of `enforce`, `shadow`",
         ),
         (
             "compat",
             r#""java""#,
-            "`java` is not available; use `sentinel`",
+            "`java` is not a valid value; use `sentinel`",
         ),
-        ("compat", "true", "`true` is not available; use `sentinel`"),
+        (
+            "compat",
+            "true",
+            "`true` is not a valid value; use `sentinel`",
+        ),
     ];
     for (field, value, sentence) in cases {
         let json = one_rule(&format!(r#", "{field}": {value}"#));
@@ -922,7 +932,7 @@ fn an_unknown_field_is_refused_with_those_that_are_known() {
         assert_eq!(
             says(one_rule(&format!(r#", "{key}": null"#))),
             format!(
-                "flowRules[0]: `{shown}` is no key here; use one of {}",
+                "flowRules[0]: `{shown}` is not a known key; use one of {}",
                 list(&with_sentinels(&RULE_KEYS))
             )
         );
@@ -943,7 +953,7 @@ fn an_unknown_field_is_refused_with_those_that_are_known() {
         assert_eq!(
             says(one_rule(&format!(r#", "{key}": 5"#))),
             format!(
-                "flowRules[0]: `{key}` is no key here; use `{meant}`, or one of {}",
+                "flowRules[0]: `{key}` is not a known key; use `{meant}`, or one of {}",
                 list(&others)
             )
         );
@@ -954,7 +964,7 @@ fn an_unknown_field_is_refused_with_those_that_are_known() {
 fn a_misspelt_key_is_named_before_what_is_then_missing() {
     let sentence = says(r#"{"flowRules": [{"resorce": "login", "count": 1}]}"#);
     assert!(
-        sentence.starts_with("flowRules[0]: `resorce` is no key here; use `resource`, or "),
+        sentence.starts_with("flowRules[0]: `resorce` is not a known key; use `resource`, or "),
         "{sentence}"
     );
 }
@@ -1024,14 +1034,14 @@ fn a_sentence_is_one_line_and_short() {
     assert_eq!(
         says(format!(r#"{{"mode": "{}\n"}}"#, "x".repeat(63))),
         format!(
-            "mode: `{}\\n` is not available; use one of `enforce`, `shadow`",
+            "mode: `{}\\n` is not a valid value; use one of `enforce`, `shadow`",
             "x".repeat(63)
         )
     );
     assert_eq!(
         says(format!(r#"{{"mode": "{}"}}"#, "x".repeat(65))),
         format!(
-            "mode: `{}…` is not available; use one of `enforce`, `shadow`",
+            "mode: `{}…` is not a valid value; use one of `enforce`, `shadow`",
             "x".repeat(64)
         )
     );
@@ -1225,7 +1235,7 @@ fn a_degrade_rule_that_is_wrong_is_refused() {
         ),
         (
             r#"{"resource": "", "count": 1, "timeWindow": 1}"#,
-            ".resource: `` is no name; use 1 to 256 bytes",
+            ".resource: `` is not a valid name; use 1 to 256 bytes",
         ),
         (
             r#"{"resource": "a", "count": "1", "timeWindow": 1}"#,
@@ -1233,27 +1243,27 @@ fn a_degrade_rule_that_is_wrong_is_refused() {
         ),
         (
             r#"{"resource": "a", "count": null, "timeWindow": 1}"#,
-            ".count: `null` is no value; use a number",
+            ".count: `null` is not a value; use a number",
         ),
         (
             r#"{"resource": "a", "count": -1, "timeWindow": 1}"#,
-            ".count: `-1` is no count; use a number from 0 to 9007199254740992",
+            ".count: `-1` is not a valid count; use a number from 0 to 9007199254740992",
         ),
         (
             r#"{"resource": "a", "count": -1, "timeWindow": 1, "slowRatioThreshold": 2}"#,
-            ".count: `-1` is no count; use a number from 0 to 9007199254740992",
+            ".count: `-1` is not a valid count; use a number from 0 to 9007199254740992",
         ),
         (
             r#"{"resource": "a", "count": 1.5, "timeWindow": 1, "grade": 1}"#,
-            ".count: `1.5` is no ratio; use a number from 0 to 1",
+            ".count: `1.5` is not a valid ratio; use a number from 0 to 1",
         ),
         (
             r#"{"resource": "a", "count": 1e300, "timeWindow": 1, "grade": 2}"#,
-            ".count: `1e300` is no count; use a number from 0 to 9007199254740992",
+            ".count: `1e300` is not a valid count; use a number from 0 to 9007199254740992",
         ),
         (
             r#"{"resource": "a", "count": 1, "timeWindow": null}"#,
-            ".timeWindow: `null` is no value; use a whole number from 1 to 315360000",
+            ".timeWindow: `null` is not a value; use a whole number from 1 to 315360000",
         ),
         (
             r#"{"resource": "a", "count": 1, "timeWindow": "10s"}"#,
@@ -1269,21 +1279,21 @@ fn a_degrade_rule_that_is_wrong_is_refused() {
     let (amount, probes) = (whole("1 to 9007199254740992"), whole("1 to 100"));
     let grades = "use one of `slowRatio`, `errorRatio`, `errorCount`";
     let cases = [
-        ("grade", "3", format!("`3` is not available; {grades}")),
+        ("grade", "3", format!("`3` is not a valid value; {grades}")),
         (
             "grade",
             r#""rt""#,
-            format!("`rt` is not available; {grades}"),
+            format!("`rt` is not a valid value; {grades}"),
         ),
         (
             "slowRatioThreshold",
             "1.5",
-            "`1.5` is no ratio; use a number from 0 to 1".into(),
+            "`1.5` is not a valid ratio; use a number from 0 to 1".into(),
         ),
         (
             "slowRatioThreshold",
             "-1",
-            "`-1` is no ratio; use a number from 0 to 1".into(),
+            "`-1` is not a valid ratio; use a number from 0 to 1".into(),
         ),
         (
             "slowRatioThreshold",
@@ -1312,23 +1322,23 @@ fn a_degrade_rule_that_is_wrong_is_refused() {
         (
             "comparison",
             r#"">=""#,
-            "`>=` is not available; use one of `above`, `atLeast`".into(),
+            "`>=` is not a valid value; use one of `above`, `atLeast`".into(),
         ),
         (
             "comparison",
             "0",
-            "`0` is not available; use one of `above`, `atLeast`".into(),
+            "`0` is not a valid value; use one of `above`, `atLeast`".into(),
         ),
         ("id", "{}", "`{…}` is an object; use a string".into()),
         (
             "mode",
             r#""off""#,
-            "`off` is not available; use one of `enforce`, `shadow`".into(),
+            "`off` is not a valid value; use one of `enforce`, `shadow`".into(),
         ),
         (
             "compat",
             r#""golang""#,
-            "`golang` is not available; use `sentinel`".into(),
+            "`golang` is not a valid value; use `sentinel`".into(),
         ),
     ];
     for (field, value, sentence) in cases {
@@ -1441,8 +1451,8 @@ fn system_rules_from_sentinels_dashboard_are_read() {
 
 #[test]
 fn a_field_of_a_system_rule_that_is_wrong_is_refused() {
-    let no_count = "is no count; use a number from 0 to 9007199254740992";
-    let no_ratio = "is no ratio; use a number from 0 to 1";
+    let no_count = "is not a valid count; use a number from 0 to 9007199254740992";
+    let no_ratio = "is not a valid ratio; use a number from 0 to 1";
     let mut cases = vec![
         ("highestCpuUsage", "80", format!("`80` {no_ratio}")),
         ("bbr", "1", "`1` is a number; use `true` or `false`".into()),
@@ -1454,14 +1464,18 @@ fn a_field_of_a_system_rule_that_is_wrong_is_refused() {
         (
             "id",
             r#""""#,
-            "`` is no id; use 1 to 256 characters of printable ASCII".into(),
+            "`` is not a valid id; use 1 to 256 characters of printable ASCII".into(),
         ),
         (
             "mode",
             "false",
-            "`false` is not available; use one of `enforce`, `shadow`".into(),
+            "`false` is not a valid value; use one of `enforce`, `shadow`".into(),
         ),
-        ("compat", "1", "`1` is not available; use `sentinel`".into()),
+        (
+            "compat",
+            "1",
+            "`1` is not a valid value; use `sentinel`".into(),
+        ),
     ];
     for field in ["qps", "maxThread", "avgRt", "highestSystemLoad"] {
         cases.push((field, "1e16", format!("`10000000000000000` {no_count}")));
@@ -1539,7 +1553,7 @@ fn authority_rules_from_sentinels_dashboard_are_read() {
 #[test]
 fn an_authority_rule_that_is_wrong_is_refused() {
     let long = "a".repeat(257);
-    let no_list = "is no list of origins; use names of 1 to 256 bytes, separated by commas";
+    let no_list = "is not a list of origins; use names of 1 to 256 bytes, separated by commas";
     let cases = [
         ("{}".into(), ": `resource` is missing; add it".into()),
         (
@@ -1552,7 +1566,7 @@ fn an_authority_rule_that_is_wrong_is_refused() {
         ),
         (
             r#"{"resource": "", "limitApp": ""}"#.into(),
-            ".resource: `` is no name; use 1 to 256 bytes".into(),
+            ".resource: `` is not a valid name; use 1 to 256 bytes".into(),
         ),
         (
             r#"{"resource": "a", "limitApp": ["a"]}"#.into(),
@@ -1579,18 +1593,18 @@ fn an_authority_rule_that_is_wrong_is_refused() {
         (
             "strategy",
             "2",
-            "`2` is not available; use one of `white`, `black`",
+            "`2` is not a valid value; use one of `white`, `black`",
         ),
         (
             "strategy",
             r#""deny""#,
-            "`deny` is not available; use one of `white`, `black`",
+            "`deny` is not a valid value; use one of `white`, `black`",
         ),
         ("id", "true", "`true` is a boolean; use a string"),
         (
             "mode",
             "1",
-            "`1` is not available; use one of `enforce`, `shadow`",
+            "`1` is not a valid value; use one of `enforce`, `shadow`",
         ),
     ];
     for (field, value, sentence) in cases {
@@ -1699,7 +1713,7 @@ fn every_field_of_the_other_rules_is_read_or_has_no_meaning_here() {
         assert_eq!(
             says(format!(r#"{{"{list}": [{{"x": null}}]}}"#)),
             format!(
-                "{list}[0]: `x` is no key here; use one of {}",
+                "{list}[0]: `x` is not a known key; use one of {}",
                 listed.join(", ")
             )
         );
@@ -1737,7 +1751,7 @@ fn differs_from_sentinel_a_wrong_rule_refuses_the_document() {
     for (wrong, fault) in [
         (
             r#""count": -1"#,
-            "count: `-1` is no count; use a number from 0 to 9007199254740992",
+            "count: `-1` is not a valid count; use a number from 0 to 9007199254740992",
         ),
         (
             r#""count": 1, "strategy": 1"#,
@@ -1787,7 +1801,7 @@ fn a_pattern_for_resources_is_refused() {
         let cure = "name each resource in a rule of its own, or all of them as `*`";
         assert_eq!(
             says(with("true")),
-            format!("{list}[0].regex: `true` is not available; {cure}")
+            format!("{list}[0].regex: `true` is not supported; {cure}")
         );
         assert_eq!(
             says(with("0")),
@@ -1828,7 +1842,7 @@ fn a_tree_is_read_as_a_text_is() {
         ]);
         let document = object(&[("flowRules", Value::Array(vec![rule]))]);
         let sentence = format!(
-            "flowRules[0].count: `{shown}` is no count; use a number from 0 to 9007199254740992"
+            "flowRules[0].count: `{shown}` is not a valid count; use a number from 0 to 9007199254740992"
         );
         assert_eq!(read(&document).unwrap_err().to_string(), sentence);
     }
