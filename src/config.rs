@@ -159,7 +159,7 @@ const KEYS: [&str; 8] = [
 ///
 /// # Errors
 ///
-/// The first thing that is wrong in it.
+/// The first error in it.
 pub fn read(document: &Value) -> Result<Document<'_>, ConfigError> {
     let at = At::new(DOCUMENT, document);
     if let Value::Array(_) = document {
@@ -192,7 +192,7 @@ fn list<'a, R>(
 }
 
 impl ConfigError {
-    /// Where in the document the rule is that does not go with the others.
+    /// The error, with the place of the rule that does not go with the others.
     pub fn from_rules(error: &RulesError) -> ConfigError {
         let field = match error {
             RulesError::SameId { .. } => ".id",

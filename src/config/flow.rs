@@ -49,7 +49,7 @@ pub(super) fn rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
     rule = key::with_key(rule, &fields)?;
     if let Some(limit_app) = fields.get("limitApp") {
         let name = limit_app.string()?;
-        // Sentinel's blank one is everybody.
+        // Sentinel's blank name means all origins.
         let name = if name.is_empty() { "default" } else { name };
         rule = rule.for_origin(LimitApp::new(name).map_err(|_| no_name(&limit_app))?);
     }
@@ -146,7 +146,7 @@ fn with_behavior(
     };
     let name = BEHAVIORS.iter().find(|(_, known)| *known == behavior);
     let name = name.map_or("", |(name, _)| name);
-    // A whole number; its default where it is left out, or where the behaviour does not use it.
+    // A whole number; its default if it is left out or the behaviour does not use it.
     let field = |key, used: bool, least: u64, most: u32, default: u64| {
         let Some(given) = fields.get(key) else {
             return Ok(default);

@@ -82,7 +82,7 @@ pub(super) fn rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
     let compat = compat(&fields)?;
     let by = match fields.get("paramItem") {
         Some(item) => Some(key(&item, compat)?),
-        // What all have in common is a key to Sentinel, too, and its turns are those of keys.
+        // Sentinel gives such a rule one key for all requests, and paces them as it paces keys.
         None if compat && behavior(&fields)? == ControlBehavior::Throttle => {
             Some(KeyedBy::nothing())
         }
@@ -115,11 +115,11 @@ fn key(at: &At<'_>, compat: bool) -> Result<KeyedBy, ConfigError> {
         return Ok(by);
     };
     let text = pattern.string()?;
-    // Sentinel's blank one is none.
+    // Sentinel's blank pattern means no pattern.
     if text.is_empty() {
         return Ok(by);
     }
-    // A host is handed in in lower case.
+    // Hosts are compared in lower case.
     let lower = is_host.then(|| text.to_ascii_lowercase());
     let literal: Box<str> = lower.as_deref().unwrap_or(text).into();
     Ok(by.matching(match strategy {

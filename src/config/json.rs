@@ -55,7 +55,7 @@ fn parse(json: &[u8]) -> Result<Value, ConfigError> {
             &format!("on line {line} is not UTF-8; save the document as UTF-8"),
         )
     })?;
-    // Editors mark a text as UTF-8 by three bytes that are no JSON.
+    // Editors mark a text as UTF-8 by three bytes that are not JSON.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim_ascii().is_empty() {
         return Err(wrong("", "is not a document; write at least `{}`"));

@@ -1,4 +1,4 @@
-//! By what a rule in a document tells requests apart.
+//! The key of a rule in a document.
 
 use super::parts::{BEHAVIORS, no_name, no_number};
 use super::value::{At, ConfigError, Fields, Value};
@@ -14,13 +14,13 @@ const PARTS: [(&str, KeyPart); 4] = [
     ("host", KeyPart::Host),
 ];
 
-/// Those that have an argument.
+/// The parts with an argument.
 const NAMED_PARTS: [&str; 5] = ["clientIp", "header", "query", "cookie", "arg"];
 
 const ITEM_KEYS: [&str; 2] = ["value", "count"];
 const PREFIX_KEYS: [&str; 2] = ["v4", "v6"];
 
-/// The rule with the key that the fields say, if they say any.
+/// The rule with the key that the fields describe, if there is one.
 pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, ConfigError> {
     let Some(key) = fields.get("key") else {
         let given = ["keyItems", "maxKeys", "burst"].into_iter();
@@ -36,7 +36,7 @@ pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, 
             "is not a valid key; use 1 to {MAX_KEY_PARTS} parts"
         ))
     })?;
-    // Each part is held against those before it: only a few are here.
+    // Quadratic, but there are only a few parts.
     let parts = by.parts();
     if let Some(again) =
         (1..parts.len()).find(|i| parts.iter().take(*i).any(|p| parts.get(*i) == Some(p)))
@@ -47,7 +47,7 @@ pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, 
     }
     if let Some(items) = fields.get("keyItems") {
         let items = items.list(|at| item(at, &by))?;
-        // Each has been seen to have as many values as there are parts.
+        // `item` has checked that each has as many values as there are parts.
         by = by
             .with_items(items)
             .map_err(|_| key.wrong("does not go with `keyItems`; use as many values as parts"))?;
@@ -114,7 +114,7 @@ pub(super) fn named<'a>(at: &At<'a>) -> Result<&'a str, ConfigError> {
     Ok(name)
 }
 
-/// Which of the values that a caller hands in.
+/// The index of a value that the caller passes.
 pub(super) fn index(at: &At<'_>) -> Result<i32, ConfigError> {
     let number = at.number()?;
     if number.trunc() == number && number.abs() <= f64::from(i32::MAX) {
@@ -171,7 +171,7 @@ fn text(at: &At<'_>, part: &KeyPart) -> Result<Box<str>, ConfigError> {
     }
 }
 
-/// That a flow rule with a key has a behaviour that goes with it.
+/// Checks that a flow rule with a key has a behaviour that goes with it.
 pub(super) fn goes_with(
     concurrency: bool,
     behavior: ControlBehavior,
@@ -201,7 +201,7 @@ fn without_warm_up(behavior: ControlBehavior, fields: &Fields<'_>) -> Result<(),
     }
 }
 
-/// What happens at the threshold of one of Sentinel's rules with a key, which have no others.
+/// The behaviour of one of Sentinel's rules with a key: `reject` or `throttle`.
 pub(super) fn behavior(fields: &Fields<'_>) -> Result<ControlBehavior, ConfigError> {
     let Some(given) = fields.get("controlBehavior") else {
         return Ok(ControlBehavior::Reject);

@@ -1,4 +1,4 @@
-//! What the options of a short form say.
+//! The options of a `Limiter`.
 
 use super::parts::{counting, geometry, no_number, no_window, rule_id};
 use super::value::{At, ConfigError, Fields, Value};
@@ -48,7 +48,7 @@ pub struct LimiterOptions {
 ///
 /// # Errors
 ///
-/// The first thing that is wrong in it.
+/// The first error in it.
 pub fn read_limiter(options: &Value) -> Result<LimiterOptions, ConfigError> {
     let at = At::new("options", options);
     let fields = at.object(&KEYS)?;

@@ -31,7 +31,7 @@ const ITEM_KEYS: [&str; 3] = ["object", "count", "classType"];
 
 const MAX_SECONDS: u64 = Window::MAX_INTERVAL_MS / 1000;
 
-/// What Sentinel calls the fields that its two kinds of rules with a key share, and their defaults.
+/// The names and defaults of fields that Sentinel's two kinds of rules with a key share.
 pub(super) struct Names {
     pub(super) seconds: &'static str,
     pub(super) burst: &'static str,
@@ -82,7 +82,7 @@ pub(super) fn limit(
     let max_queueing = integer(names.max_queueing, longest, names.max_queueing_ms)?;
     let behavior = behavior(fields)?;
     let is_concurrency = is_concurrency(fields)?;
-    // A rule without a key has no bursts but what it admits.
+    // A rule without a key has no bursts: they are added to its count.
     let number = match (&by, behavior) {
         (None, ControlBehavior::Reject) if number > 0.0 && !is_concurrency => {
             (number + burst as f64).min(Count::MAX)
@@ -125,7 +125,7 @@ fn item(at: &At<'_>) -> Result<KeyItem, ConfigError> {
     })
 }
 
-/// A value of that class as text, as a caller hands it in. Sentinel: `ParamFlowRuleUtil.parseItemValue`.
+/// A value of that class as text, as a caller passes it. Sentinel: `ParamFlowRuleUtil.parseItemValue`.
 fn value(at: &At<'_>, class: &str) -> Result<Box<str>, ConfigError> {
     let text = at.string()?;
     let no = |what: &str| at.wrong(&format!("is not a {what}; use one, or another `classType`"));
@@ -134,7 +134,7 @@ fn value(at: &At<'_>, class: &str) -> Result<Box<str>, ConfigError> {
             let number: i64 = text.parse().map_err(|_| no("whole number"))?;
             number.to_string().into()
         }
-        // As Java writes those that are whole, and others do not.
+        // Java writes whole numbers with `.0`, and other languages without.
         "double" | "float" => text.strip_suffix(".0").unwrap_or(text).into(),
         "boolean" if text.eq_ignore_ascii_case("true") => "true".into(),
         "boolean" => "false".into(),

@@ -14,7 +14,7 @@ pub(super) const BEHAVIORS: [(&str, ControlBehavior); 4] = [
 ];
 pub(super) const MODES: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow)];
 
-/// Whether it is written as Sentinel writes it.
+/// Whether it is a number, as Sentinel writes it.
 pub(super) fn is_number(at: Option<&At<'_>>) -> bool {
     at.is_some_and(|at| matches!(at.value(), Value::Number(_)))
 }
@@ -41,7 +41,7 @@ pub(super) fn compat(fields: &Fields<'_>) -> Result<bool, ConfigError> {
     }
 }
 
-/// That a rule which decides as Sentinel does has nothing else in these fields, where it has them.
+/// Checks that these fields of a rule that decides as Sentinel does have no other values than `only`.
 pub(super) fn as_sentinel(
     fields: &Fields<'_>,
     only: &[(&'static str, Value)],
@@ -57,7 +57,7 @@ pub(super) fn as_sentinel(
     Ok(())
 }
 
-/// That the resource is a name: Sentinel's `regex` makes a pattern of it, which is not to be had here.
+/// Checks that the resource is a name: Sentinel's `regex` would make it a pattern, which is not supported.
 pub(super) fn no_pattern(fields: &Fields<'_>) -> Result<(), ConfigError> {
     match fields.get("regex") {
         Some(regex) if regex.boolean()? => Err(regex.wrong(
@@ -87,7 +87,7 @@ pub(super) fn no_name(at: &At<'_>) -> ConfigError {
     at.wrong(&format!("is not a valid name; use 1 to {MAX_NAME} bytes"))
 }
 
-/// What is no count, or no ratio.
+/// The error for a number that is not a valid count or ratio.
 pub(super) fn no_number(at: &At<'_>, error: &RuleError) -> ConfigError {
     at.wrong(match error {
         RuleError::BadRatio { .. } => "is not a valid ratio; use a number from 0 to 1",
@@ -95,7 +95,7 @@ pub(super) fn no_number(at: &At<'_>, error: &RuleError) -> ConfigError {
     })
 }
 
-/// The length of a window, which `key` says, and its number of buckets.
+/// The length of a window, which stands under `key`, and its number of buckets.
 pub(super) fn geometry<'a>(
     fields: &Fields<'a>,
     key: &'a str,

@@ -1,4 +1,4 @@
-//! The tree that a document is, the reader that walks it, and the sentences about what is wrong in it.
+//! A document as a tree, the reader that walks it, and the errors that it finds.
 
 use crate::text::{decimal, escaped};
 use std::fmt;
@@ -10,7 +10,7 @@ pub(super) const DOCUMENT: &str = "document";
 /// How many characters of a value a sentence shows.
 const MAX_SHOWN: usize = 64;
 
-/// What Sentinel writes into rules of every kind, and what means nothing here.
+/// Keys that Sentinel writes into rules of every kind, and that mean nothing here.
 const SENTINEL_KEYS: [&str; 7] = [
     "clusterMode",
     "clusterConfig",
@@ -23,7 +23,7 @@ const SENTINEL_KEYS: [&str; 7] = [
 
 /// A document, or a part of one, as a tree.
 ///
-/// Who fills one by hand bounds its depth: to drop it takes stack for each level.
+/// Code that fills one by hand bounds its depth: dropping it takes stack for each level.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
     /// `null`.
@@ -36,7 +36,7 @@ pub enum Value {
     String(String),
     /// An array.
     Array(Vec<Value>),
-    /// An object: its keys in order, and all of them, so that one that stands twice can be refused.
+    /// An object: all keys, in order, so that a key that is given twice can be refused.
     Object(Vec<(String, Value)>),
 }
 
@@ -65,10 +65,10 @@ impl Value {
     }
 }
 
-/// What is wrong in a document: one sentence with the path, the value and the cure.
+/// An error in a document: one sentence with the path, the value and the cure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError(
-    /// The path, and what is wrong there: boxed, since each of some hundred steps hands it on.
+    /// The path, and the rest of the sentence. Boxed: some hundred functions pass it on.
     Box<(String, String)>,
 );
 
@@ -89,7 +89,7 @@ impl ConfigError {
         ConfigError(Box::new((path, ["`", shown, "` ", fault].concat())))
     }
 
-    /// What is wrong at `path`, in words that others have found for it.
+    /// An error at `path`, in the words of another error.
     pub(super) fn said(path: String, error: &dyn fmt::Display) -> ConfigError {
         ConfigError(Box::new((path, escaped(&error.to_string(), usize::MAX))))
     }
@@ -115,7 +115,7 @@ impl std::error::Error for ConfigError {}
 
 /// A value and where it stands in the document.
 ///
-/// Its methods read the value as what is expected there, or say that it is something else.
+/// Its methods read the value as the expected type, or return an error with its path.
 #[derive(Clone, Copy, Debug)]
 pub struct At<'a> {
     value: &'a Value,
@@ -161,7 +161,7 @@ impl<'a> At<'a> {
         self.value
     }
 
-    /// That the value is wrong: `fault` says why, and the cure after a semicolon.
+    /// The error that the value is wrong: `fault` says why, and the cure after a semicolon.
     pub fn wrong(&self, fault: &str) -> ConfigError {
         ConfigError::of(self.to_string(), &self.value.shown(), fault)
     }
@@ -174,12 +174,12 @@ impl<'a> At<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is not.
+    /// If it is not.
     pub fn object<'b>(&'b self, keys: &'b [&'b str]) -> Result<Fields<'b>, ConfigError> {
         self.known([keys, &[]])
     }
 
-    /// The value as a rule: an object of these keys, beside which Sentinel's may stand that mean nothing here.
+    /// The value as a rule: an object with no other keys than `keys` and [`SENTINEL_KEYS`].
     pub(super) fn rule<'b>(&'b self, keys: &'b [&'b str]) -> Result<Fields<'b>, ConfigError> {
         self.known([keys, &SENTINEL_KEYS])
     }
@@ -212,7 +212,7 @@ impl<'a> At<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is not.
+    /// If it is not.
     pub fn entries(&self) -> Result<impl ExactSizeIterator<Item = (&str, At<'_>)>, ConfigError> {
         let Value::Object(entries) = self.value else {
             return Err(self.no("an object"));
@@ -232,7 +232,7 @@ impl<'a> At<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is none.
+    /// If it is not.
     pub fn array(&self) -> Result<impl ExactSizeIterator<Item = At<'_>>, ConfigError> {
         let Value::Array(items) = self.value else {
             return Err(self.no("an array"));
@@ -247,7 +247,7 @@ impl<'a> At<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is none, and the first error of `read`.
+    /// If it is not, and the first error of `read`.
     pub fn list<T>(
         &self,
         mut read: impl FnMut(&At<'_>) -> Result<T, ConfigError>,
@@ -260,7 +260,7 @@ impl<'a> At<'a> {
         Ok(list)
     }
 
-    /// One loop for all lists: what is generic about [`At::list`] is to push.
+    /// The loop of [`At::list`], compiled once for all types of items.
     fn each(
         &self,
         read: &mut dyn FnMut(&At<'_>) -> Result<(), ConfigError>,
@@ -275,7 +275,7 @@ impl<'a> At<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is none.
+    /// If it is not.
     pub fn string(&self) -> Result<&'a str, ConfigError> {
         match self.value {
             Value::String(value) => Ok(value),
@@ -287,7 +287,7 @@ impl<'a> At<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is none.
+    /// If it is not.
     pub fn number(&self) -> Result<f64, ConfigError> {
         match self.value {
             Value::Number(value) => Ok(*value),
@@ -299,7 +299,7 @@ impl<'a> At<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is none.
+    /// If it is not.
     pub fn boolean(&self) -> Result<bool, ConfigError> {
         match self.value {
             Value::Bool(value) => Ok(*value),
@@ -311,7 +311,7 @@ impl<'a> At<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is none.
+    /// If it is not.
     pub fn integer(&self, range: RangeInclusive<u64>) -> Result<u64, ConfigError> {
         let (min, max) = (*range.start(), *range.end());
         let wanted = || format!("a whole number from {min} to {max}");
@@ -328,7 +328,7 @@ impl<'a> At<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is none of them.
+    /// If it is none of them.
     pub fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
         self.choose(choices, false)
     }
@@ -337,7 +337,7 @@ impl<'a> At<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is none of them.
+    /// If it is none of them.
     pub fn one_of_numbered<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
         self.choose(choices, true)
     }
@@ -397,23 +397,23 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The value of `key`, if it has any: `null` is none.
+    /// The value of `key`, unless it is left out or `null`.
     pub fn get(&self, key: &'a str) -> Option<At<'a>> {
         self.find(key).filter(|at| *at.value != Value::Null)
     }
 
-    /// The value of `key`, which cannot be left out.
+    /// The value of `key`, which is required.
     ///
     /// # Errors
     ///
-    /// Where it is. A `null` is what it is: nothing that any reader of the value takes.
+    /// If it is left out. A `null` is returned, and refused by whatever reads it.
     pub fn need(&self, key: &'a str) -> Result<At<'a>, ConfigError> {
         self.find(key)
             .ok_or_else(|| ConfigError::new(&self.at.to_string(), key, "is missing; add it"))
     }
 }
 
-/// To use one of `names`: `first` before all others.
+/// The advice to use one of `names`, `first` before all others.
 fn cure(first: Option<&str>, names: &mut dyn Iterator<Item = &str>) -> String {
     let names: Vec<&str> = names.filter(|name| Some(*name) != first).collect();
     let mut cure = String::from("use ");
@@ -430,7 +430,7 @@ fn cure(first: Option<&str>, names: &mut dyn Iterator<Item = &str>) -> String {
     cure
 }
 
-/// The one of `keys` that `key` seems to be meant for.
+/// The known key that `key` is probably a misspelling of.
 fn nearest<'a>(key: &str, keys: &[&'a str]) -> Option<&'a str> {
     let nearest = keys
         .iter()
@@ -439,7 +439,7 @@ fn nearest<'a>(key: &str, keys: &[&'a str]) -> Option<&'a str> {
     (distance(key, nearest) <= 1 + key.len().min(20) / 5).then_some(nearest)
 }
 
-/// How many letters are to be added, dropped or replaced to make `to` of `from`, whatever their case: Levenshtein's distance.
+/// The Levenshtein distance, ignoring case.
 fn distance(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (1..=to.len()).collect();
     for (i, x) in from.bytes().enumerate().take(2 * MAX_SHOWN) {

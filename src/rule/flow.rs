@@ -1,4 +1,4 @@
-//! Flow rules: how much of a resource, and what happens at the threshold.
+//! Flow rules: how much of a resource may pass, and what happens at the threshold.
 
 use super::key::{DEFAULT_MAX_KEYS, KeyedBy};
 use super::parts::{
@@ -13,12 +13,12 @@ use std::rc::Rc;
 /// Sentinel: `RuleConstant.CONTROL_BEHAVIOR_*`, in its order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum ControlBehavior {
-    /// It is refused. One that is prioritized may borrow a pass of a bucket to come.
+    /// It is refused. A prioritized request may borrow a pass from a future bucket.
     #[default]
     Reject,
-    /// It is refused; and the threshold is lower while the rule is cold, that is after a time of little use.
+    /// It is refused, and the threshold is lower while the rule is cold: after a time of little use.
     WarmUp,
-    /// It waits for its turn, so that requests pass one by one, evenly, at the rule's rate.
+    /// It waits for its turn: requests pass one by one, evenly, at the rule's rate.
     #[doc(alias = "RateLimiter")]
     Throttle,
     /// It waits for its turn, and turns are further apart while the rule is cold.
@@ -110,7 +110,7 @@ impl MaxQueueing {
     ///
     /// # Errors
     ///
-    /// Where that is more than [`MaxQueueing::MAX_MS`].
+    /// If that is more than [`MaxQueueing::MAX_MS`].
     pub fn from_millis(millis: u64) -> Result<MaxQueueing, RuleError> {
         match u32::try_from(millis) {
             Ok(millis) if millis <= MaxQueueing::MAX_MS => Ok(MaxQueueing { millis }),
@@ -142,12 +142,12 @@ impl Default for MaxQueueing {
 /// Sentinel: `RuleConstant.STRATEGY_*` and `refResource`.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Strategy {
-    /// Those that it is for.
+    /// The requests that the rule applies to.
     #[default]
     Direct,
-    /// Those of this other resource, whoever they come from: the one that the rule is for gives way to it.
+    /// The requests of this other resource, of all origins: the rule's resource gives way to it.
     Relate(Rc<str>),
-    /// Those that come in by the context of this name; the rule is for no others.
+    /// The requests that come in by the context of this name; the rule applies only to these.
     Chain(Rc<str>),
 }
 
@@ -181,22 +181,22 @@ pub struct FlowRule {
     limit_app: LimitApp,
     strategy: Strategy,
     behavior: ControlBehavior,
-    /// The default where the behaviour does not warm up.
+    /// The default if the behaviour does not warm up.
     warm_up: WarmUp,
-    /// The default where the behaviour does not throttle.
+    /// The default if the behaviour does not throttle.
     max_queueing: MaxQueueing,
     mode: Mode,
     compat: bool,
-    /// `None` where it limits all requests together.
+    /// `None` if the rule limits all requests together.
     keyed: Option<Rc<KeyedBy>>,
 }
 
 impl FlowRule {
-    /// At most `count` passes a second for `resource` (`*`: each that no other rule names), in a strict window.
+    /// At most `count` passes a second for `resource` (`*`: each resource that no other rule names), in a strict window.
     ///
     /// # Errors
     ///
-    /// Where the name or the count is none.
+    /// If the name or the count is not valid.
     pub fn new(resource: &str, count: f64) -> Result<FlowRule, RuleError> {
         let window = RuleGeometry::new(DEFAULT_INTERVAL_MS, None)?;
         Ok(FlowRule {
@@ -231,7 +231,7 @@ impl FlowRule {
     ///
     /// # Errors
     ///
-    /// Where that is no window.
+    /// If that is not a valid window.
     pub fn per(
         mut self,
         interval_ms: u64,
@@ -254,7 +254,7 @@ impl FlowRule {
         self
     }
 
-    /// This rule, as a limit on calls in flight, which refuses what is more.
+    /// This rule, as a limit on calls in flight, which refuses further calls.
     #[must_use]
     pub fn concurrency(self) -> FlowRule {
         let mut rule = self.behaving(
@@ -269,8 +269,8 @@ impl FlowRule {
     /// This rule, letting requests pass evenly, `count` in an interval: one after another, each for as long as it costs. One
     /// that would have to wait for longer than `max_queueing` is refused. A limit on concurrency stays as it is.
     ///
-    /// The rate may be any, with a fraction or without; turns are told apart to the nanosecond. A request that costs more
-    /// than the count, or than one where the count is less, never passes.
+    /// The rate may have a fraction; turns have a resolution of one nanosecond. A request that costs more than the count, or
+    /// more than one if the count is below one, never passes.
     #[doc(alias = "RateLimiter")]
     #[must_use]
     pub fn throttle(self, max_queueing: MaxQueueing) -> FlowRule {
@@ -296,11 +296,11 @@ impl FlowRule {
     /// This rule, limiting each key for itself, in a window of its own. A key does not go with a warm-up, nor with another
     /// strategy than [`Strategy::Direct`].
     ///
-    /// A request passes if it may as each of its keys ([`KeyValue`](super::KeyValue)); what it lacks is a value as any other.
+    /// A request passes if it may as each of its keys ([`KeyValue`](super::KeyValue)); a missing part is a value like any other.
     ///
     /// # Errors
     ///
-    /// Where the rule has such a behaviour or strategy.
+    /// If the rule has such a behaviour or strategy.
     ///
     /// Sentinel: `ParamFlowRule`.
     #[doc(alias = "ParamFlowRule")]
@@ -329,7 +329,7 @@ impl FlowRule {
         Ok(self)
     }
 
-    /// How many buckets its window has at most unless it is said.
+    /// How many buckets its window has at most by default.
     fn finest(&self) -> u32 {
         match self.keyed {
             Some(_) => KEYED_SAMPLE_COUNT,
@@ -352,23 +352,23 @@ impl FlowRule {
         self
     }
 
-    /// This rule, measuring the requests of `resource` instead of those that it is for. (A throttle measures nothing: it
-    /// paces those that it is for.)
+    /// This rule, measuring the requests of `resource` instead of its own. (A throttle measures nothing: it
+    /// paces its own resource.)
     ///
     /// # Errors
     ///
-    /// Where the name is empty or too long, or the rule has a key.
+    /// If the name is empty or too long, or the rule has a key.
     pub fn relate(mut self, resource: &str) -> Result<FlowRule, RuleError> {
         self.checked_without_key("relate")?;
         self.strategy = Strategy::Relate(checked_name(resource)?);
         Ok(self)
     }
 
-    /// This rule, for requests that come in by `context`, and measuring those.
+    /// This rule, applying only to requests that come in by `context`, and measuring these.
     ///
     /// # Errors
     ///
-    /// Where the name is empty or too long, or the rule has a key.
+    /// If the name is empty or too long, or the rule has a key.
     pub fn chain(mut self, context: &str) -> Result<FlowRule, RuleError> {
         self.checked_without_key("chain")?;
         self.strategy = Strategy::Chain(checked_name(context)?);
@@ -382,11 +382,11 @@ impl FlowRule {
         }
     }
 
-    /// This rule, deciding as Sentinel does: two buckets in a second, of which the current one and the one before count.
+    /// This rule, deciding as Sentinel does: two buckets in a second, of which the current one and the previous one count.
     ///
-    /// Of one with a key, a request that lacks a part passes, a call in flight counts one whatever it costs, turns are taken in
+    /// With a key, a request that lacks a part passes, a call in flight counts as one whatever it costs, turns are taken in
     /// whole milliseconds, and counts have no fraction. (Its window stays as it is: Sentinel's bucket of tokens, which lets
-    /// nearly twice the count through at once, is not to be had.)
+    /// nearly twice the count through at once, is not available.)
     #[must_use]
     pub fn sentinel(mut self) -> FlowRule {
         self.grade = match self.grade {
@@ -401,22 +401,22 @@ impl FlowRule {
         self
     }
 
-    /// This rule, for those requests only.
+    /// This rule, applying only to requests of `limit_app`.
     #[must_use]
     pub fn for_origin(mut self, limit_app: LimitApp) -> FlowRule {
         self.limit_app = limit_app;
         self
     }
 
-    /// This rule, in that mode.
+    /// This rule, in this mode.
     #[must_use]
     pub fn in_mode(mut self, mode: Mode) -> FlowRule {
         self.mode = mode;
         self
     }
 
-    /// The id; where none was given, one made of the resource and of what differs from the defaults. The count, the mode and how
-    /// the window counts are no part of it: when they change, the rule goes on with what it has counted.
+    /// The id; by default made of the resource and of all that differs from the defaults. The count, the mode and how the window
+    /// counts are not part of it: when they change, the rule goes on with its counts.
     pub fn id(&self) -> RuleId {
         self.id
             .clone()
@@ -479,7 +479,7 @@ impl FlowRule {
         id
     }
 
-    /// Whether what it counts, and apart from what, is the same as of `other`.
+    /// Whether it counts the same requests as `other`, in the same windows.
     pub(crate) fn counts_as(&self, other: &FlowRule) -> bool {
         let key = |rule: &FlowRule| {
             let by = rule.keyed_by()?;
@@ -529,18 +529,18 @@ impl FlowRule {
         self.behavior
     }
 
-    /// How it warms up, where it does.
+    /// How it warms up, if it does.
     pub fn warming_up(&self) -> WarmUp {
         self.warm_up
     }
 
-    /// How long a request may wait for its turn, where it throttles.
+    /// How long a request may wait for its turn, if the rule throttles.
     #[doc(alias = "maxQueueingTimeMs")]
     pub fn max_queueing(&self) -> MaxQueueing {
         self.max_queueing
     }
 
-    /// By what it tells those apart whom it limits each for themselves; `None` where it limits all together.
+    /// The key by which it tells requests apart; `None` if it limits all requests together.
     #[doc(alias = "paramItem")]
     pub fn keyed_by(&self) -> Option<&KeyedBy> {
         self.keyed.as_deref()

@@ -8,13 +8,13 @@ use std::rc::Rc;
 /// How many buckets a rule's window may have: more would cost memory and gain less than a thousandth.
 pub const MAX_SAMPLE_COUNT: u32 = 1000;
 
-/// How many buckets a rule's window has at most unless it says: 99 % of the limit in strict mode.
+/// How many buckets a rule's window has at most by default: 99 % of the limit in strict mode.
 pub const DEFAULT_SAMPLE_COUNT: u32 = 100;
 
-/// How many buckets a window per key has at most unless its rule says: there they cost memory.
+/// How many buckets a window per key has at most by default: each costs memory for each key.
 pub const KEYED_SAMPLE_COUNT: u32 = 20;
 
-/// The interval of a rule that names none.
+/// A rule's interval by default.
 pub(super) const DEFAULT_INTERVAL_MS: u64 = 1000;
 
 /// The longest name of a rule or a resource, in bytes.
@@ -29,7 +29,7 @@ pub const MAX_RULES_PER_RESOURCE: usize = 64;
 /// How many system rules there may be: each request from outside is held against all of them.
 pub const MAX_SYSTEM_RULES: usize = 64;
 
-/// How many resources without rules of their own are kept apart; those that come later share one.
+/// How many resources without rules of their own are kept apart; further ones share one window.
 ///
 /// Sentinel: `Constants.MAX_SLOT_CHAIN_SIZE`, above which a resource is not checked at all.
 pub const MAX_RESOURCES: usize = 6000;
@@ -55,7 +55,7 @@ pub enum RuleError {
         /// The count.
         count: f64,
     },
-    /// The geometry is no window.
+    /// The geometry does not make a window.
     Window(WindowError),
     /// More buckets than [`MAX_SAMPLE_COUNT`].
     ManyBuckets {
@@ -87,19 +87,19 @@ pub enum RuleError {
         /// What it is, as a document calls it.
         what: &'static str,
     },
-    /// No regular expression that is known here, or one that is too large.
+    /// The regular expression is not valid, has syntax that is not supported, or is too large.
     BadRegex {
         /// The expression.
         regex: String,
         /// What is wrong in it.
         reason: String,
     },
-    /// A regular expression, without the feature `regex`.
+    /// A regular expression needs the feature `regex`.
     NoRegex {
         /// The expression.
         regex: String,
     },
-    /// A whole number that a rule cannot do with.
+    /// A whole number is out of range.
     OutOfRange {
         /// The number.
         number: u64,
@@ -211,7 +211,7 @@ impl RuleId {
     ///
     /// # Errors
     ///
-    /// Where it is empty, too long, or has a character that is not printable ASCII.
+    /// If it is empty, too long, or has a character that is not printable ASCII.
     pub fn new(id: &str) -> Result<RuleId, RuleError> {
         let name = checked_name(id)?;
         if id.bytes().any(|b| !(b' '..=b'~').contains(&b)) {
@@ -220,12 +220,12 @@ impl RuleId {
         Ok(RuleId(name))
     }
 
-    /// What a rule in shadow mode is called that has the default id of one in force.
+    /// The id of a rule in shadow mode whose default id is that of a rule in force.
     pub(crate) fn in_shadow(&self) -> RuleId {
         RuleId::made_of(&[self.as_str(), "/shadow"].concat())
     }
 
-    /// An id made of names that need not be printable: what is not becomes `_`, and what is too long is cut.
+    /// An id made of any text: other characters than printable ASCII become `_`, and the id is cut at [`MAX_NAME`].
     pub(crate) fn made_of(text: &str) -> RuleId {
         let printable = text
             .chars()
@@ -248,18 +248,18 @@ impl fmt::Display for RuleId {
 /// Which resource a rule is for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// The one of this name.
+    /// The resource of this name.
     Resource(Rc<str>),
-    /// Each one that no other flow rule names, on a window of its own: `*`.
+    /// Each resource that no other rule of this kind names, in a window of its own: `*`.
     Each,
 }
 
 impl Target {
-    /// The resource called `name`, or each where that is `*`.
+    /// The resource called `name`, or each if `name` is `*`.
     ///
     /// # Errors
     ///
-    /// Where the name is empty or too long.
+    /// If the name is empty or too long.
     pub fn new(name: &str) -> Result<Target, RuleError> {
         Ok(if name == "*" {
             Target::Each
@@ -293,7 +293,7 @@ impl Count {
     ///
     /// # Errors
     ///
-    /// Where it is negative, not finite, or above [`Count::MAX`].
+    /// If it is negative, not finite, or above [`Count::MAX`].
     pub fn new(count: f64) -> Result<Count, RuleError> {
         if (0.0..=Count::MAX).contains(&count) {
             Ok(Count {
@@ -305,7 +305,7 @@ impl Count {
         }
     }
 
-    /// The count `count`, or the nearest one.
+    /// The valid count nearest to `count`.
     #[inline]
     pub(crate) fn nearest(count: f64) -> Count {
         let count = count.clamp(0.0, Count::MAX);
@@ -320,7 +320,7 @@ impl Count {
         self.count
     }
 
-    /// The most whole passes that the count admits.
+    /// How many whole passes the count admits.
     #[inline]
     pub(crate) fn whole(self) -> u64 {
         self.whole
@@ -336,7 +336,7 @@ impl Ratio {
     ///
     /// # Errors
     ///
-    /// Where it is below 0, above 1, or not a number.
+    /// If it is below 0, above 1, or not a number.
     pub fn new(ratio: f64) -> Result<Ratio, RuleError> {
         if (0.0..=1.0).contains(&ratio) {
             Ok(Ratio(ratio))
@@ -351,7 +351,7 @@ impl Ratio {
     }
 }
 
-/// What counts in a window, and so what it guarantees.
+/// Which buckets count in a window. This decides what the window guarantees.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Counting {
     /// The current bucket and the n before it: never more than the count in any interval, at any alignment. At saturation
@@ -359,7 +359,7 @@ pub enum Counting {
     Strict,
     /// The current bucket and the n - 1 before it, as Sentinel counts: at most twice the count in any interval.
     Sentinel,
-    /// As [`Counting::Sentinel`], and the bucket that is leaving, by what is left of it: at most twice the count in any
+    /// As [`Counting::Sentinel`], plus the part of the leaving bucket that is still inside the interval: at most twice the count in any
     /// interval, close to it on average.
     Weighted,
 }
@@ -367,19 +367,19 @@ pub enum Counting {
 /// What a rule limits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Grade {
-    /// Passes in a window: those in it and the cost of the request may be at most the count.
+    /// Passes in a window: the passes in it plus the cost of the request may be at most the count.
     Qps {
         /// The window's geometry: at most [`MAX_SAMPLE_COUNT`] buckets.
         window: RuleGeometry,
         /// What counts in it.
         counting: Counting,
     },
-    /// Calls in flight: those and the cost of the request may be at most the count.
+    /// Calls in flight: their number plus the cost of the request may be at most the count.
     Concurrency,
 }
 
 impl Grade {
-    /// The grade as the state of a rule has it: how a window counts is no part of that, and is [`Counting::Strict`] there.
+    /// The grade as part of the state's identity. How a window counts is not part of it: it is always [`Counting::Strict`].
     pub(crate) fn of_state(self) -> Grade {
         match self {
             Grade::Qps { window, .. } => Grade::Qps {
@@ -390,7 +390,7 @@ impl Grade {
         }
     }
 
-    /// How the window counts. Calls in flight have none, and are counted strictly.
+    /// How the window counts. Calls in flight have no window and are counted strictly.
     pub(crate) fn counting(self) -> Counting {
         match self {
             Grade::Qps { counting, .. } => counting,
@@ -409,7 +409,7 @@ impl RuleGeometry {
     ///
     /// # Errors
     ///
-    /// As [`Window::new`], and where there are more than [`MAX_SAMPLE_COUNT`] buckets.
+    /// As [`Window::new`], and if there are more than [`MAX_SAMPLE_COUNT`] buckets.
     pub fn new(interval_ms: u64, sample_count: Option<u32>) -> Result<RuleGeometry, RuleError> {
         let finest = || Window::finest_sample_count(interval_ms, DEFAULT_SAMPLE_COUNT);
         match sample_count.unwrap_or_else(finest) {
@@ -431,16 +431,16 @@ impl RuleGeometry {
     }
 }
 
-/// Whose requests a rule is for.
+/// The origins that a rule applies to.
 ///
 /// Sentinel: `limitApp`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LimitApp {
-    /// Everybody's, together: `default`.
+    /// All origins, together: `default`.
     Default,
-    /// Each origin's that no other rule of the resource names, apart: `other`.
+    /// Each origin that no other rule of the resource names, separately: `other`.
     Other,
-    /// Those of the origin of this name.
+    /// The origin of this name.
     Origin(Rc<str>),
 }
 
@@ -449,7 +449,7 @@ impl LimitApp {
     ///
     /// # Errors
     ///
-    /// Where the name is empty or too long.
+    /// If the name is empty or too long.
     pub fn new(name: &str) -> Result<LimitApp, RuleError> {
         match name {
             "default" => Ok(LimitApp::Default),
@@ -469,7 +469,7 @@ pub enum Mode {
     Shadow,
 }
 
-/// A span of time, in whole seconds where it can be.
+/// A span of time, in whole seconds if possible.
 pub(crate) fn span(millis: u64) -> String {
     if millis > 0 && millis.is_multiple_of(1000) {
         format!("{}s", millis / 1000)
