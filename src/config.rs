@@ -125,11 +125,11 @@ mod value;
 #[cfg(feature = "json")]
 pub use json::MAX_DOCUMENT;
 pub use limiter::{LimiterOptions, read_limiter};
-pub use value::{At, ConfigError, Fields, Value};
+pub use value::{ConfigError, Fields, Located, Value};
 
 use crate::engine::{Rules, RulesError};
 use crate::rule::{AuthorityRule, AuthorityStrategy, MAX_NAME, RuleError, SystemRule, Target};
-use parts::{compat, mode, no_name, no_number, no_pattern, rule_id};
+use parts::{compat, mode, name_error, number_error, refuse_pattern, rule_id};
 use value::DOCUMENT;
 
 /// What a document says.
@@ -161,9 +161,9 @@ const KEYS: [&str; 8] = [
 ///
 /// The first error in it.
 pub fn read(document: &Value) -> Result<Document<'_>, ConfigError> {
-    let at = At::new(DOCUMENT, document);
+    let at = Located::new(DOCUMENT, document);
     if let Value::Array(_) = document {
-        return Err(at.wrong("is an array; put it in an object, under `flowRules`"));
+        return Err(at.error("is an array; put it in an object, under `flowRules`"));
     }
     let fields = at.object(&KEYS)?;
     Ok(Document {
@@ -183,7 +183,7 @@ pub fn read(document: &Value) -> Result<Document<'_>, ConfigError> {
 fn list<'a, R>(
     fields: &Fields<'a>,
     key: &'a str,
-    rule: fn(&At<'_>) -> Result<R, ConfigError>,
+    rule: fn(&Located<'_>) -> Result<R, ConfigError>,
 ) -> Result<Vec<R>, ConfigError> {
     match fields.get(key) {
         Some(rules) => rules.list(rule),
@@ -200,7 +200,7 @@ impl ConfigError {
             RulesError::ManySystemRules { .. } | RulesError::NoStatistics => "",
         };
         let (list, index) = error.place();
-        ConfigError::said(format!("{list}[{index}]{field}"), error)
+        ConfigError::from_display(format!("{list}[{index}]{field}"), error)
     }
 }
 
@@ -232,16 +232,16 @@ const THRESHOLDS: [(&str, WithThreshold); 5] = [
     ("highestCpuUsage", SystemRule::with_highest_cpu_usage),
 ];
 
-fn system_rule(at: &At<'_>) -> Result<SystemRule, ConfigError> {
+fn system_rule(at: &Located<'_>) -> Result<SystemRule, ConfigError> {
     let fields = at.rule(&SYSTEM_KEYS)?;
-    no_pattern(&fields)?;
+    refuse_pattern(&fields)?;
     let mut rule = SystemRule::new().in_mode(mode(&fields)?);
     if let Some(id) = rule_id(&fields)? {
         rule = rule.with_id(id);
     }
     for (key, with) in THRESHOLDS {
         if let Some(given) = fields.get(key) {
-            rule = with(rule, given.number()?).map_err(|error| no_number(&given, &error))?;
+            rule = with(rule, given.number()?).map_err(|error| number_error(&given, &error))?;
         }
     }
     if let Some(bbr) = fields.get("bbr")
@@ -258,12 +258,12 @@ fn system_rule(at: &At<'_>) -> Result<SystemRule, ConfigError> {
 
 const AUTHORITY_KEYS: [&str; 6] = ["id", "resource", "limitApp", "strategy", "mode", "regex"];
 
-fn authority_rule(at: &At<'_>) -> Result<AuthorityRule, ConfigError> {
+fn authority_rule(at: &Located<'_>) -> Result<AuthorityRule, ConfigError> {
     let fields = at.rule(&AUTHORITY_KEYS)?;
-    no_pattern(&fields)?;
+    refuse_pattern(&fields)?;
     let (resource, origins) = (fields.need("resource")?, fields.need("limitApp")?);
     let name = resource.string()?;
-    Target::new(name).map_err(|_| no_name(&resource))?;
+    Target::new(name).map_err(|_| name_error(&resource))?;
     let strategy = match fields.get("strategy") {
         Some(strategy) => strategy.one_of_numbered(&[
             ("white", AuthorityStrategy::White),
@@ -272,7 +272,7 @@ fn authority_rule(at: &At<'_>) -> Result<AuthorityRule, ConfigError> {
         None => AuthorityStrategy::White,
     };
     let mut rule = AuthorityRule::new(name, origins.string()?, strategy).map_err(|error| {
-        origins.wrong(&match error {
+        origins.error(&match error {
             RuleError::OutOfRange { number, most, .. } => {
                 format!("names {number} origins; use at most {most}")
             }

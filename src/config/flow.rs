@@ -2,10 +2,10 @@
 
 use super::key;
 use super::parts::{
-    BEHAVIORS, as_sentinel, compat, counting, geometry, is_concurrency, is_number, mode, no_name,
-    no_number, no_pattern, no_window, rule_id,
+    BEHAVIORS, as_sentinel, compat, counting, geometry, is_concurrency, is_number, mode,
+    name_error, number_error, refuse_pattern, rule_id, window_error,
 };
-use super::value::{At, ConfigError, Fields, Value};
+use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{ControlBehavior, FlowRule, LimitApp, MaxQueueing, RuleError, WarmUp};
 
 const KEYS: [&str; 21] = [
@@ -32,14 +32,14 @@ const KEYS: [&str; 21] = [
     "regex",
 ];
 
-pub(super) fn rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
+pub(super) fn rule(at: &Located<'_>) -> Result<FlowRule, ConfigError> {
     let fields = at.rule(&KEYS)?;
-    no_pattern(&fields)?;
+    refuse_pattern(&fields)?;
     let (resource, count) = (fields.need("resource")?, fields.need("count")?);
     let mut rule =
         FlowRule::new(resource.string()?, count.number()?).map_err(|error| match error {
-            RuleError::BadCount { .. } => no_number(&count, &error),
-            _ => no_name(&resource),
+            RuleError::BadCount { .. } => number_error(&count, &error),
+            _ => name_error(&resource),
         })?;
     if let Some(id) = rule_id(&fields)? {
         rule = rule.with_id(id);
@@ -51,7 +51,7 @@ pub(super) fn rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
         let name = limit_app.string()?;
         // Sentinel's blank name means all origins.
         let name = if name.is_empty() { "default" } else { name };
-        rule = rule.for_origin(LimitApp::new(name).map_err(|_| no_name(&limit_app))?);
+        rule = rule.for_origin(LimitApp::new(name).map_err(|_| name_error(&limit_app))?);
     }
     rule = rule.in_mode(mode(&fields)?);
     let concurrency = is_concurrency(&fields)?;
@@ -103,17 +103,17 @@ fn with_strategy(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, Config
     match (chosen, reference.filter(|(name, _)| !name.is_empty())) {
         (None, None) => Ok(rule),
         (None, Some(_)) if is_number(strategy.as_ref()) => Ok(rule),
-        (None, Some((_, reference))) => Err(reference.wrong(
+        (None, Some((_, reference))) => Err(reference.error(
             "means nothing to `direct`; use the `strategy` `relate` or `chain`, or leave it out",
         )),
-        (Some((_, strategy)), None) => Err(strategy.wrong("needs a `refResource`; add it")),
+        (Some((_, strategy)), None) => Err(strategy.error("needs a `refResource`; add it")),
         (Some((relates, _)), Some((name, reference))) => {
             let rule = if relates {
                 rule.relate(name)
             } else {
                 rule.chain(name)
             };
-            rule.map_err(|_| no_name(&reference))
+            rule.map_err(|_| name_error(&reference))
         }
     }
 }
@@ -127,7 +127,7 @@ fn behavior(concurrency: bool, fields: &Fields<'_>) -> Result<ControlBehavior, C
         ControlBehavior::Reject => Ok(ControlBehavior::Reject),
         _ if concurrency && is_number(Some(&behavior)) => Ok(ControlBehavior::Reject),
         _ if concurrency => {
-            Err(behavior.wrong("means nothing to a limit on concurrency; leave it out"))
+            Err(behavior.error("means nothing to a limit on concurrency; leave it out"))
         }
         chosen => Ok(chosen),
     }
@@ -154,7 +154,7 @@ fn with_behavior(
         match given.integer(if used { least } else { 0 }..=most.into())? {
             value if used || value == default => Ok(value),
             _ if is_number(fields.get("controlBehavior").as_ref()) => Ok(default),
-            _ => Err(given.wrong(&format!("means nothing to `{name}`; leave it out"))),
+            _ => Err(given.error(&format!("means nothing to `{name}`; leave it out"))),
         }
     };
     let default = WarmUp::default();
@@ -173,7 +173,7 @@ fn with_behavior(
         let window = ["window", "sampleCount"].into_iter();
         if let Some(given) = window.filter_map(|key| fields.get(key)).next() {
             let fault = format!("means nothing to `{name}`; leave it out");
-            return Err(given.wrong(&fault));
+            return Err(given.error(&fault));
         }
     }
     // Both are in range.
@@ -187,11 +187,15 @@ fn with_behavior(
     })
 }
 
-fn with_window(rule: FlowRule, at: &At<'_>, fields: &Fields<'_>) -> Result<FlowRule, ConfigError> {
+fn with_window(
+    rule: FlowRule,
+    at: &Located<'_>,
+    fields: &Fields<'_>,
+) -> Result<FlowRule, ConfigError> {
     let (interval_ms, sample_count) = geometry(fields, "intervalMs")?;
     let rule = rule
         .per(interval_ms, sample_count)
-        .map_err(|error| no_window(at, fields, &error))?;
+        .map_err(|error| window_error(at, fields, &error))?;
     Ok(match counting(fields)? {
         Some(counting) => rule.counting(counting),
         None => rule,
@@ -203,7 +207,7 @@ fn without_window(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, Confi
         .into_iter()
         .find_map(|key| fields.get(key))
     {
-        Some(given) => Err(given.wrong("means nothing to a limit on concurrency; leave it out")),
+        Some(given) => Err(given.error("means nothing to a limit on concurrency; leave it out")),
         None => Ok(rule.concurrency()),
     }
 }

@@ -5,7 +5,7 @@
 use super::key::{behavior, named};
 use super::param_flow::{Names, limit};
 use super::parts::{compat, is_concurrency};
-use super::value::{At, ConfigError};
+use super::value::{ConfigError, Located};
 use crate::rule::{ControlBehavior, FlowRule, KeyMatch, KeyPart, KeyedBy, Regex};
 
 const KEYS: [&str; 14] = [
@@ -74,7 +74,7 @@ const MATCH: [(&str, Match); 4] = [
     ("contains", Match::Contains),
 ];
 
-pub(super) fn rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
+pub(super) fn rule(at: &Located<'_>) -> Result<FlowRule, ConfigError> {
     let fields = at.rule(&KEYS)?;
     if let Some(resource_mode) = fields.get("resourceMode") {
         resource_mode.one_of_numbered(&[("route", ()), ("customApiName", ())])?;
@@ -92,7 +92,7 @@ pub(super) fn rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
     limit(at, &fields, &NAMES, by)
 }
 
-fn key(at: &At<'_>, compat: bool) -> Result<KeyedBy, ConfigError> {
+fn key(at: &Located<'_>, compat: bool) -> Result<KeyedBy, ConfigError> {
     let fields = at.object(&ITEM_KEYS)?;
     let parse = fields.need("parseStrategy")?.one_of_numbered(&PARSE)?;
     let name = || named(&fields.need("fieldName")?);
@@ -106,7 +106,8 @@ fn key(at: &At<'_>, compat: bool) -> Result<KeyedBy, ConfigError> {
         Parse::Cookie => KeyPart::Cookie(name()?.into()),
     };
     let is_host = part == KeyPart::Host && !compat;
-    let by = KeyedBy::new([part]).map_err(|error| ConfigError::said(at.to_string(), &error))?;
+    let by =
+        KeyedBy::new([part]).map_err(|error| ConfigError::from_display(at.to_string(), &error))?;
     let strategy = match fields.get("matchStrategy") {
         Some(strategy) => strategy.one_of_numbered(&MATCH)?,
         None => Match::Exact,
@@ -127,7 +128,8 @@ fn key(at: &At<'_>, compat: bool) -> Result<KeyedBy, ConfigError> {
         Match::Prefix => KeyMatch::Prefix(literal),
         Match::Contains => KeyMatch::Contains(literal),
         Match::Regex => KeyMatch::Regex(
-            Regex::new(text).map_err(|error| ConfigError::said(pattern.to_string(), &error))?,
+            Regex::new(text)
+                .map_err(|error| ConfigError::from_display(pattern.to_string(), &error))?,
         ),
     }))
 }

@@ -1,8 +1,10 @@
 //! Sentinel's limits on the values of a parameter, in a document.
 
 use super::key::{behavior, index};
-use super::parts::{compat, is_concurrency, mode, no_name, no_number, no_pattern, rule_id};
-use super::value::{At, ConfigError, Fields};
+use super::parts::{
+    compat, is_concurrency, mode, name_error, number_error, refuse_pattern, rule_id,
+};
+use super::value::{ConfigError, Fields, Located};
 use crate::rule::{
     ControlBehavior, Count, FlowRule, KeyItem, KeyPart, KeyedBy, MaxQueueing, RuleError,
 };
@@ -46,32 +48,33 @@ const NAMES: Names = Names {
     max_queueing_ms: 0,
 };
 
-pub(super) fn rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
+pub(super) fn rule(at: &Located<'_>) -> Result<FlowRule, ConfigError> {
     let fields = at.rule(&KEYS)?;
-    no_pattern(&fields)?;
+    refuse_pattern(&fields)?;
     let part = KeyPart::Arg(index(&fields.need("paramIdx")?)?);
-    let by = KeyedBy::new([part]).map_err(|error| ConfigError::said(at.to_string(), &error))?;
+    let by =
+        KeyedBy::new([part]).map_err(|error| ConfigError::from_display(at.to_string(), &error))?;
     let items = match fields.get("paramFlowItemList") {
         Some(items) => items.list(item)?,
         None => Vec::new(),
     };
     let by = by
         .with_items(items)
-        .map_err(|error| ConfigError::said(at.to_string(), &error))?;
+        .map_err(|error| ConfigError::from_display(at.to_string(), &error))?;
     limit(at, &fields, &NAMES, Some(by))
 }
 
 /// One of Sentinel's rules with a key, or without one.
 pub(super) fn limit(
-    at: &At<'_>,
+    at: &Located<'_>,
     fields: &Fields<'_>,
     names: &Names,
     by: Option<KeyedBy>,
 ) -> Result<FlowRule, ConfigError> {
-    let wrong = |error: RuleError| ConfigError::said(at.to_string(), &error);
+    let at_rule = |error: RuleError| ConfigError::from_display(at.to_string(), &error);
     let (resource, count) = (fields.need("resource")?, fields.need("count")?);
     let number = count.number()?;
-    Count::new(number).map_err(|error| no_number(&count, &error))?;
+    Count::new(number).map_err(|error| number_error(&count, &error))?;
     let integer = |key, range, default| match fields.get(key) {
         Some(given) => given.integer(range),
         None => Ok(default),
@@ -89,17 +92,17 @@ pub(super) fn limit(
         }
         _ => number,
     };
-    let mut rule = FlowRule::new(resource.string()?, number).map_err(|_| no_name(&resource))?;
+    let mut rule = FlowRule::new(resource.string()?, number).map_err(|_| name_error(&resource))?;
     if let Some(id) = rule_id(fields)? {
         rule = rule.with_id(id);
     }
     rule = rule.in_mode(mode(fields)?);
     if let Some(by) = by {
-        rule = rule.keyed(by.with_burst(burst)).map_err(wrong)?;
+        rule = rule.keyed(by.with_burst(burst)).map_err(at_rule)?;
     }
     rule = match is_concurrency {
         true => rule.concurrency(),
-        false => rule.per(seconds * 1000, None).map_err(wrong)?,
+        false => rule.per(seconds * 1000, None).map_err(at_rule)?,
     };
     if behavior == ControlBehavior::Throttle {
         rule = rule.throttle(MaxQueueing::from_millis(max_queueing).unwrap_or_default());
@@ -110,10 +113,10 @@ pub(super) fn limit(
     })
 }
 
-fn item(at: &At<'_>) -> Result<KeyItem, ConfigError> {
+fn item(at: &Located<'_>) -> Result<KeyItem, ConfigError> {
     let fields = at.object(&ITEM_KEYS)?;
     let (object, at_count) = (fields.need("object")?, fields.need("count")?);
-    let count = Count::new(at_count.number()?).map_err(|error| no_number(&at_count, &error))?;
+    let count = Count::new(at_count.number()?).map_err(|error| number_error(&at_count, &error))?;
     let class = match fields.get("classType") {
         Some(class) => class.string()?,
         None => "",
@@ -126,12 +129,12 @@ fn item(at: &At<'_>) -> Result<KeyItem, ConfigError> {
 }
 
 /// A value of that class as text, as a caller passes it. Sentinel: `ParamFlowRuleUtil.parseItemValue`.
-fn value(at: &At<'_>, class: &str) -> Result<Box<str>, ConfigError> {
+fn value(at: &Located<'_>, class: &str) -> Result<Box<str>, ConfigError> {
     let text = at.string()?;
-    let no = |what: &str| at.wrong(&format!("is not a {what}; use one, or another `classType`"));
+    let not_a = |what: &str| at.error(&format!("is not a {what}; use one, or another `classType`"));
     Ok(match class.to_ascii_lowercase().as_str() {
         "int" | "integer" | "long" | "short" | "byte" => {
-            let number: i64 = text.parse().map_err(|_| no("whole number"))?;
+            let number: i64 = text.parse().map_err(|_| not_a("whole number"))?;
             number.to_string().into()
         }
         // Java writes whole numbers with `.0`, and other languages without.

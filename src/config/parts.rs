@@ -1,6 +1,6 @@
 //! What several kinds of rules have in a document.
 
-use super::value::{At, ConfigError, Fields, Value};
+use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{
     ControlBehavior, Count, Counting, MAX_NAME, MAX_SAMPLE_COUNT, Mode, RuleError, RuleId,
 };
@@ -15,7 +15,7 @@ pub(super) const BEHAVIORS: [(&str, ControlBehavior); 4] = [
 pub(super) const MODES: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow)];
 
 /// Whether it is a number, as Sentinel writes it.
-pub(super) fn is_number(at: Option<&At<'_>>) -> bool {
+pub(super) fn is_number(at: Option<&Located<'_>>) -> bool {
     at.is_some_and(|at| matches!(at.value(), Value::Number(_)))
 }
 
@@ -48,7 +48,7 @@ pub(super) fn as_sentinel(
 ) -> Result<(), ConfigError> {
     for (key, only) in only {
         if let Some(given) = fields.get(key).filter(|given| given.value() != only) {
-            return Err(given.wrong(&format!(
+            return Err(given.error(&format!(
                 "does not go with `compat`; use `{}`, or leave it out",
                 only.shown()
             )));
@@ -58,9 +58,9 @@ pub(super) fn as_sentinel(
 }
 
 /// Checks that the resource is a name: Sentinel's `regex` would make it a pattern, which is not supported.
-pub(super) fn no_pattern(fields: &Fields<'_>) -> Result<(), ConfigError> {
+pub(super) fn refuse_pattern(fields: &Fields<'_>) -> Result<(), ConfigError> {
     match fields.get("regex") {
-        Some(regex) if regex.boolean()? => Err(regex.wrong(
+        Some(regex) if regex.boolean()? => Err(regex.error(
             "is not supported; name each resource in a rule of its own, or all of them as `*`",
         )),
         _ => Ok(()),
@@ -77,19 +77,19 @@ pub(super) fn rule_id(fields: &Fields<'_>) -> Result<Option<RuleId>, ConfigError
         _ => RuleId::new(at.string()?),
     };
     id.map(Some).map_err(|_| {
-        at.wrong(&format!(
+        at.error(&format!(
             "is not a valid id; use 1 to {MAX_NAME} characters of printable ASCII"
         ))
     })
 }
 
-pub(super) fn no_name(at: &At<'_>) -> ConfigError {
-    at.wrong(&format!("is not a valid name; use 1 to {MAX_NAME} bytes"))
+pub(super) fn name_error(at: &Located<'_>) -> ConfigError {
+    at.error(&format!("is not a valid name; use 1 to {MAX_NAME} bytes"))
 }
 
 /// The error for a number that is not a valid count or ratio.
-pub(super) fn no_number(at: &At<'_>, error: &RuleError) -> ConfigError {
-    at.wrong(match error {
+pub(super) fn number_error(at: &Located<'_>, error: &RuleError) -> ConfigError {
+    at.error(match error {
         RuleError::BadRatio { .. } => "is not a valid ratio; use a number from 0 to 1",
         _ => "is not a valid count; use a number from 0 to 9007199254740992",
     })
@@ -111,12 +111,16 @@ pub(super) fn geometry<'a>(
     Ok((interval_ms, sample_count))
 }
 
-pub(super) fn no_window(at: &At<'_>, fields: &Fields<'_>, error: &RuleError) -> ConfigError {
+pub(super) fn window_error(
+    at: &Located<'_>,
+    fields: &Fields<'_>,
+    error: &RuleError,
+) -> ConfigError {
     let samples = fields.get("sampleCount");
     let at = samples.as_ref().unwrap_or(at);
     match error {
-        RuleError::Window(error) => ConfigError::said(at.to_string(), error),
-        _ => at.wrong("does not make a window; leave it out"),
+        RuleError::Window(error) => ConfigError::from_display(at.to_string(), error),
+        _ => at.error("does not make a window; leave it out"),
     }
 }
 

@@ -90,7 +90,7 @@ impl ConfigError {
     }
 
     /// An error at `path`, in the words of another error.
-    pub(super) fn said(path: String, error: &dyn fmt::Display) -> ConfigError {
+    pub(super) fn from_display(path: String, error: &dyn fmt::Display) -> ConfigError {
         ConfigError(Box::new((path, escaped(&error.to_string(), usize::MAX))))
     }
 
@@ -117,7 +117,7 @@ impl std::error::Error for ConfigError {}
 ///
 /// Its methods read the value as the expected type, or return an error with its path.
 #[derive(Clone, Copy, Debug)]
-pub struct At<'a> {
+pub struct Located<'a> {
     value: &'a Value,
     step: Step<'a>,
 }
@@ -125,17 +125,17 @@ pub struct At<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Step<'a> {
     Root(&'a str),
-    Key(&'a At<'a>, &'a str),
-    Item(&'a At<'a>, usize),
+    Key(&'a Located<'a>, &'a str),
+    Item(&'a Located<'a>, usize),
 }
 
 /// The path.
-impl fmt::Display for At<'_> {
+impl fmt::Display for Located<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.step {
             Step::Root(name) => f.write_str(name),
             Step::Key(
-                At {
+                Located {
                     step: Step::Root(DOCUMENT),
                     ..
                 },
@@ -147,10 +147,10 @@ impl fmt::Display for At<'_> {
     }
 }
 
-impl<'a> At<'a> {
+impl<'a> Located<'a> {
     /// `value`, which is called `path`.
-    pub fn new(path: &'a str, value: &'a Value) -> At<'a> {
-        At {
+    pub fn new(path: &'a str, value: &'a Value) -> Located<'a> {
+        Located {
             value,
             step: Step::Root(path),
         }
@@ -162,12 +162,12 @@ impl<'a> At<'a> {
     }
 
     /// The error that the value is wrong: `fault` says why, and the cure after a semicolon.
-    pub fn wrong(&self, fault: &str) -> ConfigError {
+    pub fn error(&self, fault: &str) -> ConfigError {
         ConfigError::of(self.to_string(), &self.value.shown(), fault)
     }
 
-    fn no(&self, wanted: &str) -> ConfigError {
-        self.wrong(&format!("is {}; use {wanted}", self.value.kind()))
+    fn expected(&self, wanted: &str) -> ConfigError {
+        self.error(&format!("is {}; use {wanted}", self.value.kind()))
     }
 
     /// The value as an object that has no other keys than `keys`, and none twice.
@@ -186,7 +186,7 @@ impl<'a> At<'a> {
 
     fn known<'b>(&'b self, keys: Keys<'b>) -> Result<Fields<'b>, ConfigError> {
         let Value::Object(entries) = self.value else {
-            return Err(self.no("an object"));
+            return Err(self.expected("an object"));
         };
         for (i, (key, _)) in entries.iter().enumerate() {
             if !is_known(keys, key) {
@@ -213,14 +213,16 @@ impl<'a> At<'a> {
     /// # Errors
     ///
     /// If it is not.
-    pub fn entries(&self) -> Result<impl ExactSizeIterator<Item = (&str, At<'_>)>, ConfigError> {
+    pub fn entries(
+        &self,
+    ) -> Result<impl ExactSizeIterator<Item = (&str, Located<'_>)>, ConfigError> {
         let Value::Object(entries) = self.value else {
-            return Err(self.no("an object"));
+            return Err(self.expected("an object"));
         };
         Ok(entries.iter().map(|(key, value)| {
             (
                 key.as_str(),
-                At {
+                Located {
                     value,
                     step: Step::Key(self, key),
                 },
@@ -233,11 +235,11 @@ impl<'a> At<'a> {
     /// # Errors
     ///
     /// If it is not.
-    pub fn array(&self) -> Result<impl ExactSizeIterator<Item = At<'_>>, ConfigError> {
+    pub fn array(&self) -> Result<impl ExactSizeIterator<Item = Located<'_>>, ConfigError> {
         let Value::Array(items) = self.value else {
-            return Err(self.no("an array"));
+            return Err(self.expected("an array"));
         };
-        Ok(items.iter().enumerate().map(|(index, value)| At {
+        Ok(items.iter().enumerate().map(|(index, value)| Located {
             value,
             step: Step::Item(self, index),
         }))
@@ -250,7 +252,7 @@ impl<'a> At<'a> {
     /// If it is not, and the first error of `read`.
     pub fn list<T>(
         &self,
-        mut read: impl FnMut(&At<'_>) -> Result<T, ConfigError>,
+        mut read: impl FnMut(&Located<'_>) -> Result<T, ConfigError>,
     ) -> Result<Vec<T>, ConfigError> {
         let mut list = Vec::new();
         self.each(&mut |at| {
@@ -260,10 +262,10 @@ impl<'a> At<'a> {
         Ok(list)
     }
 
-    /// The loop of [`At::list`], compiled once for all types of items.
+    /// The loop of [`Located::list`], compiled once for all types of items.
     fn each(
         &self,
-        read: &mut dyn FnMut(&At<'_>) -> Result<(), ConfigError>,
+        read: &mut dyn FnMut(&Located<'_>) -> Result<(), ConfigError>,
     ) -> Result<(), ConfigError> {
         for at in self.array()? {
             read(&at)?;
@@ -279,7 +281,7 @@ impl<'a> At<'a> {
     pub fn string(&self) -> Result<&'a str, ConfigError> {
         match self.value {
             Value::String(value) => Ok(value),
-            _ => Err(self.no("a string")),
+            _ => Err(self.expected("a string")),
         }
     }
 
@@ -291,7 +293,7 @@ impl<'a> At<'a> {
     pub fn number(&self) -> Result<f64, ConfigError> {
         match self.value {
             Value::Number(value) => Ok(*value),
-            _ => Err(self.no("a number")),
+            _ => Err(self.expected("a number")),
         }
     }
 
@@ -303,7 +305,7 @@ impl<'a> At<'a> {
     pub fn boolean(&self) -> Result<bool, ConfigError> {
         match self.value {
             Value::Bool(value) => Ok(*value),
-            _ => Err(self.no("`true` or `false`")),
+            _ => Err(self.expected("`true` or `false`")),
         }
     }
 
@@ -319,8 +321,8 @@ impl<'a> At<'a> {
             Value::Number(n) if n.trunc() == *n && (min as f64..=max as f64).contains(n) => {
                 Ok(*n as u64)
             }
-            Value::Number(_) => Err(self.wrong(&format!("is not possible; use {}", wanted()))),
-            _ => Err(self.no(&wanted())),
+            Value::Number(_) => Err(self.error(&format!("is not possible; use {}", wanted()))),
+            _ => Err(self.expected(&wanted())),
         }
     }
 
@@ -353,7 +355,7 @@ impl<'a> At<'a> {
                 return Ok(*choice);
             }
         }
-        Err(self.wrong(&format!(
+        Err(self.error(&format!(
             "is not a valid value; {}",
             cure(None, &mut choices.iter().map(|(name, _)| *name))
         )))
@@ -381,24 +383,24 @@ fn is_known(keys: Keys<'_>, key: &str) -> bool {
 /// An object whose keys are known.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a> {
-    at: &'a At<'a>,
+    at: &'a Located<'a>,
     keys: Keys<'a>,
 }
 
 impl<'a> Fields<'a> {
-    fn find(&self, key: &'a str) -> Option<At<'a>> {
+    fn find(&self, key: &'a str) -> Option<Located<'a>> {
         debug_assert!(
             is_known(self.keys, key),
             "{key} is read, but refused as unknown"
         );
-        Some(At {
+        Some(Located {
             value: find(self.at.value, key)?,
             step: Step::Key(self.at, key),
         })
     }
 
     /// The value of `key`, unless it is left out or `null`.
-    pub fn get(&self, key: &'a str) -> Option<At<'a>> {
+    pub fn get(&self, key: &'a str) -> Option<Located<'a>> {
         self.find(key).filter(|at| *at.value != Value::Null)
     }
 
@@ -407,7 +409,7 @@ impl<'a> Fields<'a> {
     /// # Errors
     ///
     /// If it is left out. A `null` is returned, and refused by whatever reads it.
-    pub fn need(&self, key: &'a str) -> Result<At<'a>, ConfigError> {
+    pub fn need(&self, key: &'a str) -> Result<Located<'a>, ConfigError> {
         self.find(key)
             .ok_or_else(|| ConfigError::new(&self.at.to_string(), key, "is missing; add it"))
     }

@@ -7,7 +7,7 @@
     reason = "helpers of tests are tests"
 )]
 
-use leapgate::config::{At, ConfigError, MAX_DOCUMENT, Value, read};
+use leapgate::config::{ConfigError, Located, MAX_DOCUMENT, Value, read};
 use leapgate::rule::{
     AuthorityRule, AuthorityStrategy, Comparison, Counting, DegradeGrade, DegradeRule, FlowRule,
     Grade, LimitApp, MAX_LISTED_ORIGINS, MAX_RULES_PER_RESOURCE, MAX_SYSTEM_RULES, MaxQueueing,
@@ -1852,7 +1852,7 @@ fn a_tree_is_read_as_a_text_is() {
 fn a_path_leads_from_the_root_to_the_value() {
     let value = Value::from_json(r#"{"a": [{"b\n": true}]}"#).unwrap();
     for (root, path) in [("document", "a[0].b\\n"), ("envoy", "envoy.a[0].b\\n")] {
-        let at = At::new(root, &value);
+        let at = Located::new(root, &value);
         let a = at.object(&["a"]).unwrap().need("a").unwrap();
         let item = a.array().unwrap().next().unwrap();
         let (key, b) = item.entries().unwrap().next().unwrap();
