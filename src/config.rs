@@ -111,28 +111,26 @@
 //! `passCount`, `cut` and `rtSlowRequestAmount` of degrade rules, from before 1.8; and `resource` of system rules. Sentinel's
 //! `regex`, of any rule, may be `false`.
 
-mod authority;
 mod degrade;
+mod flow;
 mod gateway;
 #[cfg(feature = "json")]
 mod json;
 mod key;
 mod limiter;
 mod param_flow;
-mod system;
+mod parts;
 mod value;
 
 #[cfg(feature = "json")]
 pub use json::MAX_DOCUMENT;
 pub use limiter::{LimiterOptions, read_limiter};
-pub use value::{At, ConfigError, Fields, Value};
+pub use value::{ConfigError, Fields, Located, Value};
 
 use crate::rule::{
-    ControlBehavior, Count, Counting, FlowRule, LimitApp, MAX_NAME, MAX_SAMPLE_COUNT, MaxQueueing,
-    Mode, RuleError, RuleId, WarmUp,
+    AuthorityRule, AuthorityStrategy, MAX_NAME, RuleError, Rules, RulesError, SystemRule, Target,
 };
-use crate::rule::{Rules, RulesError};
-use crate::window::Window;
+use parts::{compat, mode, name_error, number_error, refuse_pattern, rule_id};
 use value::DOCUMENT;
 
 /// What a document says.
@@ -155,47 +153,6 @@ const KEYS: [&str; 8] = [
     "envoy",
 ];
 
-const FLOW_RULE_KEYS: [&str; 28] = [
-    "id",
-    "resource",
-    "count",
-    "intervalMs",
-    "sampleCount",
-    "window",
-    "grade",
-    "controlBehavior",
-    "warmUpPeriodSec",
-    "coldFactor",
-    "maxQueueingTimeMs",
-    "limitApp",
-    "strategy",
-    "refResource",
-    "key",
-    "keyItems",
-    "maxKeys",
-    "burst",
-    "mode",
-    "compat",
-    "regex",
-    // Sentinel's, without a meaning here.
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
-];
-
-const BEHAVIORS: [(&str, ControlBehavior); 4] = [
-    ("reject", ControlBehavior::Reject),
-    ("warmUp", ControlBehavior::WarmUp),
-    ("throttle", ControlBehavior::Throttle),
-    ("warmUpThrottle", ControlBehavior::WarmUpThrottle),
-];
-
-const MODES: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow)];
-
 /// Reads a document.
 ///
 /// Rules that are right each by itself may still not go together: an [`Engine`](crate::Engine) says so, and
@@ -203,22 +160,22 @@ const MODES: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("shadow", Mode::S
 ///
 /// # Errors
 ///
-/// The first thing that is wrong in it.
+/// The first error in it.
 pub fn read(document: &Value) -> Result<Document<'_>, ConfigError> {
-    let at = At::new(DOCUMENT, document);
+    let at = Located::new(DOCUMENT, document);
     if let Value::Array(_) = document {
-        return Err(at.wrong("is an array; put it in an object, under `flowRules`"));
+        return Err(at.error("is an array; put it in an object, under `flowRules`"));
     }
     let fields = at.object(&KEYS)?;
     Ok(Document {
         rules: Rules {
             mode: mode(&fields)?,
-            flow: list(&fields, "flowRules", flow_rule)?,
+            flow: list(&fields, "flowRules", flow::rule)?,
             param_flow: list(&fields, "paramFlowRules", param_flow::rule)?,
             gateway_flow: list(&fields, "gatewayFlowRules", gateway::rule)?,
             degrade: list(&fields, "degradeRules", degrade::rule)?,
-            system: list(&fields, "systemRules", system::rule)?,
-            authority: list(&fields, "authorityRules", authority::rule)?,
+            system: list(&fields, "systemRules", system_rule)?,
+            authority: list(&fields, "authorityRules", authority_rule)?,
         },
         envoy: value::find(document, "envoy").filter(|envoy| **envoy != Value::Null),
     })
@@ -227,302 +184,16 @@ pub fn read(document: &Value) -> Result<Document<'_>, ConfigError> {
 fn list<'a, R>(
     fields: &Fields<'a>,
     key: &'a str,
-    rule: impl Fn(&At<'_>) -> Result<R, ConfigError>,
+    rule: fn(&Located<'_>) -> Result<R, ConfigError>,
 ) -> Result<Vec<R>, ConfigError> {
     match fields.get(key) {
-        Some(rules) => rules.array()?.map(|at| rule(&at)).collect(),
+        Some(rules) => rules.list(rule),
         None => Ok(Vec::new()),
     }
 }
 
-fn flow_rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
-    let fields = at.object(&FLOW_RULE_KEYS)?;
-    no_pattern(&fields)?;
-    let (resource, count) = (fields.need("resource")?, fields.need("count")?);
-    let mut rule =
-        FlowRule::new(resource.string()?, count.number()?).map_err(|error| match error {
-            RuleError::BadCount { .. } => no_number(&count, &error),
-            _ => no_name(&resource),
-        })?;
-    if let Some(id) = rule_id(&fields)? {
-        rule = rule.with_id(id);
-    }
-    rule = with_strategy(rule, &fields)?;
-    let is_keyed = fields.get("key").is_some();
-    rule = key::with_key(rule, &fields)?;
-    if let Some(limit_app) = fields.get("limitApp") {
-        let name = limit_app.string()?;
-        // Sentinel's blank one is everybody.
-        let name = if name.is_empty() { "default" } else { name };
-        rule = rule.for_origin(LimitApp::new(name).map_err(|_| no_name(&limit_app))?);
-    }
-    rule = rule.in_mode(mode(&fields)?);
-    let concurrency = is_concurrency(&fields)?;
-    let compat = compat(&fields)?;
-    let behavior = behavior(concurrency, &fields)?;
-    if is_keyed {
-        key::goes_with(concurrency, behavior, &fields)?;
-    }
-    rule = match (concurrency, compat && !is_keyed) {
-        (true, _) => without_window(rule, &fields)?,
-        (false, true) => rule,
-        (false, false) => with_window(rule, at, &fields)?,
-    };
-    rule = with_behavior(rule, behavior, &fields)?;
-    if !compat {
-        return Ok(rule);
-    }
-    if is_keyed {
-        return Ok(rule.sentinel());
-    }
-    as_sentinel(
-        &fields,
-        &[
-            ("window", Value::String("sentinel".into())),
-            ("intervalMs", Value::Number(1000.0)),
-            ("sampleCount", Value::Number(2.0)),
-        ],
-    )?;
-    Ok(rule.sentinel())
-}
-
-fn with_strategy(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, ConfigError> {
-    let strategies = [
-        ("direct", None),
-        ("relate", Some(true)),
-        ("chain", Some(false)),
-    ];
-    let strategy = fields.get("strategy");
-    let chosen = match &strategy {
-        Some(strategy) => strategy
-            .one_of_numbered(&strategies)?
-            .map(|relates| (relates, strategy)),
-        None => None,
-    };
-    let reference = match fields.get("refResource") {
-        Some(reference) => Some((reference.string()?, reference)),
-        None => None,
-    };
-    match (chosen, reference.filter(|(name, _)| !name.is_empty())) {
-        (None, None) => Ok(rule),
-        (None, Some(_)) if is_number(strategy.as_ref()) => Ok(rule),
-        (None, Some((_, reference))) => Err(reference.wrong(
-            "means nothing to `direct`; use the `strategy` `relate` or `chain`, or leave it out",
-        )),
-        (Some((_, strategy)), None) => Err(strategy.wrong("needs a `refResource`; add it")),
-        (Some((relates, _)), Some((name, reference))) => {
-            let rule = if relates {
-                rule.relate(name)
-            } else {
-                rule.chain(name)
-            };
-            rule.map_err(|_| no_name(&reference))
-        }
-    }
-}
-
-/// Whether it is written as Sentinel writes it.
-fn is_number(at: Option<&At<'_>>) -> bool {
-    at.is_some_and(|at| matches!(at.value(), Value::Number(_)))
-}
-
-fn is_concurrency(fields: &Fields<'_>) -> Result<bool, ConfigError> {
-    match fields.get("grade") {
-        Some(grade) => grade.one_of_numbered(&[("concurrency", true), ("qps", false)]),
-        None => Ok(false),
-    }
-}
-
-/// What happens at the threshold. Sentinel's limits on concurrency do not look at it.
-fn behavior(concurrency: bool, fields: &Fields<'_>) -> Result<ControlBehavior, ConfigError> {
-    let Some(behavior) = fields.get("controlBehavior") else {
-        return Ok(ControlBehavior::Reject);
-    };
-    match behavior.one_of_numbered(&BEHAVIORS)? {
-        ControlBehavior::Reject => Ok(ControlBehavior::Reject),
-        _ if concurrency && is_number(Some(&behavior)) => Ok(ControlBehavior::Reject),
-        _ if concurrency => {
-            Err(behavior.wrong("means nothing to a limit on concurrency; leave it out"))
-        }
-        chosen => Ok(chosen),
-    }
-}
-
-fn with_behavior(
-    rule: FlowRule,
-    behavior: ControlBehavior,
-    fields: &Fields<'_>,
-) -> Result<FlowRule, ConfigError> {
-    let (warms_up, throttles) = match behavior {
-        ControlBehavior::Reject => (false, false),
-        ControlBehavior::WarmUp => (true, false),
-        ControlBehavior::Throttle => (false, true),
-        ControlBehavior::WarmUpThrottle => (true, true),
-    };
-    let name = BEHAVIORS.iter().find(|(_, known)| *known == behavior);
-    let name = name.map_or("", |(name, _)| name);
-    // A whole number; its default where it is left out, or where the behaviour does not use it.
-    let field = |key, used: bool, least: u64, most: u32, default: u64| {
-        let Some(given) = fields.get(key) else {
-            return Ok(default);
-        };
-        match given.integer(if used { least } else { 0 }..=most.into())? {
-            value if used || value == default => Ok(value),
-            _ if is_number(fields.get("controlBehavior").as_ref()) => Ok(default),
-            _ => Err(given.wrong(&format!("means nothing to `{name}`; leave it out"))),
-        }
-    };
-    let default = WarmUp::default();
-    let (period, factor) = (default.period_sec().into(), default.cold_factor().into());
-    let period = field("warmUpPeriodSec", warms_up, 1, WarmUp::MAX, period)?;
-    let factor = field("coldFactor", warms_up, 2, WarmUp::MAX, factor)?;
-    let millis = MaxQueueing::default().as_millis();
-    let millis = field(
-        "maxQueueingTimeMs",
-        throttles,
-        0,
-        MaxQueueing::MAX_MS,
-        millis,
-    )?;
-    if throttles {
-        let window = ["window", "sampleCount"].into_iter();
-        if let Some(given) = window.filter_map(|key| fields.get(key)).next() {
-            let fault = format!("means nothing to `{name}`; leave it out");
-            return Err(given.wrong(&fault));
-        }
-    }
-    // Both are in range.
-    let warm_up = WarmUp::new(period as u32, factor as u32).unwrap_or_default();
-    let max_queueing = MaxQueueing::from_millis(millis).unwrap_or_default();
-    Ok(match behavior {
-        ControlBehavior::Reject => rule,
-        ControlBehavior::WarmUp => rule.warm_up(warm_up),
-        ControlBehavior::Throttle => rule.throttle(max_queueing),
-        ControlBehavior::WarmUpThrottle => rule.warm_up_throttle(warm_up, max_queueing),
-    })
-}
-
-fn mode(fields: &Fields<'_>) -> Result<Mode, ConfigError> {
-    match fields.get("mode") {
-        Some(mode) => mode.one_of(&MODES),
-        None => Ok(Mode::default()),
-    }
-}
-
-/// Whether the rule decides as Sentinel does.
-fn compat(fields: &Fields<'_>) -> Result<bool, ConfigError> {
-    match fields.get("compat") {
-        Some(compat) => compat.one_of(&[("sentinel", true)]),
-        None => Ok(false),
-    }
-}
-
-/// That a rule which decides as Sentinel does has nothing else in these fields, where it has them.
-fn as_sentinel(fields: &Fields<'_>, only: &[(&'static str, Value)]) -> Result<(), ConfigError> {
-    for (key, only) in only {
-        if let Some(given) = fields.get(key).filter(|given| given.value() != only) {
-            return Err(given.wrong(&format!(
-                "does not go with `compat`; use `{}`, or leave it out",
-                only.shown()
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// That the resource is a name: Sentinel's `regex` makes a pattern of it, which is not to be had here.
-fn no_pattern(fields: &Fields<'_>) -> Result<(), ConfigError> {
-    match fields.get("regex") {
-        Some(regex) if regex.boolean()? => Err(regex.wrong(
-            "is not available; name each resource in a rule of its own, or all of them as `*`",
-        )),
-        _ => Ok(()),
-    }
-}
-
-fn rule_id(fields: &Fields<'_>) -> Result<Option<RuleId>, ConfigError> {
-    let Some(at) = fields.get("id") else {
-        return Ok(None);
-    };
-    let id = match at.value() {
-        // Sentinel's dashboard numbers rules.
-        Value::Number(_) => RuleId::new(&at.integer(0..=Count::MAX as u64)?.to_string()),
-        _ => RuleId::new(at.string()?),
-    };
-    id.map(Some).map_err(|_| {
-        at.wrong(&format!(
-            "is no id; use 1 to {MAX_NAME} characters of printable ASCII"
-        ))
-    })
-}
-
-fn no_name(at: &At<'_>) -> ConfigError {
-    at.wrong(&format!("is no name; use 1 to {MAX_NAME} bytes"))
-}
-
-/// What is no count, or no ratio.
-fn no_number(at: &At<'_>, error: &RuleError) -> ConfigError {
-    at.wrong(match error {
-        RuleError::BadRatio { .. } => "is no ratio; use a number from 0 to 1",
-        _ => "is no count; use a number from 0 to 9007199254740992",
-    })
-}
-
-/// The length of a window, which `key` says, and its number of buckets.
-fn geometry<'a>(fields: &Fields<'a>, key: &'a str) -> Result<(u64, Option<u32>), ConfigError> {
-    let interval_ms = match fields.get(key) {
-        Some(interval) => interval.integer(1..=Window::MAX_INTERVAL_MS)?,
-        None => 1000,
-    };
-    let sample_count = match fields.get("sampleCount") {
-        Some(samples) => Some(samples.integer(1..=MAX_SAMPLE_COUNT.into())? as u32),
-        None => None,
-    };
-    Ok((interval_ms, sample_count))
-}
-
-fn no_window(at: &At<'_>, fields: &Fields<'_>, error: &RuleError) -> ConfigError {
-    let samples = fields.get("sampleCount");
-    let at = samples.as_ref().unwrap_or(at);
-    match error {
-        RuleError::Window(error) => ConfigError::said(at.to_string(), error),
-        _ => at.wrong("makes no window; leave it out"),
-    }
-}
-
-fn with_window(rule: FlowRule, at: &At<'_>, fields: &Fields<'_>) -> Result<FlowRule, ConfigError> {
-    let (interval_ms, sample_count) = geometry(fields, "intervalMs")?;
-    let rule = rule
-        .per(interval_ms, sample_count)
-        .map_err(|error| no_window(at, fields, &error))?;
-    Ok(match counting(fields)? {
-        Some(counting) => rule.counting(counting),
-        None => rule,
-    })
-}
-
-fn counting(fields: &Fields<'_>) -> Result<Option<Counting>, ConfigError> {
-    let countings = [
-        ("strict", Counting::Strict),
-        ("sentinel", Counting::Sentinel),
-        ("weighted", Counting::Weighted),
-    ];
-    let window = fields.get("window");
-    window.map(|at| at.one_of(&countings)).transpose()
-}
-
-fn without_window(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, ConfigError> {
-    match ["window", "intervalMs", "sampleCount"]
-        .into_iter()
-        .find_map(|key| fields.get(key))
-    {
-        Some(given) => Err(given.wrong("means nothing to a limit on concurrency; leave it out")),
-        None => Ok(rule.concurrency()),
-    }
-}
-
 impl ConfigError {
-    /// Where in the document the rule is that does not go with the others.
+    /// The error, with the place of the rule that does not go with the others.
     pub fn from_rules(error: &RulesError) -> ConfigError {
         let field = match error {
             RulesError::SameId { .. } => ".id",
@@ -530,6 +201,89 @@ impl ConfigError {
             RulesError::ManySystemRules { .. } | RulesError::NoStatistics => "",
         };
         let (list, index) = error.place();
-        ConfigError::said(format!("{list}[{index}]{field}"), error)
+        ConfigError::from_display(format!("{list}[{index}]{field}"), error)
     }
+}
+
+// ---- the small kinds of rules ----
+
+const SYSTEM_KEYS: [&str; 12] = [
+    "id",
+    "qps",
+    "maxThread",
+    "avgRt",
+    "highestSystemLoad",
+    "highestCpuUsage",
+    "bbr",
+    "mode",
+    "compat",
+    "regex",
+    // Sentinel's, without a meaning here.
+    "resource",
+    "limitApp",
+];
+
+type WithThreshold = fn(SystemRule, f64) -> Result<SystemRule, RuleError>;
+
+const THRESHOLDS: [(&str, WithThreshold); 5] = [
+    ("qps", SystemRule::with_qps),
+    ("maxThread", SystemRule::with_max_thread),
+    ("avgRt", SystemRule::with_avg_rt),
+    ("highestSystemLoad", SystemRule::with_highest_system_load),
+    ("highestCpuUsage", SystemRule::with_highest_cpu_usage),
+];
+
+fn system_rule(at: &Located<'_>) -> Result<SystemRule, ConfigError> {
+    let fields = at.rule(&SYSTEM_KEYS)?;
+    refuse_pattern(&fields)?;
+    let mut rule = SystemRule::new().in_mode(mode(&fields)?);
+    if let Some(id) = rule_id(&fields)? {
+        rule = rule.with_id(id);
+    }
+    for (key, with) in THRESHOLDS {
+        if let Some(given) = fields.get(key) {
+            rule = with(rule, given.number()?).map_err(|error| number_error(&given, &error))?;
+        }
+    }
+    if let Some(bbr) = fields.get("bbr")
+        && bbr.boolean()?
+    {
+        rule = rule.bbr();
+    }
+    Ok(if compat(&fields)? {
+        rule.sentinel()
+    } else {
+        rule
+    })
+}
+
+const AUTHORITY_KEYS: [&str; 6] = ["id", "resource", "limitApp", "strategy", "mode", "regex"];
+
+fn authority_rule(at: &Located<'_>) -> Result<AuthorityRule, ConfigError> {
+    let fields = at.rule(&AUTHORITY_KEYS)?;
+    refuse_pattern(&fields)?;
+    let (resource, origins) = (fields.need("resource")?, fields.need("limitApp")?);
+    let name = resource.string()?;
+    Target::new(name).map_err(|_| name_error(&resource))?;
+    let strategy = match fields.get("strategy") {
+        Some(strategy) => strategy.one_of_numbered(&[
+            ("white", AuthorityStrategy::White),
+            ("black", AuthorityStrategy::Black),
+        ])?,
+        None => AuthorityStrategy::White,
+    };
+    let mut rule = AuthorityRule::new(name, origins.string()?, strategy).map_err(|error| {
+        origins.error(&match error {
+            RuleError::OutOfRange { number, most, .. } => {
+                format!("names {number} origins; use at most {most}")
+            }
+            _ => format!(
+                "is not a list of origins; use names of 1 to {MAX_NAME} bytes, separated by commas"
+            ),
+        })
+    })?;
+    if let Some(id) = rule_id(&fields)? {
+        rule = rule.with_id(id);
+    }
+    Ok(rule.in_mode(mode(&fields)?))
 }

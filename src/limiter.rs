@@ -22,6 +22,7 @@ pub struct Limit {
 
 /// Why a limiter cannot be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum LimiterError {
     /// There is no limit, or there are more than [`Limiter::MAX_LIMITS`].
     LimitCount {

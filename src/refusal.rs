@@ -1,4 +1,4 @@
-//! How a refusal is answered: the one table that all shells go by.
+//! How a refusal is answered: one table for all shells.
 
 /// What a refusal means to the client.
 ///
@@ -54,7 +54,7 @@ impl RefusalKind {
         }
     }
 
-    /// The type of a problem, of draft-ietf-httpapi-ratelimit-headers-11; `None` where it has none but its status.
+    /// The type of a problem, of draft-ietf-httpapi-ratelimit-headers-11; `None` if the status says it all.
     pub fn problem_type(self) -> Option<&'static str> {
         match self {
             RefusalKind::Limited => {

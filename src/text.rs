@@ -12,7 +12,7 @@ pub(crate) fn escaped(text: &str, most: usize) -> String {
             '\n' => shown.push_str("\\n"),
             '\r' => shown.push_str("\\r"),
             '\t' => shown.push_str("\\t"),
-            // Controls, and what turns the direction of a line or has no width.
+            // Control characters, and characters that change the direction of a line or have no width.
             '\0'..' '
             | '\x7f'..'\u{a0}'
             | '\u{ad}'
@@ -29,7 +29,7 @@ pub(crate) fn escaped(text: &str, most: usize) -> String {
     shown
 }
 
-/// `number` in up to 15 digits. (How std writes an `f64` would be a quarter of a small module.)
+/// `number` in up to 15 digits. (The standard library's formatting of `f64` would be a quarter of a small module.)
 pub(crate) fn decimal(number: f64) -> String {
     let (sign, magnitude) = (if number < 0.0 { "-" } else { "" }, number.abs());
     if magnitude.is_nan() {
@@ -48,7 +48,7 @@ pub(crate) fn decimal(number: f64) -> String {
     while mantissa < 1.0 {
         (mantissa, exponent) = (mantissa * 10.0, exponent - 1);
     }
-    // Each step has rounded a little.
+    // Each step above has rounded a little: show fewer digits.
     [sign, &digits(mantissa, 10), "e", &exponent.to_string()].concat()
 }
 
@@ -62,7 +62,7 @@ fn digits(magnitude: f64, most: usize) -> String {
         (whole, fraction) = (whole + 1, 0);
     }
     let fraction = (scale + fraction).to_string();
-    // Its first digit is the scale's.
+    // Its first digit is that of `scale`.
     let fraction = fraction.get(1..).unwrap_or_default().trim_end_matches('0');
     if fraction.is_empty() {
         whole.to_string()

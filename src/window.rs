@@ -34,6 +34,7 @@ pub struct Window {
 
 /// Why a window cannot be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum WindowError {
     /// The interval is zero: a window has a length.
     NoInterval,
@@ -56,7 +57,7 @@ pub enum WindowError {
 impl fmt::Display for WindowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            WindowError::NoInterval => write!(f, "`0` is no interval; use at least 1 ms"),
+            WindowError::NoInterval => write!(f, "`0` is not a valid interval; use at least 1 ms"),
             WindowError::TooLong { interval_ms } => {
                 write!(
                     f,
@@ -64,7 +65,7 @@ impl fmt::Display for WindowError {
                     Window::MAX_INTERVAL_MS
                 )
             }
-            WindowError::NoBuckets => write!(f, "`0` is no bucket count; use at least 1"),
+            WindowError::NoBuckets => write!(f, "`0` is not a valid bucket count; use at least 1"),
             WindowError::Uneven {
                 interval_ms,
                 sample_count,
@@ -306,8 +307,11 @@ mod tests {
     #[test]
     fn errors_name_the_value_and_the_cure() {
         let says = |interval, samples| Window::new(interval, samples).unwrap_err().to_string();
-        assert_eq!(says(0, 1), "`0` is no interval; use at least 1 ms");
-        assert_eq!(says(1000, 0), "`0` is no bucket count; use at least 1");
+        assert_eq!(says(0, 1), "`0` is not a valid interval; use at least 1 ms");
+        assert_eq!(
+            says(1000, 0),
+            "`0` is not a valid bucket count; use at least 1"
+        );
         assert_eq!(
             says(1000, 7),
             "`7` does not divide the 1000 ms interval; use one of 1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 100"

@@ -24,9 +24,10 @@
 //! }
 //! ```
 
+use crate::keys;
 use crate::outcome::Errors;
-use leapgate::config::{At, ConfigError, Fields, Value, read};
-use leapgate::rule::{KeyPart, KeyedBy, LimitApp, MAX_NAME, Strategy, SystemLimit, Target};
+use leapgate::config::{ConfigError, Fields, Located, Value, read};
+use leapgate::rule::{KeyedBy, LimitApp, MAX_NAME, Strategy, SystemLimit, Target};
 use leapgate::{RefusalKind, Rules};
 use std::rc::Rc;
 
@@ -223,8 +224,7 @@ pub fn parse(configuration: &[u8]) -> Result<(Rules, Settings), ConfigError> {
     let gateway = gateway.map(|(i, rule)| (format!("gatewayFlowRules[{i}]"), rule));
     for (place, rule) in flow.chain(gateway) {
         let parts = rule.keyed_by().map_or(&[][..], KeyedBy::parts);
-        let is_argument = |part: &&KeyPart| matches!(part, KeyPart::Arg(_));
-        if let Some(part) = parts.iter().find(is_argument) {
+        if let Some(part) = parts.iter().find(|part| !keys::is_read(part)) {
             return Err(ConfigError::new(
                 &format!("{place}.key"),
                 &part.to_string(),
@@ -242,7 +242,7 @@ pub fn parse(configuration: &[u8]) -> Result<(Rules, Settings), ConfigError> {
         }
     }
     let settings = match document.envoy {
-        Some(section) => settings(&At::new("envoy", section))?,
+        Some(section) => settings(&Located::new("envoy", section))?,
         None => Settings::default(),
     };
     if settings.origin.is_none() {
@@ -277,26 +277,26 @@ fn first<T>((i, found): (usize, Option<T>)) -> Option<(usize, T)> {
     Some((i, found?))
 }
 
-fn origin_from(at: &At<'_>) -> Result<OriginFrom, ConfigError> {
+fn origin_from(at: &Located<'_>) -> Result<OriginFrom, ConfigError> {
     let fields = at.object(&["from", "header"])?;
     match (fields.get("from"), fields.get("header")) {
         (Some(from), None) => from.one_of(&[("peer", ())]).map(|()| OriginFrom::Peer),
         (None, Some(header)) => Ok(OriginFrom::Header(header_name(&header)?)),
         (Some(_), Some(header)) => {
-            Err(header.wrong("does not go with `from`; keep one of the two"))
+            Err(header.error("does not go with `from`; keep one of the two"))
         }
-        (None, None) => Err(at.wrong(r#"names no origin; use `{"header": "x-app"}`"#)),
+        (None, None) => Err(at.error(r#"names no origin; use `{"header": "x-app"}`"#)),
     }
 }
 
-fn prioritized(at: &At<'_>) -> Result<Prioritized, ConfigError> {
+fn prioritized(at: &Located<'_>) -> Result<Prioritized, ConfigError> {
     let fields = at.object(&["header", "value"])?;
     let Some(header) = fields.get("header") else {
-        return Err(at.wrong(r#"names no header; use `{"header": "x-priority"}`"#));
+        return Err(at.error(r#"names no header; use `{"header": "x-priority"}`"#));
     };
     let value = match fields.get("value") {
         Some(value) if is_field_value(value.string()?) => Some(value.string()?.into()),
-        Some(value) => return Err(value.wrong(NO_FIELD_VALUE)),
+        Some(value) => return Err(value.error(NO_FIELD_VALUE)),
         None => None,
     };
     Ok(Prioritized {
@@ -306,16 +306,16 @@ fn prioritized(at: &At<'_>) -> Result<Prioritized, ConfigError> {
 }
 
 /// The name of a header, in lower case.
-fn header_name(at: &At<'_>) -> Result<String, ConfigError> {
+fn header_name(at: &Located<'_>) -> Result<String, ConfigError> {
     let name = at.string()?.to_ascii_lowercase();
     if is_token(&name) {
         Ok(name)
     } else {
-        Err(at.wrong(NO_HEADER_NAME))
+        Err(at.error(NO_HEADER_NAME))
     }
 }
 
-fn settings(at: &At<'_>) -> Result<Settings, ConfigError> {
+fn settings(at: &Located<'_>) -> Result<Settings, ConfigError> {
     let keys = [
         "scope",
         "resource",
@@ -367,7 +367,7 @@ fn settings(at: &At<'_>) -> Result<Settings, ConfigError> {
     Ok(settings)
 }
 
-fn resource_from(at: &At<'_>) -> Result<ResourceFrom, ConfigError> {
+fn resource_from(at: &Located<'_>) -> Result<ResourceFrom, ConfigError> {
     let fields = at.object(&["from", "fixed"])?;
     match (fields.get("from"), fields.get("fixed")) {
         (Some(from), None) => match from.one_of(&[("route", false), ("virtualHost", true)])? {
@@ -376,16 +376,16 @@ fn resource_from(at: &At<'_>) -> Result<ResourceFrom, ConfigError> {
         },
         (None, Some(fixed)) => match Target::new(fixed.string()?) {
             Ok(Target::Resource(name)) => Ok(ResourceFrom::Fixed(name)),
-            _ => Err(fixed.wrong(&format!(
+            _ => Err(fixed.error(&format!(
                 "is no name of one resource; use 1 to {MAX_NAME} bytes, and not `*`"
             ))),
         },
-        (Some(_), Some(fixed)) => Err(fixed.wrong("does not go with `from`; keep one of the two")),
-        (None, None) => Err(at.wrong(r#"names no resource; use `{"from": "route"}`"#)),
+        (Some(_), Some(fixed)) => Err(fixed.error("does not go with `from`; keep one of the two")),
+        (None, None) => Err(at.error(r#"names no resource; use `{"from": "route"}`"#)),
     }
 }
 
-fn reply(at: &At<'_>, reply: &mut Reply) -> Result<(), ConfigError> {
+fn reply(at: &Located<'_>, reply: &mut Reply) -> Result<(), ConfigError> {
     let fields = at.object(&["status", "format", "body", "headers", "breaker"])?;
     answer(&fields, &mut reply.status, &mut reply.body)?;
     if let Some(breaker) = fields.get("breaker") {
@@ -419,7 +419,7 @@ fn reply(at: &At<'_>, reply: &mut Reply) -> Result<(), ConfigError> {
             }
             let text = value.string()?;
             if !is_field_value(text) {
-                return Err(value.wrong(NO_FIELD_VALUE));
+                return Err(value.error(NO_FIELD_VALUE));
             }
             reply.headers.push((name, text.into()));
         }
@@ -435,7 +435,7 @@ fn answer(fields: &Fields<'_>, status: &mut u16, body: &mut String) -> Result<()
     if let Some(text) = fields.get("body") {
         *body = text.string()?.into();
         if body.len() > MAX_BODY {
-            return Err(text.wrong(&format!("is too long; use at most {MAX_BODY} bytes")));
+            return Err(text.error(&format!("is too long; use at most {MAX_BODY} bytes")));
         }
     }
     Ok(())
@@ -700,7 +700,7 @@ mod tests {
             ),
             (
                 r#"{"envoi": {}}"#,
-                "document: `envoi` is no key here; use `envoy`, or one of `flowRules`, `paramFlowRules`, `gatewayFlowRules`, `degradeRules`, `systemRules`, `authorityRules`, `mode`",
+                "document: `envoi` is not a known key; use `envoy`, or one of `flowRules`, `paramFlowRules`, `gatewayFlowRules`, `degradeRules`, `systemRules`, `authorityRules`, `mode`",
             ),
             (
                 r#"{"flowRules": [{"resource": "a"}], "envoy": 5}"#,
@@ -720,7 +720,7 @@ mod tests {
             ),
             (
                 r#"{"degradeRules": [{"resource": "a", "grade": "errorRatio", "count": 2, "timeWindow": 1}]}"#,
-                "degradeRules[0].count: `2` is no ratio; use a number from 0 to 1",
+                "degradeRules[0].count: `2` is not a valid ratio; use a number from 0 to 1",
             ),
             (
                 r#"{"flowRules": [{"resource": "b", "count": 1, "limitApp": "shop\n"}], "envoy": {}}"#,
@@ -763,25 +763,25 @@ mod tests {
     fn a_setting_that_is_wrong_is_refused() {
         let keys = "`scope`, `resource`, `origin`, `prioritized`, `maxWaiting`, `maxResources`, `reply`, `errors`, `rateLimitHeaders`, `rateLimitHeadersOn`";
         let max = "is not possible; use a whole number from 1 to 10000";
-        let from = "is not available; use one of `route`, `virtualHost`";
+        let from = "is not a valid value; use one of `route`, `virtualHost`";
         let fixed = "is no name of one resource; use 1 to 256 bytes, and not `*`";
-        let headers = "is not available; use one of `draft`, `legacy`, `off`";
+        let headers = "is not a valid value; use one of `draft`, `legacy`, `off`";
         let cases = [
             ("5", "envoy: `5` is a number; use an object".into()),
             ("[]", "envoy: `[…]` is an array; use an object".into()),
-            (r#"{"cluster": {}}"#, format!("envoy: `cluster` is no key here; use one of {keys}")),
+            (r#"{"cluster": {}}"#, format!("envoy: `cluster` is not a known key; use one of {keys}")),
             (
                 r#"{"replay": {}}"#,
-                format!("envoy: `replay` is no key here; use `reply`, or one of {}", keys.replace("`reply`, ", "")),
+                format!("envoy: `replay` is not a known key; use `reply`, or one of {}", keys.replace("`reply`, ", "")),
             ),
             (r#"{"scope": null, "scope": "worker"}"#, "envoy: `scope` is given twice; keep one of the two".into()),
-            (r#"{"scope": "vm"}"#, "envoy.scope: `vm` is not available; use one of `process`, `worker`".into()),
-            (r#"{"scope": 0}"#, "envoy.scope: `0` is not available; use one of `process`, `worker`".into()),
+            (r#"{"scope": "vm"}"#, "envoy.scope: `vm` is not a valid value; use one of `process`, `worker`".into()),
+            (r#"{"scope": 0}"#, "envoy.scope: `0` is not a valid value; use one of `process`, `worker`".into()),
             (r#"{"resource": "route"}"#, "envoy.resource: `route` is a string; use an object".into()),
             (r#"{"resource": {}}"#, "envoy.resource: `{…}` names no resource; use `{\"from\": \"route\"}`".into()),
             (
                 r#"{"resource": {"header": "x-api"}}"#,
-                "envoy.resource: `header` is no key here; use one of `from`, `fixed`".into(),
+                "envoy.resource: `header` is not a known key; use one of `from`, `fixed`".into(),
             ),
             (r#"{"resource": {"from": "routeMetadata"}}"#, format!("envoy.resource.from: `routeMetadata` {from}")),
             (r#"{"resource": {"from": 1}}"#, format!("envoy.resource.from: `1` {from}")),
@@ -796,11 +796,11 @@ mod tests {
             (r#"{"origin": {}}"#, "envoy.origin: `{…}` names no origin; use `{\"header\": \"x-app\"}`".into()),
             (
                 r#"{"origin": {"property": "a"}}"#,
-                "envoy.origin: `property` is no key here; use one of `from`, `header`".into(),
+                "envoy.origin: `property` is not a known key; use one of `from`, `header`".into(),
             ),
             (
                 r#"{"origin": {"from": "client"}}"#,
-                "envoy.origin.from: `client` is not available; use `peer`".into(),
+                "envoy.origin.from: `client` is not a valid value; use `peer`".into(),
             ),
             (
                 r#"{"origin": {"from": "peer", "header": "a"}}"#,
@@ -836,7 +836,7 @@ mod tests {
             (r#"{"reply": 429}"#, "envoy.reply: `429` is a number; use an object".into()),
             (
                 r#"{"reply": {"code": 429}}"#,
-                "envoy.reply: `code` is no key here; use one of `status`, `format`, `body`, `headers`, `breaker`".into(),
+                "envoy.reply: `code` is not a known key; use one of `status`, `format`, `body`, `headers`, `breaker`".into(),
             ),
             (
                 r#"{"reply": {"status": 200}}"#,
@@ -848,7 +848,7 @@ mod tests {
             ),
             (
                 r#"{"reply": {"format": "html"}}"#,
-                "envoy.reply.format: `html` is not available; use one of `text`, `json`, `problem`".into(),
+                "envoy.reply.format: `html` is not a valid value; use one of `text`, `json`, `problem`".into(),
             ),
             (r#"{"reply": {"body": {}}}"#, "envoy.reply.body: `{…}` is an object; use a string".into()),
             (r#"{"reply": {"headers": []}}"#, "envoy.reply.headers: `[…]` is an array; use an object".into()),
@@ -858,11 +858,11 @@ mod tests {
             ),
             (
                 r#"{"reply": {"breaker": {"format": "json"}}}"#,
-                "envoy.reply.breaker: `format` is no key here; use one of `status`, `body`".into(),
+                "envoy.reply.breaker: `format` is not a known key; use one of `status`, `body`".into(),
             ),
             (
                 r#"{"errors": {"codes": []}}"#,
-                "envoy.errors: `codes` is no key here; use one of `status`, `grpcStatus`".into(),
+                "envoy.errors: `codes` is not a known key; use one of `status`, `grpcStatus`".into(),
             ),
             (r#"{"errors": {"status": "5xx"}}"#, "envoy.errors.status: `5xx` is a string; use an array".into()),
             (
@@ -881,7 +881,7 @@ mod tests {
             (r#"{"rateLimitHeaders": "ietf"}"#, format!("envoy.rateLimitHeaders: `ietf` {headers}")),
             (
                 r#"{"rateLimitHeadersOn": "passed"}"#,
-                "envoy.rateLimitHeadersOn: `passed` is not available; use one of `refused`, `all`".into(),
+                "envoy.rateLimitHeadersOn: `passed` is not a valid value; use one of `refused`, `all`".into(),
             ),
         ];
         for (section, sentence) in cases {
@@ -934,7 +934,7 @@ mod tests {
             (r#""x-a": 5"#, ".x-a: `5` is a number; use a string".into()),
             (
                 r#""x-a": null"#,
-                ".x-a: `null` is no value; use a string".into(),
+                ".x-a: `null` is not a value; use a string".into(),
             ),
             (
                 r#""x-a": "b\r\nc: d""#,

@@ -35,13 +35,27 @@ pub fn read<H: Host>(host: &H, parts: &[KeyPart]) -> Vec<Option<Vec<u8>>> {
         }
         KeyPart::Method => host.request_header(":method"),
         KeyPart::Host => Some(authority(host.request_header(":authority")?)),
-        // The caller's own values: there are none in Envoy, and the configuration refuses such rules.
-        KeyPart::Arg(_) => None,
+        // The configuration has refused rules with a part that is not read here: see `is_read`.
+        _ => None,
     };
     parts
         .iter()
         .map(|name| part(name).filter(|value| !value.is_empty()))
         .collect()
+}
+
+/// Whether [`read`] knows the part. The caller's own values are unknown: requests in Envoy have none.
+pub fn is_read(part: &KeyPart) -> bool {
+    matches!(
+        part,
+        KeyPart::ClientIp { .. }
+            | KeyPart::Header(_)
+            | KeyPart::Query(_)
+            | KeyPart::Cookie(_)
+            | KeyPart::Path
+            | KeyPart::Method
+            | KeyPart::Host
+    )
 }
 
 /// What several parts are read from.

@@ -11,7 +11,7 @@
 //! A call has taken as long as it lasted, to the last byte; one that became a tunnel (101) as long as its upgrade.
 
 use crate::host::{Host, Property};
-use leapgate::config::{At, ConfigError};
+use leapgate::config::{ConfigError, Located};
 use leapgate::{Outcome, Timestamp};
 use std::cell::Cell;
 use std::ops::RangeInclusive;
@@ -54,7 +54,7 @@ impl Errors {
     /// # Errors
     ///
     /// The first thing that is wrong in it.
-    pub fn read(at: &At<'_>) -> Result<Errors, ConfigError> {
+    pub fn read(at: &Located<'_>) -> Result<Errors, ConfigError> {
         let fields = at.object(&["status", "grpcStatus"])?;
         let mut errors = Errors::default();
         if let Some(statuses) = fields.get("status") {
@@ -62,12 +62,12 @@ impl Errors {
             for status in statuses.array()? {
                 if errors.statuses.len() == MAX_STATUSES {
                     let fault = format!("is one status too many; use at most {MAX_STATUSES}");
-                    return Err(status.wrong(&fault));
+                    return Err(status.error(&fault));
                 }
                 errors.statuses.push(match status.string() {
                     Ok("4xx") => 400..=499,
                     Ok("5xx") => 500..=599,
-                    Ok(_) => return Err(status.wrong("is no status; use `5xx`, `4xx` or a number")),
+                    Ok(_) => return Err(status.error("is no status; use `5xx`, `4xx` or a number")),
                     Err(_) => {
                         let code = status.integer(200..=599)?;
                         code..=code

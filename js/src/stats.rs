@@ -7,7 +7,7 @@ use crate::engine::Slab;
 use crate::shell::instant;
 use crate::{shell, tree};
 use leapgate::backend::{KeyedStates, Seeded, StateKey};
-use leapgate::config::{At, Fields};
+use leapgate::config::{Fields, Located};
 use leapgate::rule::{ControlBehavior, MAX_SAMPLE_COUNT, RuleGeometry};
 use leapgate::stats::{
     ArrayMetric, BucketLeapArray, ClusterNode, DefaultNode, EntranceNode, Metric, MetricBucket,
@@ -217,26 +217,26 @@ fn untouched(fields: &Fields<'_>) -> Result<Untouched, Wrong> {
     }
 }
 
-fn array(at: &At<'_>) -> Result<Held, Wrong> {
+fn array(at: &Located<'_>) -> Result<Held, Wrong> {
     let window = geometry(&at.object(&GEOMETRY)?)?;
     Ok(Held::Array(Box::new(BucketLeapArray::new(window))))
 }
 
-fn metric(at: &At<'_>) -> Result<Held, Wrong> {
+fn metric(at: &Located<'_>) -> Result<Held, Wrong> {
     let fields = at.object(&BORROWING)?;
     let (window, untouched) = (geometry(&fields)?, untouched(&fields)?);
     let metric = ArrayMetric::borrowing(window, window, untouched);
     Ok(Held::Metric(Rc::new(metric)))
 }
 
-fn node(at: &At<'_>) -> Result<Held, Wrong> {
+fn node(at: &Located<'_>) -> Result<Held, Wrong> {
     let node = StatisticNode::new(untouched(&at.object(&UNTOUCHED)?)?);
     Ok(Held::Node(Place::Alone(Rc::new(node))))
 }
 
-fn make(bytes: usize, of: impl FnOnce(&At<'_>) -> Result<Held, Wrong>) -> f64 {
+fn make(bytes: usize, of: impl FnOnce(&Located<'_>) -> Result<Held, Wrong>) -> f64 {
     let options = shell(|shell| tree::read(shell.text.get(..bytes).unwrap_or_default()));
-    match of(&At::new("options", &options)) {
+    match of(&Located::new("options", &options)) {
         Ok(held) => add(held),
         Err(Wrong(sentence)) => -shell(|shell| shell.say(&sentence)),
     }

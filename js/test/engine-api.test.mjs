@@ -339,10 +339,10 @@ test('rules_may_be_replaced_before_the_first_decision', () => {
 
 test('a_document_that_is_wrong_is_told_in_a_sentence', () => {
   for (const [rules, message, name = 'RangeError'] of [
-    [{ rules: [] }, 'document: `rules` is no key here; use one of `flowRules`, `paramFlowRules`, `gatewayFlowRules`, `degradeRules`, `systemRules`, `authorityRules`, `mode`, `envoy`'],
+    [{ rules: [] }, 'document: `rules` is not a known key; use one of `flowRules`, `paramFlowRules`, `gatewayFlowRules`, `degradeRules`, `systemRules`, `authorityRules`, `mode`, `envoy`'],
     [[], 'document: `[…]` is an array; put it in an object, under `flowRules`'],
-    [flow({ resource: 'a', count: -1 }), 'flowRules[0].count: `-1` is no count; use a number from 0 to 9007199254740992'],
-    [flow({ resource: 'a', count: NaN }), 'flowRules[0].count: `NaN` is no count; use a number from 0 to 9007199254740992'],
+    [flow({ resource: 'a', count: -1 }), 'flowRules[0].count: `-1` is not a valid count; use a number from 0 to 9007199254740992'],
+    [flow({ resource: 'a', count: NaN }), 'flowRules[0].count: `NaN` is not a valid count; use a number from 0 to 9007199254740992'],
     [flow({ resource: 'a', count: 1, sampleCount: 7 }), 'flowRules[0].sampleCount: `7` does not divide the 1000 ms interval; use one of 1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 100'],
     [flow({ resource: 'a', count: () => 1 }), 'document.flowRules[0].count: `a function` means nothing here; use a value that JSON has', 'TypeError'],
     [undefined, "rules: `undefined` is no object; use a rules document, as in `{ flowRules: [{ resource: 'login', count: 5 }] }`", 'TypeError'],

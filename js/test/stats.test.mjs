@@ -267,13 +267,13 @@ test('a_sentence_says_what_is_wrong_with_options', () => {
   );
   options({ intervalMs: 1e9, sampleCount: 1e9 }, 'options.sampleCount: `1000000000` is not possible; use a whole number from 1 to 1000');
   options({ sampleCount: 2 }, 'options: `intervalMs` is missing; add it');
-  options({ intervalMs: 1000, samples: 2 }, 'options: `samples` is no key here; use one of `intervalMs`, `sampleCount`');
-  options({ intervalMs: 1000, untouched: 'lost' }, 'options: `untouched` is no key here; use one of `intervalMs`, `sampleCount`');
+  options({ intervalMs: 1000, samples: 2 }, 'options: `samples` is not a known key; use one of `intervalMs`, `sampleCount`');
+  options({ intervalMs: 1000, untouched: 'lost' }, 'options: `untouched` is not a known key; use one of `intervalMs`, `sampleCount`');
   options({ intervalMs: 1n }, 'options.intervalMs: `1` means nothing here; use a value that JSON has', TypeError);
   sentence(
     () => new StatisticNode({ untouched: 'gone' }),
     'ERR_LEAPGATE_OPTIONS',
-    'options.untouched: `gone` is not available; use one of `kept`, `lost`',
+    'options.untouched: `gone` is not a valid value; use one of `kept`, `lost`',
     RangeError,
   );
 });

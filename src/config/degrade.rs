@@ -1,14 +1,15 @@
 //! Degrade rules in a document.
 
-use super::{At, ConfigError, Fields, Value};
-use super::{
-    as_sentinel, compat, geometry, is_number, mode, no_name, no_number, no_pattern, no_window,
+use super::parts::{
+    as_sentinel, compat, geometry, is_number, mode, name_error, number_error, refuse_pattern,
+    rule_id, window_error,
 };
+use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{Comparison, DegradeGrade, DegradeRule, MAX_PROBES};
 use crate::rule::{Count, RuleError};
 use crate::window::Window;
 
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 18] = [
     "id",
     "resource",
     "grade",
@@ -28,27 +29,21 @@ const KEYS: [&str; 25] = [
     "cut",
     "rtSlowRequestAmount",
     "limitApp",
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
 ];
 
 const MAX_SECONDS: u64 = Window::MAX_INTERVAL_MS / 1000;
 
-pub(super) fn rule(at: &At<'_>) -> Result<DegradeRule, ConfigError> {
-    let fields = at.object(&KEYS)?;
-    no_pattern(&fields)?;
+pub(super) fn rule(at: &Located<'_>) -> Result<DegradeRule, ConfigError> {
+    let fields = at.rule(&KEYS)?;
+    refuse_pattern(&fields)?;
     let resource = fields.need("resource")?;
     let name = resource.string()?;
     let grade = grade(&fields)?;
     let seconds = fields.need("timeWindow")?.integer(1..=MAX_SECONDS)?;
     // The time is in range, as is every number below.
-    let mut rule = DegradeRule::new(name, grade, seconds * 1000).map_err(|_| no_name(&resource))?;
-    if let Some(id) = super::rule_id(&fields)? {
+    let mut rule =
+        DegradeRule::new(name, grade, seconds * 1000).map_err(|_| name_error(&resource))?;
+    if let Some(id) = rule_id(&fields)? {
         rule = rule.with_id(id);
     }
     rule = rule.in_mode(mode(&fields)?);
@@ -64,16 +59,16 @@ pub(super) fn rule(at: &At<'_>) -> Result<DegradeRule, ConfigError> {
     let (interval_ms, sample_count) = geometry(&fields, "statIntervalMs")?;
     rule = rule
         .per(interval_ms, sample_count)
-        .map_err(|error| no_window(at, &fields, &error))?;
+        .map_err(|error| window_error(at, &fields, &error))?;
     if let Some(least) = fields.get("minRequestAmount") {
         rule = rule
             .needing(least.integer(1..=Count::MAX as u64)?)
-            .map_err(|error| no_number(&least, &error))?;
+            .map_err(|error| number_error(&least, &error))?;
     }
     if let Some(probes) = fields.get("probes") {
         rule = rule
             .with_probes(probes.integer(1..=MAX_PROBES.into())? as u32)
-            .map_err(|error| no_number(&probes, &error))?;
+            .map_err(|error| number_error(&probes, &error))?;
     }
     Ok(match fields.get("comparison") {
         Some(comparison) => rule.comparing(comparison.one_of(&[
@@ -105,12 +100,12 @@ fn grade(fields: &Fields<'_>) -> Result<DegradeGrade, ConfigError> {
     };
     match (of_errors, &slow) {
         (Some(_), Some(slow)) if ratio != 1.0 && !is_number(grade.as_ref()) => {
-            Err(slow.wrong("means nothing to a grade of errors; leave it out"))
+            Err(slow.error("means nothing to a grade of errors; leave it out"))
         }
-        (Some(of_errors), _) => of_errors(count).map_err(|error| no_number(&at, &error)),
+        (Some(of_errors), _) => of_errors(count).map_err(|error| number_error(&at, &error)),
         (None, slow) => DegradeGrade::slow_ratio(count, ratio).map_err(|error| {
             let ratio = slow.filter(|_| matches!(error, RuleError::BadRatio { .. }));
-            no_number(&ratio.unwrap_or(at), &error)
+            number_error(&ratio.unwrap_or(at), &error)
         }),
     }
 }

@@ -4,10 +4,11 @@
 
 use super::key::{behavior, named};
 use super::param_flow::{Names, limit};
-use super::{At, ConfigError, compat, is_concurrency};
+use super::parts::{compat, is_concurrency};
+use super::value::{ConfigError, Located};
 use crate::rule::{ControlBehavior, FlowRule, KeyMatch, KeyPart, KeyedBy, Regex};
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 14] = [
     "id",
     "resource",
     "resourceMode",
@@ -22,13 +23,6 @@ const KEYS: [&str; 21] = [
     "compat",
     // Sentinel's, without a meaning here.
     "limitApp",
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
     "gatewayId",
 ];
 
@@ -80,15 +74,15 @@ const MATCH: [(&str, Match); 4] = [
     ("contains", Match::Contains),
 ];
 
-pub(super) fn rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
-    let fields = at.object(&KEYS)?;
+pub(super) fn rule(at: &Located<'_>) -> Result<FlowRule, ConfigError> {
+    let fields = at.rule(&KEYS)?;
     if let Some(resource_mode) = fields.get("resourceMode") {
         resource_mode.one_of_numbered(&[("route", ()), ("customApiName", ())])?;
     }
     let compat = compat(&fields)?;
     let by = match fields.get("paramItem") {
         Some(item) => Some(key(&item, compat)?),
-        // What all have in common is a key to Sentinel, too, and its turns are those of keys.
+        // Sentinel gives such a rule one key for all requests, and paces them as it paces keys.
         None if compat && behavior(&fields)? == ControlBehavior::Throttle => {
             Some(KeyedBy::nothing())
         }
@@ -98,7 +92,7 @@ pub(super) fn rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
     limit(at, &fields, &NAMES, by)
 }
 
-fn key(at: &At<'_>, compat: bool) -> Result<KeyedBy, ConfigError> {
+fn key(at: &Located<'_>, compat: bool) -> Result<KeyedBy, ConfigError> {
     let fields = at.object(&ITEM_KEYS)?;
     let parse = fields.need("parseStrategy")?.one_of_numbered(&PARSE)?;
     let name = || named(&fields.need("fieldName")?);
@@ -112,7 +106,8 @@ fn key(at: &At<'_>, compat: bool) -> Result<KeyedBy, ConfigError> {
         Parse::Cookie => KeyPart::Cookie(name()?.into()),
     };
     let is_host = part == KeyPart::Host && !compat;
-    let by = KeyedBy::new([part]).map_err(|error| ConfigError::said(at.to_string(), &error))?;
+    let by =
+        KeyedBy::new([part]).map_err(|error| ConfigError::from_display(at.to_string(), &error))?;
     let strategy = match fields.get("matchStrategy") {
         Some(strategy) => strategy.one_of_numbered(&MATCH)?,
         None => Match::Exact,
@@ -121,11 +116,11 @@ fn key(at: &At<'_>, compat: bool) -> Result<KeyedBy, ConfigError> {
         return Ok(by);
     };
     let text = pattern.string()?;
-    // Sentinel's blank one is none.
+    // Sentinel's blank pattern means no pattern.
     if text.is_empty() {
         return Ok(by);
     }
-    // A host is handed in in lower case.
+    // Hosts are compared in lower case.
     let lower = is_host.then(|| text.to_ascii_lowercase());
     let literal: Box<str> = lower.as_deref().unwrap_or(text).into();
     Ok(by.matching(match strategy {
@@ -133,7 +128,8 @@ fn key(at: &At<'_>, compat: bool) -> Result<KeyedBy, ConfigError> {
         Match::Prefix => KeyMatch::Prefix(literal),
         Match::Contains => KeyMatch::Contains(literal),
         Match::Regex => KeyMatch::Regex(
-            Regex::new(text).map_err(|error| ConfigError::said(pattern.to_string(), &error))?,
+            Regex::new(text)
+                .map_err(|error| ConfigError::from_display(pattern.to_string(), &error))?,
         ),
     }))
 }

@@ -26,7 +26,7 @@ impl Value {
     /// let document = Value::from_json(r#"{"flowRules": [{"resource": "login", "count": -1}]}"#)?;
     /// assert_eq!(
     ///     read(&document).unwrap_err().to_string(),
-    ///     "flowRules[0].count: `-1` is no count; use a number from 0 to 9007199254740992",
+    ///     "flowRules[0].count: `-1` is not a valid count; use a number from 0 to 9007199254740992",
     /// );
     /// # Ok::<(), leapgate::config::ConfigError>(())
     /// ```
@@ -36,10 +36,10 @@ impl Value {
 }
 
 fn parse(json: &[u8]) -> Result<Value, ConfigError> {
-    let wrong = |value: &str, fault: &str| ConfigError::new(DOCUMENT, value, fault);
+    let error_at = |value: &str, fault: &str| ConfigError::new(DOCUMENT, value, fault);
     if json.len() > MAX_DOCUMENT {
-        let fault = format!("bytes are too long a document; use at most {MAX_DOCUMENT}");
-        return Err(wrong(&json.len().to_string(), &fault));
+        let fault = format!("bytes are too many for a document; use at most {MAX_DOCUMENT}");
+        return Err(error_at(&json.len().to_string(), &fault));
     }
     let text = std::str::from_utf8(json).map_err(|error| {
         let (before, rest) = json
@@ -50,15 +50,15 @@ fn parse(json: &[u8]) -> Result<Value, ConfigError> {
             .first()
             .map(|byte| format!("{byte:#04x}"))
             .unwrap_or_default();
-        wrong(
+        error_at(
             &byte,
             &format!("on line {line} is not UTF-8; save the document as UTF-8"),
         )
     })?;
-    // Editors mark a text as UTF-8 by three bytes that are no JSON.
+    // Editors mark a text as UTF-8 by three bytes that are not JSON.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim_ascii().is_empty() {
-        return Err(wrong("", "is no document; write at least `{}`"));
+        return Err(error_at("", "is not a document; write at least `{}`"));
     }
     let mut json = serde_json::Deserializer::from_str(text);
     let value = Tree
@@ -80,7 +80,7 @@ fn parse(json: &[u8]) -> Result<Value, ConfigError> {
             }
             _ => format!("goes wrong on line {line}, column {column} ({reason}); correct it there"),
         };
-        wrong(text, &fault)
+        error_at(text, &fault)
     })
 }
 

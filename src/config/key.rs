@@ -1,6 +1,7 @@
-//! By what a rule in a document tells requests apart.
+//! The key of a rule in a document.
 
-use super::{At, BEHAVIORS, ConfigError, Fields, Value, no_name, no_number};
+use super::parts::{BEHAVIORS, name_error, number_error};
+use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{
     ControlBehavior, Count, FlowRule, KeyItem, KeyPart, KeyedBy, MAX_KEY_PARTS, MAX_KEYS, MAX_NAME,
     Network,
@@ -13,49 +14,49 @@ const PARTS: [(&str, KeyPart); 4] = [
     ("host", KeyPart::Host),
 ];
 
-/// Those that have an argument.
+/// The parts with an argument.
 const NAMED_PARTS: [&str; 5] = ["clientIp", "header", "query", "cookie", "arg"];
 
 const ITEM_KEYS: [&str; 2] = ["value", "count"];
 const PREFIX_KEYS: [&str; 2] = ["v4", "v6"];
 
-/// The rule with the key that the fields say, if they say any.
+/// The rule with the key that the fields describe, if there is one.
 pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, ConfigError> {
     let Some(key) = fields.get("key") else {
         let given = ["keyItems", "maxKeys", "burst"].into_iter();
         return match given.filter_map(|key| fields.get(key)).next() {
             Some(given) => {
-                Err(given.wrong("means nothing without a `key`; add one, or leave it out"))
+                Err(given.error("means nothing without a `key`; add one, or leave it out"))
             }
             None => Ok(rule),
         };
     };
-    let parts = key.array()?.map(|at| part(&at));
-    let parts = parts.collect::<Result<Vec<KeyPart>, ConfigError>>()?;
-    let mut by = KeyedBy::new(parts)
-        .map_err(|_| key.wrong(&format!("is no key; use 1 to {MAX_KEY_PARTS} parts")))?;
-    // Each part is held against those before it: only a few are here.
+    let mut by = KeyedBy::new(key.list(part)?).map_err(|_| {
+        key.error(&format!(
+            "is not a valid key; use 1 to {MAX_KEY_PARTS} parts"
+        ))
+    })?;
+    // Quadratic, but there are only a few parts.
     let parts = by.parts();
     if let Some(again) =
         (1..parts.len()).find(|i| parts.iter().take(*i).any(|p| parts.get(*i) == Some(p)))
     {
         let again = key.array()?.nth(again);
         let at = again.as_ref().unwrap_or(&key);
-        return Err(at.wrong("is given twice; keep one of the two"));
+        return Err(at.error("is given twice; keep one of the two"));
     }
     if let Some(items) = fields.get("keyItems") {
-        let items = items.array()?.map(|at| item(&at, &by));
-        let items = items.collect::<Result<Vec<KeyItem>, ConfigError>>()?;
-        // Each has been seen to have as many values as there are parts.
+        let items = items.list(|at| item(at, &by))?;
+        // `item` has checked that each has as many values as there are parts.
         by = by
             .with_items(items)
-            .map_err(|_| key.wrong("does not go with `keyItems`; use as many values as parts"))?;
+            .map_err(|_| key.error("does not go with `keyItems`; use as many values as parts"))?;
     }
     if let Some(max_keys) = fields.get("maxKeys") {
         let most = max_keys.integer(1..=MAX_KEYS as u64)? as usize;
         by = by
             .with_max_keys(most)
-            .map_err(|error| no_number(&max_keys, &error))?;
+            .map_err(|error| number_error(&max_keys, &error))?;
     }
     if let Some(burst) = fields.get("burst") {
         by = by.with_burst(burst.integer(0..=Count::MAX as u64)?);
@@ -68,14 +69,14 @@ fn keyed(rule: FlowRule, by: KeyedBy, fields: &Fields<'_>) -> Result<FlowRule, C
     let strategy = fields.get("strategy").or_else(|| fields.get("key"));
     let path = || strategy.map(|at| at.to_string()).unwrap_or_default();
     rule.keyed(by)
-        .map_err(|error| ConfigError::said(path(), &error))
+        .map_err(|error| ConfigError::from_display(path(), &error))
 }
 
-fn part(at: &At<'_>) -> Result<KeyPart, ConfigError> {
+fn part(at: &Located<'_>) -> Result<KeyPart, ConfigError> {
     if let Value::String(name) = at.value() {
         let part = PARTS.iter().find(|(known, _)| known == name);
         return part.map(|(_, part)| part.clone()).ok_or_else(|| {
-            at.wrong("is no part of a request; use `clientIp`, `path`, `method`, `host`, or an object: `{\"header\": \"x-api-key\"}`")
+            at.error("is not a part of a request; use `clientIp`, `path`, `method`, `host`, or an object: `{\"header\": \"x-api-key\"}`")
         });
     }
     let fields = at.object(&NAMED_PARTS)?;
@@ -83,7 +84,7 @@ fn part(at: &At<'_>) -> Result<KeyPart, ConfigError> {
         .iter()
         .filter_map(|name| fields.get(name).map(|at| (*name, at)));
     let (Some((name, of)), None) = (given.next(), given.next()) else {
-        return Err(at.wrong("is no part of a request; use one key"));
+        return Err(at.error("is not a part of a request; use one key"));
     };
     match name {
         "clientIp" => {
@@ -105,27 +106,27 @@ fn part(at: &At<'_>) -> Result<KeyPart, ConfigError> {
 }
 
 /// The name of a header, a parameter or a cookie.
-pub(super) fn named<'a>(at: &At<'a>) -> Result<&'a str, ConfigError> {
+pub(super) fn named<'a>(at: &Located<'a>) -> Result<&'a str, ConfigError> {
     let name = at.string()?;
     if name.is_empty() || name.len() > MAX_NAME {
-        return Err(no_name(at));
+        return Err(name_error(at));
     }
     Ok(name)
 }
 
-/// Which of the values that a caller hands in.
-pub(super) fn index(at: &At<'_>) -> Result<i32, ConfigError> {
+/// The index of a value that the caller passes.
+pub(super) fn index(at: &Located<'_>) -> Result<i32, ConfigError> {
     let number = at.number()?;
     if number.trunc() == number && number.abs() <= f64::from(i32::MAX) {
         return Ok(number as i32);
     }
     let most = i32::MAX;
-    Err(at.wrong(&format!(
+    Err(at.error(&format!(
         "is not possible; use a whole number from -{most} to {most}"
     )))
 }
 
-fn item(at: &At<'_>, by: &KeyedBy) -> Result<KeyItem, ConfigError> {
+fn item(at: &Located<'_>, by: &KeyedBy) -> Result<KeyItem, ConfigError> {
     let fields = at.object(&ITEM_KEYS)?;
     let (value, at_count) = (fields.need("value")?, fields.need("count")?);
     let parts = by.parts();
@@ -133,41 +134,44 @@ fn item(at: &At<'_>, by: &KeyedBy) -> Result<KeyItem, ConfigError> {
         Value::Array(_) => {
             let (values, wanted) = (value.array()?, parts.len());
             if values.len() != wanted {
-                return Err(value.wrong(&format!(
+                return Err(value.error(&format!(
                     "does not go with the key; use one value for each part, {wanted} in all"
                 )));
             }
-            let values = values.zip(parts).map(|(at, part)| match at.value() {
-                Value::Null => Ok(None),
-                _ => text(&at, part).map(Some),
-            });
-            values.collect::<Result<_, ConfigError>>()?
+            let mut read = Vec::with_capacity(wanted);
+            for (at, part) in values.zip(parts) {
+                read.push(match at.value() {
+                    Value::Null => None,
+                    _ => Some(text(&at, part)?),
+                });
+            }
+            read.into()
         }
         _ => match parts {
             [part] => [Some(text(&value, part)?)].into(),
             parts => {
                 let wanted = parts.len();
-                return Err(value.wrong(&format!(
+                return Err(value.error(&format!(
                     "does not go with the key; use an array of one value for each part, {wanted} in all"
                 )));
             }
         },
     };
-    let count = Count::new(at_count.number()?).map_err(|error| no_number(&at_count, &error))?;
+    let count = Count::new(at_count.number()?).map_err(|error| number_error(&at_count, &error))?;
     Ok(KeyItem { values, count })
 }
 
-fn text(at: &At<'_>, part: &KeyPart) -> Result<Box<str>, ConfigError> {
+fn text(at: &Located<'_>, part: &KeyPart) -> Result<Box<str>, ConfigError> {
     let text = at.string()?;
     match part {
         KeyPart::ClientIp { v4, v6 } if Network::of(text.as_bytes(), *v4, *v6).is_none() => {
-            Err(at.wrong("is no address; use one such as `10.0.0.1`"))
+            Err(at.error("is not an IP address; use one such as `10.0.0.1`"))
         }
         _ => Ok(text.into()),
     }
 }
 
-/// That a flow rule with a key has a behaviour that goes with it.
+/// Checks that a flow rule with a key has a behaviour that goes with it.
 pub(super) fn goes_with(
     concurrency: bool,
     behavior: ControlBehavior,
@@ -175,10 +179,10 @@ pub(super) fn goes_with(
 ) -> Result<(), ConfigError> {
     match fields.get("burst") {
         Some(burst) if behavior.is_paced() && burst.number()? != 0.0 => {
-            Err(burst.wrong("means nothing to `throttle`; leave it out"))
+            Err(burst.error("means nothing to `throttle`; leave it out"))
         }
         Some(burst) if concurrency && burst.number()? != 0.0 => {
-            Err(burst.wrong("means nothing to a limit on concurrency; leave it out"))
+            Err(burst.error("means nothing to a limit on concurrency; leave it out"))
         }
         _ => without_warm_up(behavior, fields),
     }
@@ -191,13 +195,13 @@ fn without_warm_up(behavior: ControlBehavior, fields: &Fields<'_>) -> Result<(),
     );
     match fields.get("controlBehavior") {
         Some(given) if warms_up => {
-            Err(given.wrong("does not go with a `key`; use `reject` or `throttle`"))
+            Err(given.error("does not go with a `key`; use `reject` or `throttle`"))
         }
         _ => Ok(()),
     }
 }
 
-/// What happens at the threshold of one of Sentinel's rules with a key, which have no others.
+/// The behaviour of one of Sentinel's rules with a key: `reject` or `throttle`.
 pub(super) fn behavior(fields: &Fields<'_>) -> Result<ControlBehavior, ConfigError> {
     let Some(given) = fields.get("controlBehavior") else {
         return Ok(ControlBehavior::Reject);

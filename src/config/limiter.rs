@@ -1,7 +1,7 @@
-//! What the options of a short form say.
+//! The options of a `Limiter`.
 
-use super::value::{At, ConfigError, Fields, Value};
-use super::{counting, geometry, no_number, no_window, rule_id};
+use super::parts::{counting, geometry, number_error, rule_id, window_error};
+use super::value::{ConfigError, Fields, Located, Value};
 use crate::limiter::{Limit, Limiter, LimiterError};
 use crate::rule::{Count, Counting, KEYED_SAMPLE_COUNT, MAX_KEYS, RuleGeometry, RuleId, span};
 use crate::window::Window;
@@ -48,22 +48,23 @@ pub struct LimiterOptions {
 ///
 /// # Errors
 ///
-/// The first thing that is wrong in it.
+/// The first error in it.
 pub fn read_limiter(options: &Value) -> Result<LimiterOptions, ConfigError> {
-    let at = At::new("options", options);
+    let at = Located::new("options", options);
     let fields = at.object(&KEYS)?;
     let limits = match fields.get("limits") {
         None => vec![limit(&at, &fields)?],
         Some(limits) => {
             if let Some(given) = LIMIT_KEYS.iter().find_map(|key| fields.get(key)) {
-                return Err(given.wrong("stands beside `limits`; put it into one of them"));
+                return Err(given.error("stands beside `limits`; put it into one of them"));
             }
-            let read = |at: At<'_>| limit(&at, &at.object(&LIMIT_KEYS)?);
-            let read = limits.array()?.map(read).collect::<Result<Vec<_>, _>>()?;
+            let read = limits.list(|at| limit(at, &at.object(&LIMIT_KEYS)?))?;
             Limiter::check(&read).map_err(|error| match &error {
-                LimiterError::LimitCount { .. } => ConfigError::said(limits.to_string(), &error),
+                LimiterError::LimitCount { .. } => {
+                    ConfigError::from_display(limits.to_string(), &error)
+                }
                 LimiterError::SameId { index, .. } => {
-                    ConfigError::said(format!("{limits}[{index}].id"), &error)
+                    ConfigError::from_display(format!("{limits}[{index}].id"), &error)
                 }
             })?;
             read
@@ -76,15 +77,15 @@ pub fn read_limiter(options: &Value) -> Result<LimiterOptions, ConfigError> {
     Ok(LimiterOptions { limits, max_keys })
 }
 
-fn limit(at: &At<'_>, fields: &Fields<'_>) -> Result<Limit, ConfigError> {
+fn limit(at: &Located<'_>, fields: &Fields<'_>) -> Result<Limit, ConfigError> {
     let given = fields.need("limit")?;
-    let count = Count::new(given.number()?).map_err(|error| no_number(&given, &error))?;
+    let count = Count::new(given.number()?).map_err(|error| number_error(&given, &error))?;
     let interval_ms = fields.need("windowMs")?;
     let interval_ms = interval_ms.integer(1..=Window::MAX_INTERVAL_MS)?;
     let (_, sample_count) = geometry(fields, "windowMs")?;
     let finest = || Window::finest_sample_count(interval_ms, KEYED_SAMPLE_COUNT);
     let window = RuleGeometry::new(interval_ms, Some(sample_count.unwrap_or_else(finest)))
-        .map_err(|error| no_window(at, fields, &error))?;
+        .map_err(|error| window_error(at, fields, &error))?;
     Ok(Limit {
         id: rule_id(fields)?.unwrap_or_else(|| RuleId::made_of(&span(interval_ms))),
         count,

@@ -1,15 +1,16 @@
 //! Sentinel's limits on the values of a parameter, in a document.
 
 use super::key::{behavior, index};
-use super::{
-    At, ConfigError, Fields, compat, is_concurrency, mode, no_name, no_number, no_pattern, rule_id,
+use super::parts::{
+    compat, is_concurrency, mode, name_error, number_error, refuse_pattern, rule_id,
 };
+use super::value::{ConfigError, Fields, Located};
 use crate::rule::{
     ControlBehavior, Count, FlowRule, KeyItem, KeyPart, KeyedBy, MaxQueueing, RuleError,
 };
 use crate::window::Window;
 
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 15] = [
     "id",
     "resource",
     "count",
@@ -25,13 +26,6 @@ const KEYS: [&str; 22] = [
     "regex",
     // Sentinel's, without a meaning here.
     "limitApp",
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
     "hotItems",
 ];
 
@@ -39,7 +33,7 @@ const ITEM_KEYS: [&str; 3] = ["object", "count", "classType"];
 
 const MAX_SECONDS: u64 = Window::MAX_INTERVAL_MS / 1000;
 
-/// What Sentinel calls the fields that its two kinds of rules with a key share, and their defaults.
+/// The names and defaults of fields that Sentinel's two kinds of rules with a key share.
 pub(super) struct Names {
     pub(super) seconds: &'static str,
     pub(super) burst: &'static str,
@@ -54,32 +48,33 @@ const NAMES: Names = Names {
     max_queueing_ms: 0,
 };
 
-pub(super) fn rule(at: &At<'_>) -> Result<FlowRule, ConfigError> {
-    let fields = at.object(&KEYS)?;
-    no_pattern(&fields)?;
+pub(super) fn rule(at: &Located<'_>) -> Result<FlowRule, ConfigError> {
+    let fields = at.rule(&KEYS)?;
+    refuse_pattern(&fields)?;
     let part = KeyPart::Arg(index(&fields.need("paramIdx")?)?);
-    let by = KeyedBy::new([part]).map_err(|error| ConfigError::said(at.to_string(), &error))?;
+    let by =
+        KeyedBy::new([part]).map_err(|error| ConfigError::from_display(at.to_string(), &error))?;
     let items = match fields.get("paramFlowItemList") {
-        Some(items) => items.array()?.map(|at| item(&at)).collect(),
-        None => Ok(Vec::new()),
-    }?;
+        Some(items) => items.list(item)?,
+        None => Vec::new(),
+    };
     let by = by
         .with_items(items)
-        .map_err(|error| ConfigError::said(at.to_string(), &error))?;
+        .map_err(|error| ConfigError::from_display(at.to_string(), &error))?;
     limit(at, &fields, &NAMES, Some(by))
 }
 
 /// One of Sentinel's rules with a key, or without one.
 pub(super) fn limit(
-    at: &At<'_>,
+    at: &Located<'_>,
     fields: &Fields<'_>,
     names: &Names,
     by: Option<KeyedBy>,
 ) -> Result<FlowRule, ConfigError> {
-    let wrong = |error: RuleError| ConfigError::said(at.to_string(), &error);
+    let at_rule = |error: RuleError| ConfigError::from_display(at.to_string(), &error);
     let (resource, count) = (fields.need("resource")?, fields.need("count")?);
     let number = count.number()?;
-    Count::new(number).map_err(|error| no_number(&count, &error))?;
+    Count::new(number).map_err(|error| number_error(&count, &error))?;
     let integer = |key, range, default| match fields.get(key) {
         Some(given) => given.integer(range),
         None => Ok(default),
@@ -90,24 +85,24 @@ pub(super) fn limit(
     let max_queueing = integer(names.max_queueing, longest, names.max_queueing_ms)?;
     let behavior = behavior(fields)?;
     let is_concurrency = is_concurrency(fields)?;
-    // A rule without a key has no bursts but what it admits.
+    // A rule without a key has no bursts: they are added to its count.
     let number = match (&by, behavior) {
         (None, ControlBehavior::Reject) if number > 0.0 && !is_concurrency => {
             (number + burst as f64).min(Count::MAX)
         }
         _ => number,
     };
-    let mut rule = FlowRule::new(resource.string()?, number).map_err(|_| no_name(&resource))?;
+    let mut rule = FlowRule::new(resource.string()?, number).map_err(|_| name_error(&resource))?;
     if let Some(id) = rule_id(fields)? {
         rule = rule.with_id(id);
     }
     rule = rule.in_mode(mode(fields)?);
     if let Some(by) = by {
-        rule = rule.keyed(by.with_burst(burst)).map_err(wrong)?;
+        rule = rule.keyed(by.with_burst(burst)).map_err(at_rule)?;
     }
     rule = match is_concurrency {
         true => rule.concurrency(),
-        false => rule.per(seconds * 1000, None).map_err(wrong)?,
+        false => rule.per(seconds * 1000, None).map_err(at_rule)?,
     };
     if behavior == ControlBehavior::Throttle {
         rule = rule.throttle(MaxQueueing::from_millis(max_queueing).unwrap_or_default());
@@ -118,10 +113,10 @@ pub(super) fn limit(
     })
 }
 
-fn item(at: &At<'_>) -> Result<KeyItem, ConfigError> {
+fn item(at: &Located<'_>) -> Result<KeyItem, ConfigError> {
     let fields = at.object(&ITEM_KEYS)?;
     let (object, at_count) = (fields.need("object")?, fields.need("count")?);
-    let count = Count::new(at_count.number()?).map_err(|error| no_number(&at_count, &error))?;
+    let count = Count::new(at_count.number()?).map_err(|error| number_error(&at_count, &error))?;
     let class = match fields.get("classType") {
         Some(class) => class.string()?,
         None => "",
@@ -133,16 +128,16 @@ fn item(at: &At<'_>) -> Result<KeyItem, ConfigError> {
     })
 }
 
-/// A value of that class as text, as a caller hands it in. Sentinel: `ParamFlowRuleUtil.parseItemValue`.
-fn value(at: &At<'_>, class: &str) -> Result<Box<str>, ConfigError> {
+/// A value of that class as text, as a caller passes it. Sentinel: `ParamFlowRuleUtil.parseItemValue`.
+fn value(at: &Located<'_>, class: &str) -> Result<Box<str>, ConfigError> {
     let text = at.string()?;
-    let no = |what: &str| at.wrong(&format!("is no {what}; use one, or another `classType`"));
+    let not_a = |what: &str| at.error(&format!("is not a {what}; use one, or another `classType`"));
     Ok(match class.to_ascii_lowercase().as_str() {
         "int" | "integer" | "long" | "short" | "byte" => {
-            let number: i64 = text.parse().map_err(|_| no("whole number"))?;
+            let number: i64 = text.parse().map_err(|_| not_a("whole number"))?;
             number.to_string().into()
         }
-        // As Java writes those that are whole, and others do not.
+        // Java writes whole numbers with `.0`, and other languages without.
         "double" | "float" => text.strip_suffix(".0").unwrap_or(text).into(),
         "boolean" if text.eq_ignore_ascii_case("true") => "true".into(),
         "boolean" => "false".into(),

@@ -1,4 +1,4 @@
-//! The tree that a document is, the reader that walks it, and the sentences about what is wrong in it.
+//! A document as a tree, the reader that walks it, and the errors that it finds.
 
 use crate::text::{decimal, escaped};
 use std::fmt;
@@ -10,9 +10,20 @@ pub(super) const DOCUMENT: &str = "document";
 /// How many characters of a value a sentence shows.
 const MAX_SHOWN: usize = 64;
 
+/// Keys that Sentinel writes into rules of every kind, and that mean nothing here.
+const SENTINEL_KEYS: [&str; 7] = [
+    "clusterMode",
+    "clusterConfig",
+    "gmtCreate",
+    "gmtModified",
+    "app",
+    "ip",
+    "port",
+];
+
 /// A document, or a part of one, as a tree.
 ///
-/// Who fills one by hand bounds its depth: to drop it takes stack for each level.
+/// Code that fills one by hand bounds its depth: dropping it takes stack for each level.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
     /// `null`.
@@ -25,7 +36,7 @@ pub enum Value {
     String(String),
     /// An array.
     Array(Vec<Value>),
-    /// An object: its keys in order, and all of them, so that one that stands twice can be refused.
+    /// An object: all keys, in order, so that a key that is given twice can be refused.
     Object(Vec<(String, Value)>),
 }
 
@@ -44,7 +55,7 @@ impl Value {
 
     fn kind(&self) -> &'static str {
         match self {
-            Value::Null => "no value",
+            Value::Null => "not a value",
             Value::Bool(_) => "a boolean",
             Value::Number(_) => "a number",
             Value::String(_) => "a string",
@@ -54,10 +65,10 @@ impl Value {
     }
 }
 
-/// What is wrong in a document: one sentence with the path, the value and the cure.
+/// An error in a document: one sentence with the path, the value and the cure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError(
-    /// The path, and what is wrong there: boxed, since each of some hundred steps hands it on.
+    /// The path, and the rest of the sentence. Boxed: some hundred functions pass it on.
     Box<(String, String)>,
 );
 
@@ -67,8 +78,8 @@ impl ConfigError {
     /// ```
     /// use leapgate::config::ConfigError;
     ///
-    /// let error = ConfigError::new("flowRules[2].window", "fast", "is not available; use `strict`");
-    /// assert_eq!(error.to_string(), "flowRules[2].window: `fast` is not available; use `strict`");
+    /// let error = ConfigError::new("flowRules[2].window", "fast", "is not a valid value; use `strict`");
+    /// assert_eq!(error.to_string(), "flowRules[2].window: `fast` is not a valid value; use `strict`");
     /// ```
     pub fn new(path: &str, value: &str, fault: &str) -> ConfigError {
         ConfigError::of(path.into(), &escaped(value, MAX_SHOWN), fault)
@@ -78,8 +89,8 @@ impl ConfigError {
         ConfigError(Box::new((path, ["`", shown, "` ", fault].concat())))
     }
 
-    /// What is wrong at `path`, in words that others have found for it.
-    pub(super) fn said(path: String, error: &dyn fmt::Display) -> ConfigError {
+    /// An error at `path`, in the words of another error.
+    pub(super) fn from_display(path: String, error: &dyn fmt::Display) -> ConfigError {
         ConfigError(Box::new((path, escaped(&error.to_string(), usize::MAX))))
     }
 
@@ -104,9 +115,9 @@ impl std::error::Error for ConfigError {}
 
 /// A value and where it stands in the document.
 ///
-/// Its methods read the value as what is expected there, or say that it is something else.
+/// Its methods read the value as the expected type, or return an error with its path.
 #[derive(Clone, Copy, Debug)]
-pub struct At<'a> {
+pub struct Located<'a> {
     value: &'a Value,
     step: Step<'a>,
 }
@@ -114,17 +125,17 @@ pub struct At<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Step<'a> {
     Root(&'a str),
-    Key(&'a At<'a>, &'a str),
-    Item(&'a At<'a>, usize),
+    Key(&'a Located<'a>, &'a str),
+    Item(&'a Located<'a>, usize),
 }
 
 /// The path.
-impl fmt::Display for At<'_> {
+impl fmt::Display for Located<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.step {
             Step::Root(name) => f.write_str(name),
             Step::Key(
-                At {
+                Located {
                     step: Step::Root(DOCUMENT),
                     ..
                 },
@@ -136,10 +147,10 @@ impl fmt::Display for At<'_> {
     }
 }
 
-impl<'a> At<'a> {
+impl<'a> Located<'a> {
     /// `value`, which is called `path`.
-    pub fn new(path: &'a str, value: &'a Value) -> At<'a> {
-        At {
+    pub fn new(path: &'a str, value: &'a Value) -> Located<'a> {
+        Located {
             value,
             step: Step::Root(path),
         }
@@ -150,29 +161,39 @@ impl<'a> At<'a> {
         self.value
     }
 
-    /// That the value is wrong: `fault` says why, and the cure after a semicolon.
-    pub fn wrong(&self, fault: &str) -> ConfigError {
+    /// The error that the value is wrong: `fault` says why, and the cure after a semicolon.
+    pub fn error(&self, fault: &str) -> ConfigError {
         ConfigError::of(self.to_string(), &self.value.shown(), fault)
     }
 
-    fn no(&self, wanted: &str) -> ConfigError {
-        self.wrong(&format!("is {}; use {wanted}", self.value.kind()))
+    fn expected(&self, wanted: &str) -> ConfigError {
+        self.error(&format!("is {}; use {wanted}", self.value.kind()))
     }
 
     /// The value as an object that has no other keys than `keys`, and none twice.
     ///
     /// # Errors
     ///
-    /// Where it is not.
+    /// If it is not.
     pub fn object<'b>(&'b self, keys: &'b [&'b str]) -> Result<Fields<'b>, ConfigError> {
+        self.known([keys, &[]])
+    }
+
+    /// The value as a rule: an object with no other keys than `keys` and [`SENTINEL_KEYS`].
+    pub(super) fn rule<'b>(&'b self, keys: &'b [&'b str]) -> Result<Fields<'b>, ConfigError> {
+        self.known([keys, &SENTINEL_KEYS])
+    }
+
+    fn known<'b>(&'b self, keys: Keys<'b>) -> Result<Fields<'b>, ConfigError> {
         let Value::Object(entries) = self.value else {
-            return Err(self.no("an object"));
+            return Err(self.expected("an object"));
         };
         for (i, (key, _)) in entries.iter().enumerate() {
-            if !keys.contains(&key.as_str()) {
+            if !is_known(keys, key) {
+                let keys = keys.concat();
                 let fault = format!(
-                    "is no key here; {}",
-                    cure(nearest(key, keys), &mut keys.iter().copied())
+                    "is not a known key; {}",
+                    cure(nearest(key, &keys), &mut keys.iter().copied())
                 );
                 return Err(ConfigError::new(&self.to_string(), key, &fault));
             }
@@ -191,15 +212,17 @@ impl<'a> At<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is not.
-    pub fn entries(&self) -> Result<impl ExactSizeIterator<Item = (&str, At<'_>)>, ConfigError> {
+    /// If it is not.
+    pub fn entries(
+        &self,
+    ) -> Result<impl ExactSizeIterator<Item = (&str, Located<'_>)>, ConfigError> {
         let Value::Object(entries) = self.value else {
-            return Err(self.no("an object"));
+            return Err(self.expected("an object"));
         };
         Ok(entries.iter().map(|(key, value)| {
             (
                 key.as_str(),
-                At {
+                Located {
                     value,
                     step: Step::Key(self, key),
                 },
@@ -211,26 +234,54 @@ impl<'a> At<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is none.
-    pub fn array(&self) -> Result<impl ExactSizeIterator<Item = At<'_>>, ConfigError> {
+    /// If it is not.
+    pub fn array(&self) -> Result<impl ExactSizeIterator<Item = Located<'_>>, ConfigError> {
         let Value::Array(items) = self.value else {
-            return Err(self.no("an array"));
+            return Err(self.expected("an array"));
         };
-        Ok(items.iter().enumerate().map(|(index, value)| At {
+        Ok(items.iter().enumerate().map(|(index, value)| Located {
             value,
             step: Step::Item(self, index),
         }))
+    }
+
+    /// What `read` makes of each item of the value, an array.
+    ///
+    /// # Errors
+    ///
+    /// If it is not, and the first error of `read`.
+    pub fn list<T>(
+        &self,
+        mut read: impl FnMut(&Located<'_>) -> Result<T, ConfigError>,
+    ) -> Result<Vec<T>, ConfigError> {
+        let mut list = Vec::new();
+        self.each(&mut |at| {
+            list.push(read(at)?);
+            Ok(())
+        })?;
+        Ok(list)
+    }
+
+    /// The loop of [`Located::list`], compiled once for all types of items.
+    fn each(
+        &self,
+        read: &mut dyn FnMut(&Located<'_>) -> Result<(), ConfigError>,
+    ) -> Result<(), ConfigError> {
+        for at in self.array()? {
+            read(&at)?;
+        }
+        Ok(())
     }
 
     /// The value as a string.
     ///
     /// # Errors
     ///
-    /// Where it is none.
+    /// If it is not.
     pub fn string(&self) -> Result<&'a str, ConfigError> {
         match self.value {
             Value::String(value) => Ok(value),
-            _ => Err(self.no("a string")),
+            _ => Err(self.expected("a string")),
         }
     }
 
@@ -238,11 +289,11 @@ impl<'a> At<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is none.
+    /// If it is not.
     pub fn number(&self) -> Result<f64, ConfigError> {
         match self.value {
             Value::Number(value) => Ok(*value),
-            _ => Err(self.no("a number")),
+            _ => Err(self.expected("a number")),
         }
     }
 
@@ -250,11 +301,11 @@ impl<'a> At<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is none.
+    /// If it is not.
     pub fn boolean(&self) -> Result<bool, ConfigError> {
         match self.value {
             Value::Bool(value) => Ok(*value),
-            _ => Err(self.no("`true` or `false`")),
+            _ => Err(self.expected("`true` or `false`")),
         }
     }
 
@@ -262,7 +313,7 @@ impl<'a> At<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is none.
+    /// If it is not.
     pub fn integer(&self, range: RangeInclusive<u64>) -> Result<u64, ConfigError> {
         let (min, max) = (*range.start(), *range.end());
         let wanted = || format!("a whole number from {min} to {max}");
@@ -270,8 +321,8 @@ impl<'a> At<'a> {
             Value::Number(n) if n.trunc() == *n && (min as f64..=max as f64).contains(n) => {
                 Ok(*n as u64)
             }
-            Value::Number(_) => Err(self.wrong(&format!("is not possible; use {}", wanted()))),
-            _ => Err(self.no(&wanted())),
+            Value::Number(_) => Err(self.error(&format!("is not possible; use {}", wanted()))),
+            _ => Err(self.expected(&wanted())),
         }
     }
 
@@ -279,7 +330,7 @@ impl<'a> At<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is none of them.
+    /// If it is none of them.
     pub fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
         self.choose(choices, false)
     }
@@ -288,7 +339,7 @@ impl<'a> At<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is none of them.
+    /// If it is none of them.
     pub fn one_of_numbered<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
         self.choose(choices, true)
     }
@@ -304,8 +355,8 @@ impl<'a> At<'a> {
                 return Ok(*choice);
             }
         }
-        Err(self.wrong(&format!(
-            "is not available; {}",
+        Err(self.error(&format!(
+            "is not a valid value; {}",
             cure(None, &mut choices.iter().map(|(name, _)| *name))
         )))
     }
@@ -322,42 +373,49 @@ pub(super) fn find<'a>(object: &'a Value, key: &str) -> Option<&'a Value> {
         .map(|(_, value)| value)
 }
 
+/// The keys of an object, in two lists.
+type Keys<'a> = [&'a [&'a str]; 2];
+
+fn is_known(keys: Keys<'_>, key: &str) -> bool {
+    keys.iter().any(|keys| keys.contains(&key))
+}
+
 /// An object whose keys are known.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a> {
-    at: &'a At<'a>,
-    keys: &'a [&'a str],
+    at: &'a Located<'a>,
+    keys: Keys<'a>,
 }
 
 impl<'a> Fields<'a> {
-    fn find(&self, key: &'a str) -> Option<At<'a>> {
+    fn find(&self, key: &'a str) -> Option<Located<'a>> {
         debug_assert!(
-            self.keys.contains(&key),
+            is_known(self.keys, key),
             "{key} is read, but refused as unknown"
         );
-        Some(At {
+        Some(Located {
             value: find(self.at.value, key)?,
             step: Step::Key(self.at, key),
         })
     }
 
-    /// The value of `key`, if it has any: `null` is none.
-    pub fn get(&self, key: &'a str) -> Option<At<'a>> {
+    /// The value of `key`, unless it is left out or `null`.
+    pub fn get(&self, key: &'a str) -> Option<Located<'a>> {
         self.find(key).filter(|at| *at.value != Value::Null)
     }
 
-    /// The value of `key`, which cannot be left out.
+    /// The value of `key`, which is required.
     ///
     /// # Errors
     ///
-    /// Where it is. A `null` is what it is: nothing that any reader of the value takes.
-    pub fn need(&self, key: &'a str) -> Result<At<'a>, ConfigError> {
+    /// If it is left out. A `null` is returned, and refused by whatever reads it.
+    pub fn need(&self, key: &'a str) -> Result<Located<'a>, ConfigError> {
         self.find(key)
             .ok_or_else(|| ConfigError::new(&self.at.to_string(), key, "is missing; add it"))
     }
 }
 
-/// To use one of `names`: `first` before all others.
+/// The advice to use one of `names`, `first` before all others.
 fn cure(first: Option<&str>, names: &mut dyn Iterator<Item = &str>) -> String {
     let names: Vec<&str> = names.filter(|name| Some(*name) != first).collect();
     let mut cure = String::from("use ");
@@ -374,7 +432,7 @@ fn cure(first: Option<&str>, names: &mut dyn Iterator<Item = &str>) -> String {
     cure
 }
 
-/// The one of `keys` that `key` seems to be meant for.
+/// The known key that `key` is probably a misspelling of.
 fn nearest<'a>(key: &str, keys: &[&'a str]) -> Option<&'a str> {
     let nearest = keys
         .iter()
@@ -383,7 +441,7 @@ fn nearest<'a>(key: &str, keys: &[&'a str]) -> Option<&'a str> {
     (distance(key, nearest) <= 1 + key.len().min(20) / 5).then_some(nearest)
 }
 
-/// How many letters are to be added, dropped or replaced to make `to` of `from`, whatever their case: Levenshtein's distance.
+/// The Levenshtein distance, ignoring case.
 fn distance(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (1..=to.len()).collect();
     for (i, x) in from.bytes().enumerate().take(2 * MAX_SHOWN) {

@@ -6,12 +6,10 @@ use crate::engine::prechecks::{Guard, Guards, InForce};
 use crate::engine::resource::Resource;
 use crate::engine::store::{Known, Store};
 use crate::places::{Apart, NamePlace, Places};
-use crate::rule::lists::{
-    AUTHORITY_RULES, DEGRADE_RULES, FLOW_RULES, GATEWAY_FLOW_RULES, PARAM_FLOW_RULES,
-};
 use crate::rule::{
-    AuthorityRule, DegradeRule, FlowRule, Grade, LimitApp, MAX_RULES_PER_RESOURCE,
-    MAX_SYSTEM_RULES, Mode, RuleId, Rules, RulesError, Strategy, SystemRule, Target,
+    AUTHORITY_RULES, AuthorityRule, DEGRADE_RULES, DegradeRule, FLOW_RULES, FlowRule,
+    GATEWAY_FLOW_RULES, Grade, LimitApp, MAX_RULES_PER_RESOURCE, MAX_SYSTEM_RULES, Mode,
+    PARAM_FLOW_RULES, RuleId, Rules, RulesError, Strategy, SystemRule, Target,
 };
 use crate::state::backend::{Backend, BreakerKey};
 use crate::state::flow::Terms;

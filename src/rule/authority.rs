@@ -1,29 +1,29 @@
-//! Authority rules: who may ask for a resource at all.
+//! Authority rules: the origins that may use a resource.
 
-use crate::rule::{Mode, RuleError, RuleId, Target, checked_name};
+use super::parts::{Mode, RuleError, RuleId, Target, checked_name};
 use std::rc::Rc;
 
 /// How many origins an authority rule may list.
 pub const MAX_LISTED_ORIGINS: usize = 10_000;
 
-/// What an authority rule's list of origins is.
+/// What an authority rule's list of origins means.
 ///
 /// Sentinel: `strategy` 0 and 1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AuthorityStrategy {
-    /// Those who may: `white`.
+    /// The origins that may pass: `white`.
     #[doc(alias = "AUTHORITY_WHITE")]
     White,
-    /// Those who may not: `black`.
+    /// The origins that may not pass: `black`.
     #[doc(alias = "AUTHORITY_BLACK")]
     Black,
 }
 
-/// Which origins may ask for a resource.
+/// Which origins may use a resource.
 ///
-/// Origins are compared as they are, every byte of them; `default` and `other` are names like any other here. A request of
-/// no origin in particular passes, whatever the list, as in Sentinel: where a list of those who may is to keep out whoever
-/// does not say who it is, the caller has to name an origin for those.
+/// Origins are compared as they are, every byte of them; `default` and `other` are names like any other here. A request
+/// without an origin passes whatever the list says, as in Sentinel: if a white list is to refuse such requests, the caller
+/// gives them an origin.
 ///
 /// Of several rules for a resource, all apply.
 ///
@@ -48,13 +48,13 @@ pub struct AuthorityRule {
 }
 
 impl AuthorityRule {
-    /// A rule for `resource` (`*`: each that no other authority rule names) about the origins in `limit_app`, which are
-    /// separated by commas; space around a name is no part of it, and an empty name is none.
+    /// A rule for `resource` (`*`: each resource that no other authority rule names) about the origins in `limit_app`, separated
+    /// by commas. Space around a name is not part of it; empty names are skipped.
     ///
     /// # Errors
     ///
-    /// Where the name of the resource is none, where there is no origin at all or more than [`MAX_LISTED_ORIGINS`], and where
-    /// the name of one is too long.
+    /// If the resource's name is not valid, if there are no origins or more than [`MAX_LISTED_ORIGINS`], or if an origin's name
+    /// is too long.
     pub fn new(
         resource: &str,
         limit_app: &str,
@@ -87,20 +87,19 @@ impl AuthorityRule {
 
     /// This rule, called `id`.
     #[must_use]
-    pub fn with_id(self, id: RuleId) -> AuthorityRule {
-        AuthorityRule {
-            id: Some(id),
-            ..self
-        }
+    pub fn with_id(mut self, id: RuleId) -> AuthorityRule {
+        self.id = Some(id);
+        self
     }
 
-    /// This rule, in that mode.
+    /// This rule, in this mode.
     #[must_use]
-    pub fn in_mode(self, mode: Mode) -> AuthorityRule {
-        AuthorityRule { mode, ..self }
+    pub fn in_mode(mut self, mode: Mode) -> AuthorityRule {
+        self.mode = mode;
+        self
     }
 
-    /// The id; where none was given, the resource and the strategy.
+    /// The id; by default the resource and the strategy.
     pub fn id(&self) -> RuleId {
         self.id.clone().unwrap_or_else(|| {
             let strategy = match self.strategy {
@@ -111,7 +110,7 @@ impl AuthorityRule {
         })
     }
 
-    /// Its mode, its id, and whether that was given.
+    /// Its mode, its id, and whether the id was given.
     pub(crate) fn called(&self) -> (Mode, RuleId, bool) {
         (self.mode, self.id(), self.id.is_some())
     }
@@ -121,7 +120,7 @@ impl AuthorityRule {
         &self.target
     }
 
-    /// What its list is.
+    /// What its list means.
     pub fn strategy(&self) -> AuthorityStrategy {
         self.strategy
     }
@@ -137,7 +136,7 @@ impl AuthorityRule {
         self.mode
     }
 
-    /// Whether a request of that origin, empty for none in particular, may pass.
+    /// Whether a request of `origin` may pass; an empty `origin` means that the request has none.
     ///
     /// Sentinel: `AuthorityRuleChecker.passCheck`.
     #[doc(alias = "passCheck")]
@@ -153,10 +152,9 @@ impl AuthorityRule {
     }
 }
 
-/// Sorts in a number of steps that grows as n log n: a heapsort. (That of the standard library would be three kilobytes of a
-/// module.)
+/// A heapsort: O(n log n) comparisons. (The standard library's sort would add three kilobytes to a module.)
 fn sort<T: Ord>(items: &mut [T]) {
-    // First each item from the middle on takes its place in a heap, then the greatest of them goes to its end, one by one.
+    // Heapify from the middle down, then move the greatest item to the end of the heap, one by one.
     let (mut root, mut end) = (items.len() / 2, items.len());
     while end > 1 {
         if root > 0 {
@@ -179,7 +177,7 @@ fn sort<T: Ord>(items: &mut [T]) {
     }
 }
 
-/// Whether the item at `one` is less than that at `other`, which is not the case where there is no other.
+/// Whether the item at `one` is less than the item at `other`; false if there is no item at `other`.
 #[inline(never)]
 fn is_less<T: Ord>(items: &[T], one: usize, other: usize) -> bool {
     items.get(one) < items.get(other)

@@ -1,18 +1,18 @@
 //! Degrade rules: when a circuit breaks, and for how long.
 
-use crate::rule::{Count, Mode, Ratio, RuleError, RuleGeometry, RuleId, Target};
+use super::parts::{Count, Mode, Ratio, RuleError, RuleGeometry, RuleId, Target};
 use crate::window::Window;
 
-/// How many buckets a breaker's window has at most unless its rule says.
+/// How many buckets a breaker's window has at most by default.
 pub const DEFAULT_DEGRADE_SAMPLE_COUNT: u32 = 10;
 
-/// How many calls must have completed in a breaker's window unless its rule says.
+/// How many calls must have completed in a breaker's window by default.
 pub const DEFAULT_MIN_REQUEST_AMOUNT: u64 = 5;
 
 /// The most probes that a half-open breaker may be told to let through.
 pub const MAX_PROBES: u8 = 100;
 
-/// The interval of a breaker whose rule names none.
+/// A breaker's interval by default.
 const DEFAULT_STAT_INTERVAL_MS: u64 = 1000;
 
 /// What opens a breaker.
@@ -20,22 +20,22 @@ const DEFAULT_STAT_INTERVAL_MS: u64 = 1000;
 /// Sentinel: `grade` 0, 1 and 2, with `count` and `slowRatioThreshold`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum DegradeGrade {
-    /// The part of calls that were slow: `slowRatio`.
+    /// The ratio of slow calls: `slowRatio`.
     #[doc(alias = "DEGRADE_GRADE_RT")]
     #[doc(alias = "SlowRequestRatio")]
     SlowRatio {
-        /// A call that took longer than this many milliseconds was slow, failed or not.
+        /// A call that took more than this many milliseconds is slow, whether it failed or not.
         max_rt_ms: Count,
         /// The threshold.
         ratio: Ratio,
     },
-    /// The part of calls that failed: `errorRatio`.
+    /// The ratio of failed calls: `errorRatio`.
     #[doc(alias = "DEGRADE_GRADE_EXCEPTION_RATIO")]
     ErrorRatio {
         /// The threshold.
         ratio: Ratio,
     },
-    /// How many calls failed: `errorCount`.
+    /// The number of failed calls: `errorCount`.
     #[doc(alias = "DEGRADE_GRADE_EXCEPTION_COUNT")]
     ErrorCount {
         /// The threshold.
@@ -63,7 +63,7 @@ impl Kind {
 
 /// What a threshold means.
 ///
-/// A breaker never opens where nothing went wrong, whatever its threshold.
+/// A breaker never opens unless a call was bad, whatever its threshold.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Comparison {
     /// The breaker opens above it (`>`), and at a ratio of 1, which nothing is above.
@@ -72,7 +72,7 @@ pub enum Comparison {
     /// calls alone, and a breaker with an error ratio of 1 never opens.
     #[default]
     Above,
-    /// The breaker opens at it (`>=`), as those of sentinel-golang and sentinel-rust do.
+    /// The breaker opens at it (`>=`), as in sentinel-golang and sentinel-rust.
     AtLeast,
 }
 
@@ -101,8 +101,8 @@ impl BreakerGeometry {
         self.compat
     }
 
-    /// How many buckets before the current one count: all of the window and the one that is leaving it, or, where the rule
-    /// decides as Sentinel does, none.
+    /// How many buckets before the current one count: those of the window and the one that is leaving it; none if the rule
+    /// decides as Sentinel does.
     pub(crate) fn buckets_before(self) -> u64 {
         if self.compat {
             0
@@ -140,11 +140,11 @@ pub struct DegradeRule {
 }
 
 impl DegradeGrade {
-    /// The part of calls that took longer than `max_rt_ms`.
+    /// The ratio of calls that took more than `max_rt_ms`.
     ///
     /// # Errors
     ///
-    /// Where the time is no count or the ratio is none.
+    /// If the time is not a valid count, or the ratio is not valid.
     pub fn slow_ratio(max_rt_ms: f64, ratio: f64) -> Result<DegradeGrade, RuleError> {
         Ok(DegradeGrade::SlowRatio {
             max_rt_ms: Count::new(max_rt_ms)?,
@@ -152,20 +152,20 @@ impl DegradeGrade {
         })
     }
 
-    /// The part of calls that failed.
+    /// The ratio of failed calls.
     ///
     /// # Errors
     ///
-    /// Where the ratio is none.
+    /// If the ratio is not valid.
     pub fn error_ratio(ratio: f64) -> Result<DegradeGrade, RuleError> {
         Ratio::new(ratio).map(|ratio| DegradeGrade::ErrorRatio { ratio })
     }
 
-    /// How many calls failed.
+    /// The number of failed calls.
     ///
     /// # Errors
     ///
-    /// Where the count is none.
+    /// If the count is not valid.
     pub fn error_count(count: f64) -> Result<DegradeGrade, RuleError> {
         Count::new(count).map(|count| DegradeGrade::ErrorCount { count })
     }
@@ -197,13 +197,13 @@ fn geometry(interval_ms: u64, sample_count: Option<u32>) -> Result<RuleGeometry,
 }
 
 impl DegradeRule {
-    /// A breaker on `resource` (`*`: on each that no other degrade rule names) that stays open for `time_window_ms`.
+    /// A breaker on `resource` (`*`: on each resource that no other degrade rule names) that stays open for `time_window_ms`.
     ///
-    /// It counts what completed within a second, 5 calls at least; it closes after one successful probe.
+    /// It counts the calls that completed within a second, needs at least 5 of them, and closes after one successful probe.
     ///
     /// # Errors
     ///
-    /// Where the name is none, and where the time is zero or longer than [`Window::MAX_INTERVAL_MS`].
+    /// If the name is not valid, or the time is zero or longer than [`Window::MAX_INTERVAL_MS`].
     pub fn new(
         resource: &str,
         grade: DegradeGrade,
@@ -225,78 +225,72 @@ impl DegradeRule {
 
     /// This rule, called `id`.
     #[must_use]
-    pub fn with_id(self, id: RuleId) -> DegradeRule {
-        DegradeRule {
-            id: Some(id),
-            ..self
-        }
+    pub fn with_id(mut self, id: RuleId) -> DegradeRule {
+        self.id = Some(id);
+        self
     }
 
-    /// This rule, counting what completed within `stat_interval_ms`, in `sample_count` buckets; without a number, in the
-    /// interval's largest divisor up to [`DEFAULT_DEGRADE_SAMPLE_COUNT`]. Where it decides as Sentinel does, in one bucket.
+    /// This rule, counting the calls that completed within `stat_interval_ms`, in `sample_count` buckets; by default the
+    /// interval's largest divisor up to [`DEFAULT_DEGRADE_SAMPLE_COUNT`]. A rule that decides as Sentinel does has one bucket.
     ///
     /// # Errors
     ///
     /// As [`RuleGeometry::new`].
     pub fn per(
-        self,
+        mut self,
         stat_interval_ms: u64,
         sample_count: Option<u32>,
     ) -> Result<DegradeRule, RuleError> {
-        let window = geometry(stat_interval_ms, sample_count)?;
-        Ok(DegradeRule { window, ..self })
+        self.window = geometry(stat_interval_ms, sample_count)?;
+        Ok(self)
     }
 
-    /// This rule, opening only when at least so many calls are in the window.
+    /// This rule, opening only if the window has at least `min_request_amount` calls.
     ///
     /// # Errors
     ///
-    /// Where that is none at all, or more than 2^53.
-    pub fn needing(self, min_request_amount: u64) -> Result<DegradeRule, RuleError> {
-        Ok(DegradeRule {
-            min_request_amount: whole_number(min_request_amount, 1, Count::MAX as u64)?,
-            ..self
-        })
+    /// If that is zero, or more than 2^53.
+    pub fn needing(mut self, min_request_amount: u64) -> Result<DegradeRule, RuleError> {
+        self.min_request_amount = whole_number(min_request_amount, 1, Count::MAX as u64)?;
+        Ok(self)
     }
 
-    /// This rule, letting so many probes through while half-open, all of which must succeed. Where it decides as Sentinel
-    /// does, it is one.
+    /// This rule, letting `probes` calls through while half-open, all of which must succeed. A rule that decides as Sentinel
+    /// does has one probe.
     ///
     /// # Errors
     ///
-    /// Where that is none at all, or more than [`MAX_PROBES`].
-    pub fn with_probes(self, probes: u32) -> Result<DegradeRule, RuleError> {
+    /// If that is zero, or more than [`MAX_PROBES`].
+    pub fn with_probes(mut self, probes: u32) -> Result<DegradeRule, RuleError> {
         let probes = whole_number(probes.into(), 1, MAX_PROBES.into())?;
-        Ok(DegradeRule {
-            probes: probes as u8,
-            ..self
-        })
+        self.probes = probes as u8;
+        Ok(self)
     }
 
-    /// This rule, with another meaning of its threshold. Where it decides as Sentinel does, that is [`Comparison::Above`].
+    /// This rule, with another meaning of its threshold. A rule that decides as Sentinel does has [`Comparison::Above`].
     #[must_use]
-    pub fn comparing(self, comparison: Comparison) -> DegradeRule {
-        DegradeRule { comparison, ..self }
+    pub fn comparing(mut self, comparison: Comparison) -> DegradeRule {
+        self.comparison = comparison;
+        self
     }
 
-    /// This rule, in that mode.
+    /// This rule, in this mode.
     #[must_use]
-    pub fn in_mode(self, mode: Mode) -> DegradeRule {
-        DegradeRule { mode, ..self }
+    pub fn in_mode(mut self, mode: Mode) -> DegradeRule {
+        self.mode = mode;
+        self
     }
 
-    /// This rule, deciding as Sentinel does: one bucket, which begins anew when the interval does; above the threshold; one
-    /// probe, and whatever completes first while half-open decides.
+    /// This rule, deciding as Sentinel does: one bucket, which starts again with each interval; above the threshold; one
+    /// probe, and the first call that completes while the breaker is half-open decides.
     #[must_use]
-    pub fn sentinel(self) -> DegradeRule {
-        DegradeRule {
-            compat: true,
-            ..self
-        }
+    pub fn sentinel(mut self) -> DegradeRule {
+        self.compat = true;
+        self
     }
 
-    /// The id; where none was given, one made of the resource, the grade and the geometry. What can change while the state
-    /// goes on is no part of it.
+    /// The id; by default made of the resource, the grade and the geometry. Values that can change while the state goes on are
+    /// not part of it.
     pub fn id(&self) -> RuleId {
         self.id
             .clone()
@@ -326,7 +320,7 @@ impl DegradeRule {
         id
     }
 
-    /// Its mode, its id, and whether that was given.
+    /// Its mode, its id, and whether the id was given.
     pub(crate) fn called(&self) -> (Mode, RuleId, bool) {
         (self.mode, self.id(), self.id.is_some())
     }
@@ -396,7 +390,7 @@ impl DegradeRule {
         }
     }
 
-    /// Whether a call that took so many milliseconds, and failed or not, counts against the resource.
+    /// Whether a call that took `rt_ms` milliseconds and `failed` or not counts against the resource.
     pub(crate) fn is_bad(&self, rt_ms: u64, failed: bool) -> bool {
         match self.grade {
             // Sentinel rounds the threshold to a whole millisecond, halves up.
@@ -408,12 +402,12 @@ impl DegradeRule {
         }
     }
 
-    /// Whether a window with those completions opens the breaker.
+    /// Whether `total` completed calls, of which `bad` count against the resource, open the breaker.
     pub(crate) fn is_tripped_by(&self, total: u64, bad: u64) -> bool {
         if total < self.min_request_amount || bad == 0 {
             return false;
         }
-        // Sentinel forgot the errors.
+        // Sentinel opens at a ratio of 1 for slow calls only.
         let at_one = |ratio: Ratio, forgotten| ratio.get() >= 1.0 && !(self.compat && forgotten);
         let ratio = || bad as f64 / total as f64;
         let (measured, threshold, reached) = match self.grade {

@@ -1,6 +1,6 @@
-//! By what a rule tells those apart whom it limits each for themselves.
+//! Keys: the parts of a request by which a rule tells clients apart, each limited separately.
 
-use super::{Count, RuleError};
+use super::parts::{Count, RuleError};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -8,13 +8,13 @@ use std::rc::Rc;
 /// How many parts a key may have.
 pub const MAX_KEY_PARTS: usize = 8;
 
-/// How many keys are kept apart by one rule unless it says.
+/// How many keys one rule keeps apart by default.
 pub const DEFAULT_MAX_KEYS: usize = 100_000;
 
 /// The most keys of one rule that can be kept apart.
 pub const MAX_KEYS: usize = 1 << 24;
 
-/// How many keys of one rule a request may have. One with more of them is refused.
+/// How many keys of one rule a request may have. A request with more is refused.
 pub const MAX_KEYS_OF_REQUEST: usize = 256;
 
 /// The largest program that a regular expression may be compiled to, in bytes.
@@ -23,11 +23,12 @@ const MAX_PROGRAM: usize = 1 << 18;
 
 /// A part of a request: something that clients differ by.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum KeyPart {
-    /// The client's address, as text, with or without a port; of its bits the first so many. One that is no address counts as
-    /// it is written.
+    /// The client's address, as text, with or without a port; only its first bits count. A text that
+    /// is not an address counts as it is written.
     ClientIp {
-        /// Of an IPv4 address, at most 32. An IPv4 address that is written as one of IPv6 is one of IPv4.
+        /// Of an IPv4 address, at most 32. An IPv4 address in the notation of IPv6 counts as IPv4.
         v4: u8,
         /// Of an IPv6 address, at most 128.
         v6: u8,
@@ -42,22 +43,22 @@ pub enum KeyPart {
     Path,
     /// The method.
     Method,
-    /// The host that is asked for, in lower case.
+    /// The requested host, in lower case.
     Host,
-    /// The value of this number, from 0, that the caller hands in; below 0 they are counted from the end, of which -1 is the
-    /// last one.
+    /// The value that the caller passes at this index, from 0; a negative index counts from the end, where -1 is the last
+    /// value.
     ///
-    /// Sentinel: `ParamFlowRule.paramIdx`, where one below 0 is made one from 0 by the first call, for good.
+    /// Sentinel: `ParamFlowRule.paramIdx`, where the first call makes a negative index a positive one, for good.
     #[doc(alias = "paramIdx")]
     Arg(i32),
 }
 
 impl KeyPart {
-    /// A client's address, of which a whole IPv4 address counts, and the first 64 bits of an IPv6 address: what a single
-    /// customer is commonly given.
+    /// A client's address: all of an IPv4 address, and the first 64 bits of an IPv6 address, which is what a provider commonly
+    /// gives one customer.
     pub const CLIENT_IP: KeyPart = KeyPart::ClientIp { v4: 32, v6: 64 };
 
-    /// The place of the `index`th of `len` values, counted from the end where it is below 0, if there is one.
+    /// The position of `index` among `len` values; a negative index counts from the end. `None` if it is outside.
     pub fn arg_of(index: i32, len: usize) -> Option<usize> {
         let from_end = || len.checked_sub(index.unsigned_abs() as usize);
         let place = usize::try_from(index).ok().or_else(from_end)?;
@@ -85,12 +86,12 @@ impl fmt::Display for KeyPart {
 /// What a request has for a part.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum KeyValue<'a> {
-    /// Nothing: a value of its own, other than an empty one.
+    /// The request lacks the part. This is a value of its own, different from the empty one.
     #[default]
     Missing,
     /// One value.
     One(&'a [u8]),
-    /// Several. The request is one of each of them, and passes if it may as each. None at all is as good as missing.
+    /// Several values. The request counts for each and passes only if each admits it. An empty list is the same as missing.
     Each(&'a [&'a [u8]]),
 }
 
@@ -116,13 +117,13 @@ impl<'a> KeyValue<'a> {
 /// Sentinel: `SentinelGatewayConstants.PARAM_MATCH_STRATEGY_*`. (Its prefix is declared and was never written.)
 #[derive(Clone, PartialEq, Debug)]
 pub enum KeyMatch {
-    /// This one.
+    /// This value.
     Exact(Box<str>),
-    /// Those that begin so.
+    /// Values with this prefix.
     Prefix(Box<str>),
-    /// Those of which it is all the expression.
+    /// Values that the expression matches as a whole.
     Regex(Regex),
-    /// Those in which it occurs.
+    /// Values that contain this text.
     Contains(Box<str>),
 }
 
@@ -154,7 +155,7 @@ impl fmt::Display for KeyMatch {
     }
 }
 
-/// A regular expression for a whole value: as in Java where `regex-lite` knows it. Without the feature `regex` there is none.
+/// A regular expression for a whole value: Java's syntax as far as `regex-lite` has it. It needs the feature `regex`.
 #[derive(Clone, Debug)]
 pub struct Regex {
     text: Box<str>,
@@ -167,10 +168,10 @@ impl Regex {
     ///
     /// # Errors
     ///
-    /// Where it is none, or too large, or the feature is off.
+    /// If it is not valid, or too large.
     #[cfg(feature = "regex")]
     pub fn new(text: &str) -> Result<Regex, RuleError> {
-        // Not to be closed by what is between.
+        // Compiled alone first: `a)(b` must not become valid by the group around it.
         let compile = |text: &str| {
             regex_lite::RegexBuilder::new(text)
                 .size_limit(MAX_PROGRAM)
@@ -188,7 +189,7 @@ impl Regex {
             })
     }
 
-    /// The expression `text`, of which there is none.
+    /// The expression `text`: an error, because the feature `regex` is off.
     ///
     /// # Errors
     ///
@@ -226,13 +227,13 @@ impl PartialEq for Regex {
 #[doc(alias = "ParamFlowItem")]
 #[derive(Clone, PartialEq, Debug)]
 pub struct KeyItem {
-    /// A value for each part, in order. `None` is one that is missing.
+    /// A value for each part, in order. `None` means that the part is missing.
     pub values: Box<[Option<Box<str>>]>,
-    /// What counts for it instead.
+    /// The count for this key, instead of the rule's.
     pub count: Count,
 }
 
-/// By what a rule tells requests apart, each of which it limits for itself: one window for each combination of values.
+/// The parts that make a key, and the bounds of the rule's table of keys: each combination of values has its own window.
 ///
 /// ```
 /// use leapgate::rule::{FlowRule, KeyPart, KeyedBy};
@@ -258,7 +259,7 @@ impl KeyedBy {
     ///
     /// # Errors
     ///
-    /// Where there are none, or more.
+    /// If there are none, or more.
     pub fn new(parts: impl Into<Vec<KeyPart>>) -> Result<KeyedBy, RuleError> {
         let parts: Vec<KeyPart> = parts.into();
         within(parts.len(), 1, MAX_KEY_PARTS)?;
@@ -269,7 +270,7 @@ impl KeyedBy {
         })
     }
 
-    /// By nothing at all: all requests have one key.
+    /// No parts: all requests have the same key.
     pub(crate) fn nothing() -> KeyedBy {
         KeyedBy {
             parts: Rc::new([]),
@@ -280,48 +281,45 @@ impl KeyedBy {
         }
     }
 
-    /// The rule is for those requests alone whose first part is there and matches.
+    /// The rule applies only to requests whose first part exists and matches.
     #[must_use]
-    pub fn matching(self, matching: KeyMatch) -> KeyedBy {
-        KeyedBy {
-            matching: Some(matching),
-            ..self
-        }
+    pub fn matching(mut self, matching: KeyMatch) -> KeyedBy {
+        self.matching = Some(matching);
+        self
     }
 
-    /// With another count for some keys. Of two items for one key the later one counts.
+    /// Other counts for some keys. If two items are for one key, the later item counts.
     ///
     /// # Errors
     ///
-    /// Where an item has not as many values as there are parts.
+    /// If an item has fewer or more values than there are parts.
     #[doc(alias = "paramFlowItemList")]
-    pub fn with_items(self, items: impl Into<Vec<KeyItem>>) -> Result<KeyedBy, RuleError> {
+    pub fn with_items(mut self, items: impl Into<Vec<KeyItem>>) -> Result<KeyedBy, RuleError> {
         let items: Vec<KeyItem> = items.into();
         for item in &items {
             within(item.values.len(), self.parts.len(), self.parts.len())?;
         }
-        Ok(KeyedBy {
-            items: items.into(),
-            ..self
-        })
+        self.items = items.into();
+        Ok(self)
     }
 
-    /// With so many keys at most that are kept apart: from 1 to [`MAX_KEYS`]. Where each of them counts
-    /// something, further ones share windows.
+    /// How many keys are kept apart, from 1 to [`MAX_KEYS`]. While all of them are in use, further keys share windows.
     ///
     /// # Errors
     ///
-    /// Where it is out of this range.
-    pub fn with_max_keys(self, max_keys: usize) -> Result<KeyedBy, RuleError> {
+    /// If it is out of this range.
+    pub fn with_max_keys(mut self, max_keys: usize) -> Result<KeyedBy, RuleError> {
         within(max_keys, 1, MAX_KEYS)?;
-        Ok(KeyedBy { max_keys, ..self })
+        self.max_keys = max_keys;
+        Ok(self)
     }
 
-    /// With so much more for each key than the count says. A throttle has no bursts.
+    /// How much each key may pass in addition to the count. A throttle has no bursts.
     #[doc(alias = "burstCount")]
     #[must_use]
-    pub fn with_burst(self, burst: u64) -> KeyedBy {
-        KeyedBy { burst, ..self }
+    pub fn with_burst(mut self, burst: u64) -> KeyedBy {
+        self.burst = burst;
+        self
     }
 
     /// The parts.
@@ -333,12 +331,12 @@ impl KeyedBy {
         Rc::clone(&self.parts)
     }
 
-    /// Which values of the first part the rule is for; `None` where for all.
+    /// The values of the first part that the rule applies to; `None` for all.
     pub fn pattern(&self) -> Option<&KeyMatch> {
         self.matching.as_ref()
     }
 
-    /// The keys that have another count.
+    /// The keys with a count of their own.
     pub fn items(&self) -> &[KeyItem] {
         &self.items
     }
@@ -348,7 +346,7 @@ impl KeyedBy {
         self.max_keys
     }
 
-    /// How much more than the count is admitted.
+    /// How much is admitted in addition to the count.
     pub fn burst(&self) -> u64 {
         self.burst
     }
@@ -380,14 +378,14 @@ fn within(number: usize, least: usize, most: usize) -> Result<(), RuleError> {
     })
 }
 
-/// An address of which only the first bits count.
+/// An address, cut to its first bits.
 pub(crate) struct Network {
-    /// How many bytes the address has, and those.
+    /// The length of the address in bytes, then the address.
     bytes: [u8; 17],
 }
 
 impl Network {
-    /// Of an address with or without a port; `None` where `text` is none.
+    /// The network of an address with or without a port; `None` if `text` is not an address.
     pub(crate) fn of(text: &[u8], v4: u8, v6: u8) -> Option<Network> {
         let text = std::str::from_utf8(text).ok()?;
         let with_port = || text.parse().ok().map(|address: SocketAddr| address.ip());

@@ -1,11 +1,12 @@
-//! System rules: what all inbound calls together may do, whatever their resource.
+//! System rules: limits on all inbound calls together, whatever their resource.
 
-use crate::rule::{Count, Mode, Ratio, RuleError, RuleId};
+use super::parts::{Count, Mode, Ratio, RuleError, RuleId};
 use crate::stats::node::Node;
 use crate::time::Timestamp;
 
-/// What a system rule found exceeded, in the order in which it is looked at.
+/// A limit of a system rule, in the order of checks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
 pub enum SystemLimit {
     /// Inbound passes per second.
     Qps,
@@ -13,16 +14,16 @@ pub enum SystemLimit {
     Thread,
     /// The average response time.
     Rt,
-    /// The machine's load, and more calls in flight than it is estimated to work off.
+    /// The machine's load, and more calls in flight than it is estimated to handle.
     Load,
-    /// More calls in flight than the machine is estimated to work off, at any load.
+    /// More calls in flight than the machine is estimated to handle, at any load.
     Bbr,
     /// How busy the processor is.
     Cpu,
 }
 
 impl SystemLimit {
-    /// All of them, in the order in which they are looked at.
+    /// All limits, in the order of checks.
     pub const ALL: [SystemLimit; 6] = [
         SystemLimit::Qps,
         SystemLimit::Thread,
@@ -52,7 +53,7 @@ impl SystemLimit {
 pub struct Inbound {
     /// Passes per second.
     pub pass_qps: f64,
-    /// Calls in flight, the one that asks not included.
+    /// Calls in flight, without the one to be decided.
     pub threads: u64,
     /// Average response time in milliseconds.
     pub avg_rt: f64,
@@ -77,10 +78,10 @@ impl Inbound {
         }
     }
 
-    /// Whether more calls are in flight than the machine is estimated to work off: its best rate times its shortest response
+    /// Whether more calls are in flight than the machine is estimated to handle: its best rate times its shortest response
     /// time (Little's law). One call in flight never is too many.
     ///
-    /// The estimate is low where little goes on: its floors are one completion a bucket and one millisecond.
+    /// The estimate is low when there is little traffic: its floors are one completion a bucket and one millisecond.
     ///
     /// Sentinel: `SystemRuleManager.checkBbr`, negated.
     #[doc(alias = "checkBbr")]
@@ -89,7 +90,7 @@ impl Inbound {
     }
 }
 
-/// What the host says of its machine, where it can; a host in a sandbox cannot.
+/// What the host knows about its machine; a host in a sandbox knows nothing.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Gauges {
     /// The load average of the last minute.
@@ -100,8 +101,8 @@ pub struct Gauges {
 
 /// A limit on all inbound calls together.
 ///
-/// A threshold that is negative is none, as in Sentinel. Of several rules, each is applied; so the lowest threshold of each
-/// kind counts.
+/// A negative threshold means no threshold, as in Sentinel. If there are several rules, each applies: the lowest threshold of
+/// each kind counts.
 ///
 /// With [`SystemRule::bbr`], load and processor are no limits by themselves: above their threshold, calls are held to what
 /// the machine is estimated to work off ([`Inbound::exceeds_estimate`]). A rule with neither threshold, or on a host that can
@@ -133,7 +134,7 @@ pub struct SystemRule {
     compat: bool,
 }
 
-/// What is negative is no threshold.
+/// A negative number means no threshold.
 fn threshold<T>(
     number: f64,
     new: impl Fn(f64) -> Result<T, RuleError>,
@@ -153,95 +154,87 @@ impl SystemRule {
 
     /// This rule, called `id`.
     #[must_use]
-    pub fn with_id(self, id: RuleId) -> SystemRule {
-        SystemRule {
-            id: Some(id),
-            ..self
-        }
+    pub fn with_id(mut self, id: RuleId) -> SystemRule {
+        self.id = Some(id);
+        self
     }
 
-    /// This rule: at most so many inbound passes per second, the cost of the one that asks included.
+    /// This rule: at most so many inbound passes per second, the cost of the request included.
     ///
     /// # Errors
     ///
-    /// Where that is no count.
-    pub fn with_qps(self, qps: f64) -> Result<SystemRule, RuleError> {
-        let qps = threshold(qps, Count::new)?;
-        Ok(SystemRule { qps, ..self })
+    /// If that is not a valid count.
+    pub fn with_qps(mut self, qps: f64) -> Result<SystemRule, RuleError> {
+        self.qps = threshold(qps, Count::new)?;
+        Ok(self)
     }
 
-    /// This rule: at most so many inbound calls in flight, the one that asks included. Where it decides as Sentinel does,
-    /// not included: one more gets in.
+    /// This rule: at most so many inbound calls in flight, the request included. A rule that decides as Sentinel does leaves the
+    /// request out: one more gets in.
     ///
     /// # Errors
     ///
-    /// Where that is no count.
-    pub fn with_max_thread(self, max_thread: f64) -> Result<SystemRule, RuleError> {
-        let max_thread = threshold(max_thread, Count::new)?;
-        Ok(SystemRule { max_thread, ..self })
+    /// If that is not a valid count.
+    pub fn with_max_thread(mut self, max_thread: f64) -> Result<SystemRule, RuleError> {
+        self.max_thread = threshold(max_thread, Count::new)?;
+        Ok(self)
     }
 
     /// This rule: no call while the average response time of inbound calls is above so many milliseconds.
     ///
     /// # Errors
     ///
-    /// Where that is no count.
-    pub fn with_avg_rt(self, avg_rt: f64) -> Result<SystemRule, RuleError> {
-        let avg_rt = threshold(avg_rt, Count::new)?;
-        Ok(SystemRule { avg_rt, ..self })
+    /// If that is not a valid count.
+    pub fn with_avg_rt(mut self, avg_rt: f64) -> Result<SystemRule, RuleError> {
+        self.avg_rt = threshold(avg_rt, Count::new)?;
+        Ok(self)
     }
 
-    /// This rule: above this load, no more calls in flight than the machine is estimated to work off.
+    /// This rule: above this load, no more calls in flight than the machine is estimated to handle.
     ///
     /// # Errors
     ///
-    /// Where that is no count.
-    pub fn with_highest_system_load(self, load: f64) -> Result<SystemRule, RuleError> {
-        let highest_system_load = threshold(load, Count::new)?;
-        Ok(SystemRule {
-            highest_system_load,
-            ..self
-        })
+    /// If that is not a valid count.
+    pub fn with_highest_system_load(mut self, load: f64) -> Result<SystemRule, RuleError> {
+        self.highest_system_load = threshold(load, Count::new)?;
+        Ok(self)
     }
 
     /// This rule: no call while the processor is busier than this part of the time, from 0 to 1.
     ///
     /// # Errors
     ///
-    /// Where that is no ratio. (Sentinel ignores one above 1.)
-    pub fn with_highest_cpu_usage(self, cpu: f64) -> Result<SystemRule, RuleError> {
-        let highest_cpu_usage = threshold(cpu, Ratio::new)?;
-        Ok(SystemRule {
-            highest_cpu_usage,
-            ..self
-        })
+    /// If that is not a valid ratio. (Sentinel ignores a ratio above 1.)
+    pub fn with_highest_cpu_usage(mut self, cpu: f64) -> Result<SystemRule, RuleError> {
+        self.highest_cpu_usage = threshold(cpu, Ratio::new)?;
+        Ok(self)
     }
 
-    /// This rule, holding calls in flight to what the machine is estimated to work off, whether or not the host knows its
-    /// load.
+    /// This rule, holding calls in flight to the number that the machine is estimated to handle, whether or not the host knows
+    /// its load.
     ///
     /// sentinel-golang: `Strategy: BBR`.
     #[must_use]
-    pub fn bbr(self) -> SystemRule {
-        SystemRule { bbr: true, ..self }
+    pub fn bbr(mut self) -> SystemRule {
+        self.bbr = true;
+        self
     }
 
-    /// This rule, in that mode.
+    /// This rule, in this mode.
     #[must_use]
-    pub fn in_mode(self, mode: Mode) -> SystemRule {
-        SystemRule { mode, ..self }
+    pub fn in_mode(mut self, mode: Mode) -> SystemRule {
+        self.mode = mode;
+        self
     }
 
     /// This rule, deciding as Sentinel does.
     #[must_use]
-    pub fn sentinel(self) -> SystemRule {
-        SystemRule {
-            compat: true,
-            ..self
-        }
+    pub fn sentinel(mut self) -> SystemRule {
+        self.compat = true;
+        self
     }
 
-    /// The id; where none was given, `system` and what the rule limits.
+    /// The id; by default `system` and the names of its limits.
     pub fn id(&self) -> RuleId {
         self.id
             .clone()
@@ -266,7 +259,7 @@ impl SystemRule {
         id
     }
 
-    /// Its mode, its id, and whether that was given.
+    /// Its mode, its id, and whether the id was given.
     pub(crate) fn called(&self) -> (Mode, RuleId, bool) {
         (self.mode, self.id(), self.id.is_some())
     }
@@ -287,7 +280,7 @@ impl SystemRule {
         counts.iter().all(Option::is_none) && self.highest_cpu_usage.is_none() && !self.bbr
     }
 
-    /// Whether it looks at that measure.
+    /// Whether it has this limit.
     pub fn limits(&self, limit: SystemLimit) -> bool {
         match limit {
             SystemLimit::Qps => self.qps.is_some(),
@@ -299,13 +292,13 @@ impl SystemRule {
         }
     }
 
-    /// Whether it asks what the machine is estimated to work off: for [`Inbound::max_success_qps`] and [`Inbound::min_rt`].
+    /// Whether it needs the estimate of what the machine can handle, that is [`Inbound::max_success_qps`] and [`Inbound::min_rt`].
     pub fn estimates(&self) -> bool {
         self.bbr || self.highest_system_load.is_some()
     }
 
-    /// The first limit, in the order of [`SystemLimit`], that any of the rules finds exceeded by a request of that cost, and
-    /// the first such rule; `None` if the request may pass. To be asked of inbound calls only.
+    /// The first limit, in the order of [`SystemLimit`], that a request of this cost would exceed, and the first rule with that
+    /// limit; `None` if the request may pass. Only inbound calls are held to system rules.
     ///
     /// Sentinel: `SystemRuleManager.checkSystem`.
     #[doc(alias = "checkSystem")]

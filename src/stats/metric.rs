@@ -52,6 +52,7 @@ pub struct View {
 
 /// Why a window is no view of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum ViewError {
     /// The view's buckets are not made of whole buckets of the ring: take a multiple.
     Misaligned {

@@ -9,6 +9,7 @@ use std::fmt;
 /// Sentinel: `MetricEvent`, in its order. `Success` is every completion, failed or not (sentinel-golang: `Complete`), and
 /// `Exception` those that failed. `OccupiedPass` is a pass that was borrowed from a bucket to come.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum MetricEvent {
     /// Let in.
     Pass,

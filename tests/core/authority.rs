@@ -249,13 +249,16 @@ fn impossible_rules_are_refused() {
     for nobody in ["", " ", ",", " , ,"] {
         assert_eq!(
             says("admin", nobody),
-            "`` is no name; use at least one character"
+            "`` is not a valid name; use at least one character"
         );
     }
-    assert_eq!(says("", "app"), "`` is no name; use at least one character");
+    assert_eq!(
+        says("", "app"),
+        "`` is not a valid name; use at least one character"
+    );
     assert_eq!(
         says("admin", &format!("app,{}", "a".repeat(257))),
-        "`257` bytes are too long a name; use at most 256"
+        "`257` bytes are too many for a name; use at most 256"
     );
 }
 

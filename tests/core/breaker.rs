@@ -1257,23 +1257,23 @@ fn impossible_rules_are_refused() {
     let rule = || error_ratio(0.5, 1000);
     assert_eq!(
         grade(DegradeGrade::error_ratio(1.5)),
-        "`1.5` is no ratio; use a number from 0 to 1"
+        "`1.5` is not a valid ratio; use a number from 0 to 1"
     );
     assert_eq!(
         grade(DegradeGrade::slow_ratio(1.0, f64::NAN)),
-        "`NaN` is no ratio; use a number from 0 to 1"
+        "`NaN` is not a valid ratio; use a number from 0 to 1"
     );
     assert_eq!(
         grade(DegradeGrade::slow_ratio(-1.0, 0.5)),
-        "`-1` is no count; use a number from 0 to 9007199254740992"
+        "`-1` is not a valid count; use a number from 0 to 9007199254740992"
     );
     assert_eq!(
         grade(DegradeGrade::error_count(f64::INFINITY)),
-        "`Infinity` is no count; use a number from 0 to 9007199254740992"
+        "`Infinity` is not a valid count; use a number from 0 to 9007199254740992"
     );
     assert_eq!(
         says(DegradeRule::new("", rule().grade(), 1)),
-        "`` is no name; use at least one character"
+        "`` is not a valid name; use at least one character"
     );
     assert_eq!(
         says(DegradeRule::new("pay", rule().grade(), 0)),

@@ -7,7 +7,7 @@
     reason = "helpers of tests are tests"
 )]
 
-use leapgate::config::{At, ConfigError, MAX_DOCUMENT, Value, read};
+use leapgate::config::{ConfigError, Located, MAX_DOCUMENT, Value, read};
 use leapgate::rule::{
     AuthorityRule, AuthorityStrategy, Comparison, Counting, DegradeGrade, DegradeRule, FlowRule,
     Grade, LimitApp, MAX_LISTED_ORIGINS, MAX_RULES_PER_RESOURCE, MAX_SYSTEM_RULES, MaxQueueing,
@@ -334,8 +334,11 @@ fn ten_thousand_rules_of_a_dashboard_are_read() {
 #[test]
 fn what_is_no_json_is_refused() {
     let cases: [(&[u8], &str); 24] = [
-        (b"", "document: `` is no document; write at least `{}`"),
-        (b" \n\t", "document: `` is no document; write at least `{}`"),
+        (b"", "document: `` is not a document; write at least `{}`"),
+        (
+            b" \n\t",
+            "document: `` is not a document; write at least `{}`",
+        ),
         (
             b"{",
             "document: `{` breaks off on line 1, column 1 (EOF while parsing an object); close what is open",
@@ -450,13 +453,13 @@ fn a_long_document_is_refused() {
     assert!(Value::from_json(padded(MAX_DOCUMENT)).is_ok());
     for length in [MAX_DOCUMENT + 1, 10_000_000] {
         let sentence =
-            format!("document: `{length}` bytes are too long a document; use at most 8388608");
+            format!("document: `{length}` bytes are too many for a document; use at most 8388608");
         assert_eq!(says(padded(length)), sentence);
     }
     // It is not looked at, whatever it is.
     assert_eq!(
         says(vec![0xff; 10_000_000]),
-        "document: `10000000` bytes are too long a document; use at most 8388608"
+        "document: `10000000` bytes are too many for a document; use at most 8388608"
     );
 }
 
@@ -465,7 +468,10 @@ fn a_document_of_the_wrong_form_is_refused() {
     let rest = "`paramFlowRules`, `gatewayFlowRules`, `degradeRules`, `systemRules`, `authorityRules`, `mode`, `envoy`";
     let keys = format!("`flowRules`, {rest}");
     let cases = [
-        ("null", "document: `null` is no value; use an object".into()),
+        (
+            "null",
+            "document: `null` is not a value; use an object".into(),
+        ),
         ("5", "document: `5` is a number; use an object".into()),
         (
             r#""{}""#,
@@ -477,15 +483,15 @@ fn a_document_of_the_wrong_form_is_refused() {
         ),
         (
             r#"{"isolation": []}"#,
-            format!("document: `isolation` is no key here; use one of {keys}"),
+            format!("document: `isolation` is not a known key; use one of {keys}"),
         ),
         (
             r#"{"flowrules": []}"#,
-            format!("document: `flowrules` is no key here; use `flowRules`, or one of {rest}"),
+            format!("document: `flowrules` is not a known key; use `flowRules`, or one of {rest}"),
         ),
         (
             r#"{"": 1}"#,
-            format!("document: `` is no key here; use one of {keys}"),
+            format!("document: `` is not a known key; use one of {keys}"),
         ),
         (
             r#"{"mode": "shadow", "mode": "shadow"}"#,
@@ -525,19 +531,19 @@ fn a_document_of_the_wrong_form_is_refused() {
         ),
         (
             r#"{"flowRules": [null]}"#,
-            "flowRules[0]: `null` is no value; use an object".into(),
+            "flowRules[0]: `null` is not a value; use an object".into(),
         ),
         (
             r#"{"mode": "off"}"#,
-            "mode: `off` is not available; use one of `enforce`, `shadow`".into(),
+            "mode: `off` is not a valid value; use one of `enforce`, `shadow`".into(),
         ),
         (
             r#"{"mode": 1}"#,
-            "mode: `1` is not available; use one of `enforce`, `shadow`".into(),
+            "mode: `1` is not a valid value; use one of `enforce`, `shadow`".into(),
         ),
         (
             r#"{"mode": true}"#,
-            "mode: `true` is not available; use one of `enforce`, `shadow`".into(),
+            "mode: `true` is not a valid value; use one of `enforce`, `shadow`".into(),
         ),
     ];
     for (json, sentence) in cases {
@@ -559,11 +565,11 @@ fn a_rule_without_what_it_needs_is_refused() {
         ),
         (
             r#"{"resource": null, "count": 1}"#,
-            "flowRules[1].resource: `null` is no value; use a string",
+            "flowRules[1].resource: `null` is not a value; use a string",
         ),
         (
             r#"{"resource": "a", "count": null}"#,
-            "flowRules[1].count: `null` is no value; use a number",
+            "flowRules[1].count: `null` is not a value; use a number",
         ),
         (
             r#"{"resource": 5, "count": 1}"#,
@@ -571,7 +577,7 @@ fn a_rule_without_what_it_needs_is_refused() {
         ),
         (
             r#"{"resource": "", "count": 1}"#,
-            "flowRules[1].resource: `` is no name; use 1 to 256 bytes",
+            "flowRules[1].resource: `` is not a valid name; use 1 to 256 bytes",
         ),
         (
             r#"{"resource": "a", "count": "5"}"#,
@@ -587,11 +593,11 @@ fn a_rule_without_what_it_needs_is_refused() {
         ),
         (
             r#"{"resource": "a", "count": -0.5}"#,
-            "flowRules[1].count: `-0.5` is no count; use a number from 0 to 9007199254740992",
+            "flowRules[1].count: `-0.5` is not a valid count; use a number from 0 to 9007199254740992",
         ),
         (
             r#"{"resource": "a", "count": 9007199254740994}"#,
-            "flowRules[1].count: `9007199254740994` is no count; use a number from 0 to 9007199254740992",
+            "flowRules[1].count: `9007199254740994` is not a valid count; use a number from 0 to 9007199254740992",
         ),
     ];
     for (rule, sentence) in cases {
@@ -604,7 +610,7 @@ fn a_rule_without_what_it_needs_is_refused() {
             r#"{{"flowRules": [{{"resource": "{name}", "count": 1}}]}}"#
         )),
         format!(
-            "flowRules[0].resource: `{}…` is no name; use 1 to 256 bytes",
+            "flowRules[0].resource: `{}…` is not a valid name; use 1 to 256 bytes",
             "a".repeat(64)
         )
     );
@@ -621,17 +627,17 @@ fn a_field_of_a_rule_that_is_wrong_is_refused() {
         (
             "id",
             r#""""#,
-            "`` is no id; use 1 to 256 characters of printable ASCII",
+            "`` is not a valid id; use 1 to 256 characters of printable ASCII",
         ),
         (
             "id",
             r#""größe""#,
-            "`größe` is no id; use 1 to 256 characters of printable ASCII",
+            "`größe` is not a valid id; use 1 to 256 characters of printable ASCII",
         ),
         (
             "id",
             r#""a\nb\u202e\"""#,
-            "`a\\nb\\u{202e}\"` is no id; use 1 to 256 characters of printable ASCII",
+            "`a\\nb\\u{202e}\"` is not a valid id; use 1 to 256 characters of printable ASCII",
         ),
         (
             "id",
@@ -672,52 +678,52 @@ fn a_field_of_a_rule_that_is_wrong_is_refused() {
         (
             "window",
             r#""fast""#,
-            "`fast` is not available; use one of `strict`, `sentinel`, `weighted`",
+            "`fast` is not a valid value; use one of `strict`, `sentinel`, `weighted`",
         ),
         (
             "window",
             "0",
-            "`0` is not available; use one of `strict`, `sentinel`, `weighted`",
+            "`0` is not a valid value; use one of `strict`, `sentinel`, `weighted`",
         ),
         (
             "grade",
             "2",
-            "`2` is not available; use one of `concurrency`, `qps`",
+            "`2` is not a valid value; use one of `concurrency`, `qps`",
         ),
         (
             "grade",
             "0.5",
-            "`0.5` is not available; use one of `concurrency`, `qps`",
+            "`0.5` is not a valid value; use one of `concurrency`, `qps`",
         ),
         (
             "grade",
             r#""1""#,
-            "`1` is not available; use one of `concurrency`, `qps`",
+            "`1` is not a valid value; use one of `concurrency`, `qps`",
         ),
         (
             "grade",
             r#""QPS""#,
-            "`QPS` is not available; use one of `concurrency`, `qps`",
+            "`QPS` is not a valid value; use one of `concurrency`, `qps`",
         ),
         (
             "grade",
             "{}",
-            "`{…}` is not available; use one of `concurrency`, `qps`",
+            "`{…}` is not a valid value; use one of `concurrency`, `qps`",
         ),
         (
             "controlBehavior",
             "4",
-            "`4` is not available; use one of `reject`, `warmUp`, `throttle`, `warmUpThrottle`",
+            "`4` is not a valid value; use one of `reject`, `warmUp`, `throttle`, `warmUpThrottle`",
         ),
         (
             "controlBehavior",
             r#""warmup""#,
-            "`warmup` is not available; use one of `reject`, `warmUp`, `throttle`, `warmUpThrottle`",
+            "`warmup` is not a valid value; use one of `reject`, `warmUp`, `throttle`, `warmUpThrottle`",
         ),
         (
             "controlBehavior",
             "[]",
-            "`[…]` is not available; use one of `reject`, `warmUp`, `throttle`, `warmUpThrottle`",
+            "`[…]` is not a valid value; use one of `reject`, `warmUp`, `throttle`, `warmUpThrottle`",
         ),
         ("warmUpPeriodSec", "-1", &format!("`-1` {from_zero}")),
         (
@@ -756,7 +762,7 @@ fn a_field_of_a_rule_that_is_wrong_is_refused() {
         (
             "strategy",
             "3",
-            "`3` is not available; use one of `direct`, `relate`, `chain`",
+            "`3` is not a valid value; use one of `direct`, `relate`, `chain`",
         ),
         (
             "refResource",
@@ -767,19 +773,23 @@ fn a_field_of_a_rule_that_is_wrong_is_refused() {
         (
             "mode",
             r#""on""#,
-            "`on` is not available; use one of `enforce`, `shadow`",
+            "`on` is not a valid value; use one of `enforce`, `shadow`",
         ),
         (
             "mode",
             "0",
-            "`0` is not available; use one of `enforce`, `shadow`",
+            "`0` is not a valid value; use one of `enforce`, `shadow`",
         ),
         (
             "compat",
             r#""java""#,
-            "`java` is not available; use `sentinel`",
+            "`java` is not a valid value; use `sentinel`",
         ),
-        ("compat", "true", "`true` is not available; use `sentinel`"),
+        (
+            "compat",
+            "true",
+            "`true` is not a valid value; use `sentinel`",
+        ),
     ];
     for (field, value, sentence) in cases {
         let json = one_rule(&format!(r#", "{field}": {value}"#));
@@ -868,8 +878,24 @@ fn fields_that_do_not_go_together_are_refused() {
     }
 }
 
+/// What Sentinel writes into rules of every kind, and what means nothing here.
+const SENTINEL_KEYS: [&str; 7] = [
+    "clusterMode",
+    "clusterConfig",
+    "gmtCreate",
+    "gmtModified",
+    "app",
+    "ip",
+    "port",
+];
+
 /// The keys of a rule, as a sentence lists them.
-const RULE_KEYS: [&str; 28] = [
+fn with_sentinels(keys: &[&'static str]) -> Vec<&'static str> {
+    [keys, &SENTINEL_KEYS].concat()
+}
+
+/// Those of a flow rule that mean something.
+const RULE_KEYS: [&str; 21] = [
     "id",
     "resource",
     "count",
@@ -891,13 +917,6 @@ const RULE_KEYS: [&str; 28] = [
     "mode",
     "compat",
     "regex",
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
 ];
 
 #[test]
@@ -913,8 +932,8 @@ fn an_unknown_field_is_refused_with_those_that_are_known() {
         assert_eq!(
             says(one_rule(&format!(r#", "{key}": null"#))),
             format!(
-                "flowRules[0]: `{shown}` is no key here; use one of {}",
-                list(&RULE_KEYS)
+                "flowRules[0]: `{shown}` is not a known key; use one of {}",
+                list(&with_sentinels(&RULE_KEYS))
             )
         );
     }
@@ -927,14 +946,14 @@ fn an_unknown_field_is_refused_with_those_that_are_known() {
         ("limitapp", "limitApp"),
         ("Id", "id"),
     ] {
-        let others: Vec<&str> = RULE_KEYS
+        let others: Vec<&str> = with_sentinels(&RULE_KEYS)
             .into_iter()
             .filter(|known| *known != meant)
             .collect();
         assert_eq!(
             says(one_rule(&format!(r#", "{key}": 5"#))),
             format!(
-                "flowRules[0]: `{key}` is no key here; use `{meant}`, or one of {}",
+                "flowRules[0]: `{key}` is not a known key; use `{meant}`, or one of {}",
                 list(&others)
             )
         );
@@ -945,15 +964,14 @@ fn an_unknown_field_is_refused_with_those_that_are_known() {
 fn a_misspelt_key_is_named_before_what_is_then_missing() {
     let sentence = says(r#"{"flowRules": [{"resorce": "login", "count": 1}]}"#);
     assert!(
-        sentence.starts_with("flowRules[0]: `resorce` is no key here; use `resource`, or "),
+        sentence.starts_with("flowRules[0]: `resorce` is not a known key; use `resource`, or "),
         "{sentence}"
     );
 }
 
 #[test]
 fn every_field_is_read_or_has_no_meaning_here() {
-    let without_meaning = &RULE_KEYS[21..];
-    for key in RULE_KEYS {
+    for key in with_sentinels(&RULE_KEYS) {
         let others = ["resource", "count"]
             .into_iter()
             .filter(|needed| *needed != key);
@@ -967,7 +985,7 @@ fn every_field_is_read_or_has_no_meaning_here() {
             .collect();
         for value in [r#"{"a": [1, {"a": 2}]}"#, "[]", "-1.5"] {
             let json = format!(r#"{{"flowRules": [{{"{key}": {value}{others}}}]}}"#);
-            if without_meaning.contains(&key) {
+            if SENTINEL_KEYS.contains(&key) {
                 assert!(rules(&json).is_ok(), "{json}");
             } else {
                 assert!(
@@ -982,7 +1000,7 @@ fn every_field_is_read_or_has_no_meaning_here() {
 
 #[test]
 fn a_field_that_stands_twice_is_refused() {
-    for key in RULE_KEYS {
+    for key in with_sentinels(&RULE_KEYS) {
         let json = format!(r#"{{"flowRules": [{{"{key}": null, "{key}": 1}}]}}"#);
         assert_eq!(
             says(json),
@@ -1016,14 +1034,14 @@ fn a_sentence_is_one_line_and_short() {
     assert_eq!(
         says(format!(r#"{{"mode": "{}\n"}}"#, "x".repeat(63))),
         format!(
-            "mode: `{}\\n` is not available; use one of `enforce`, `shadow`",
+            "mode: `{}\\n` is not a valid value; use one of `enforce`, `shadow`",
             "x".repeat(63)
         )
     );
     assert_eq!(
         says(format!(r#"{{"mode": "{}"}}"#, "x".repeat(65))),
         format!(
-            "mode: `{}…` is not available; use one of `enforce`, `shadow`",
+            "mode: `{}…` is not a valid value; use one of `enforce`, `shadow`",
             "x".repeat(64)
         )
     );
@@ -1190,7 +1208,7 @@ fn degrade_rules_from_sentinels_dashboard_are_read() {
 
 #[test]
 fn what_a_degrade_rule_may_leave_out_may_be_null() {
-    let nulls: String = DEGRADE_RULE_KEYS
+    let nulls: String = with_sentinels(&DEGRADE_RULE_KEYS)
         .iter()
         .filter(|key| !["resource", "count", "timeWindow"].contains(key))
         .map(|key| format!(r#", "{key}": null"#))
@@ -1217,7 +1235,7 @@ fn a_degrade_rule_that_is_wrong_is_refused() {
         ),
         (
             r#"{"resource": "", "count": 1, "timeWindow": 1}"#,
-            ".resource: `` is no name; use 1 to 256 bytes",
+            ".resource: `` is not a valid name; use 1 to 256 bytes",
         ),
         (
             r#"{"resource": "a", "count": "1", "timeWindow": 1}"#,
@@ -1225,27 +1243,27 @@ fn a_degrade_rule_that_is_wrong_is_refused() {
         ),
         (
             r#"{"resource": "a", "count": null, "timeWindow": 1}"#,
-            ".count: `null` is no value; use a number",
+            ".count: `null` is not a value; use a number",
         ),
         (
             r#"{"resource": "a", "count": -1, "timeWindow": 1}"#,
-            ".count: `-1` is no count; use a number from 0 to 9007199254740992",
+            ".count: `-1` is not a valid count; use a number from 0 to 9007199254740992",
         ),
         (
             r#"{"resource": "a", "count": -1, "timeWindow": 1, "slowRatioThreshold": 2}"#,
-            ".count: `-1` is no count; use a number from 0 to 9007199254740992",
+            ".count: `-1` is not a valid count; use a number from 0 to 9007199254740992",
         ),
         (
             r#"{"resource": "a", "count": 1.5, "timeWindow": 1, "grade": 1}"#,
-            ".count: `1.5` is no ratio; use a number from 0 to 1",
+            ".count: `1.5` is not a valid ratio; use a number from 0 to 1",
         ),
         (
             r#"{"resource": "a", "count": 1e300, "timeWindow": 1, "grade": 2}"#,
-            ".count: `1e300` is no count; use a number from 0 to 9007199254740992",
+            ".count: `1e300` is not a valid count; use a number from 0 to 9007199254740992",
         ),
         (
             r#"{"resource": "a", "count": 1, "timeWindow": null}"#,
-            ".timeWindow: `null` is no value; use a whole number from 1 to 315360000",
+            ".timeWindow: `null` is not a value; use a whole number from 1 to 315360000",
         ),
         (
             r#"{"resource": "a", "count": 1, "timeWindow": "10s"}"#,
@@ -1261,21 +1279,21 @@ fn a_degrade_rule_that_is_wrong_is_refused() {
     let (amount, probes) = (whole("1 to 9007199254740992"), whole("1 to 100"));
     let grades = "use one of `slowRatio`, `errorRatio`, `errorCount`";
     let cases = [
-        ("grade", "3", format!("`3` is not available; {grades}")),
+        ("grade", "3", format!("`3` is not a valid value; {grades}")),
         (
             "grade",
             r#""rt""#,
-            format!("`rt` is not available; {grades}"),
+            format!("`rt` is not a valid value; {grades}"),
         ),
         (
             "slowRatioThreshold",
             "1.5",
-            "`1.5` is no ratio; use a number from 0 to 1".into(),
+            "`1.5` is not a valid ratio; use a number from 0 to 1".into(),
         ),
         (
             "slowRatioThreshold",
             "-1",
-            "`-1` is no ratio; use a number from 0 to 1".into(),
+            "`-1` is not a valid ratio; use a number from 0 to 1".into(),
         ),
         (
             "slowRatioThreshold",
@@ -1304,23 +1322,23 @@ fn a_degrade_rule_that_is_wrong_is_refused() {
         (
             "comparison",
             r#"">=""#,
-            "`>=` is not available; use one of `above`, `atLeast`".into(),
+            "`>=` is not a valid value; use one of `above`, `atLeast`".into(),
         ),
         (
             "comparison",
             "0",
-            "`0` is not available; use one of `above`, `atLeast`".into(),
+            "`0` is not a valid value; use one of `above`, `atLeast`".into(),
         ),
         ("id", "{}", "`{…}` is an object; use a string".into()),
         (
             "mode",
             r#""off""#,
-            "`off` is not available; use one of `enforce`, `shadow`".into(),
+            "`off` is not a valid value; use one of `enforce`, `shadow`".into(),
         ),
         (
             "compat",
             r#""golang""#,
-            "`golang` is not available; use `sentinel`".into(),
+            "`golang` is not a valid value; use `sentinel`".into(),
         ),
     ];
     for (field, value, sentence) in cases {
@@ -1424,7 +1442,7 @@ fn system_rules_from_sentinels_dashboard_are_read() {
     assert_eq!(system(file), rt.with_highest_cpu_usage(0.8).unwrap());
     let none = r#""qps": -1, "maxThread": -1, "avgRt": -1, "highestSystemLoad": -1, "highestCpuUsage": -1"#;
     assert_eq!(system(none), SystemRule::new());
-    let nulls: Vec<String> = SYSTEM_RULE_KEYS
+    let nulls: Vec<String> = with_sentinels(&SYSTEM_RULE_KEYS)
         .iter()
         .map(|key| format!(r#""{key}": null"#))
         .collect();
@@ -1433,8 +1451,8 @@ fn system_rules_from_sentinels_dashboard_are_read() {
 
 #[test]
 fn a_field_of_a_system_rule_that_is_wrong_is_refused() {
-    let no_count = "is no count; use a number from 0 to 9007199254740992";
-    let no_ratio = "is no ratio; use a number from 0 to 1";
+    let no_count = "is not a valid count; use a number from 0 to 9007199254740992";
+    let no_ratio = "is not a valid ratio; use a number from 0 to 1";
     let mut cases = vec![
         ("highestCpuUsage", "80", format!("`80` {no_ratio}")),
         ("bbr", "1", "`1` is a number; use `true` or `false`".into()),
@@ -1446,14 +1464,18 @@ fn a_field_of_a_system_rule_that_is_wrong_is_refused() {
         (
             "id",
             r#""""#,
-            "`` is no id; use 1 to 256 characters of printable ASCII".into(),
+            "`` is not a valid id; use 1 to 256 characters of printable ASCII".into(),
         ),
         (
             "mode",
             "false",
-            "`false` is not available; use one of `enforce`, `shadow`".into(),
+            "`false` is not a valid value; use one of `enforce`, `shadow`".into(),
         ),
-        ("compat", "1", "`1` is not available; use `sentinel`".into()),
+        (
+            "compat",
+            "1",
+            "`1` is not a valid value; use `sentinel`".into(),
+        ),
     ];
     for field in ["qps", "maxThread", "avgRt", "highestSystemLoad"] {
         cases.push((field, "1e16", format!("`10000000000000000` {no_count}")));
@@ -1488,7 +1510,7 @@ fn each_field_of_an_authority_rule_does_what_it_says() {
     let list = |strategy| AuthorityRule::new("admin", "ops,ci", strategy).unwrap();
     let white = || list(AuthorityStrategy::White);
     let black = || list(AuthorityStrategy::Black);
-    let nulls: String = AUTHORITY_RULE_KEYS
+    let nulls: String = with_sentinels(&AUTHORITY_RULE_KEYS)
         .iter()
         .filter(|key| !["resource", "limitApp"].contains(key))
         .map(|key| format!(r#", "{key}": null"#))
@@ -1531,7 +1553,7 @@ fn authority_rules_from_sentinels_dashboard_are_read() {
 #[test]
 fn an_authority_rule_that_is_wrong_is_refused() {
     let long = "a".repeat(257);
-    let no_list = "is no list of origins; use names of 1 to 256 bytes, separated by commas";
+    let no_list = "is not a list of origins; use names of 1 to 256 bytes, separated by commas";
     let cases = [
         ("{}".into(), ": `resource` is missing; add it".into()),
         (
@@ -1544,7 +1566,7 @@ fn an_authority_rule_that_is_wrong_is_refused() {
         ),
         (
             r#"{"resource": "", "limitApp": ""}"#.into(),
-            ".resource: `` is no name; use 1 to 256 bytes".into(),
+            ".resource: `` is not a valid name; use 1 to 256 bytes".into(),
         ),
         (
             r#"{"resource": "a", "limitApp": ["a"]}"#.into(),
@@ -1571,18 +1593,18 @@ fn an_authority_rule_that_is_wrong_is_refused() {
         (
             "strategy",
             "2",
-            "`2` is not available; use one of `white`, `black`",
+            "`2` is not a valid value; use one of `white`, `black`",
         ),
         (
             "strategy",
             r#""deny""#,
-            "`deny` is not available; use one of `white`, `black`",
+            "`deny` is not a valid value; use one of `white`, `black`",
         ),
         ("id", "true", "`true` is a boolean; use a string"),
         (
             "mode",
             "1",
-            "`1` is not available; use one of `enforce`, `shadow`",
+            "`1` is not a valid value; use one of `enforce`, `shadow`",
         ),
     ];
     for (field, value, sentence) in cases {
@@ -1630,7 +1652,7 @@ fn two_hundred_thousand_names_of_origins_are_read_and_one_rule_has_ten_thousand(
 
 // === The keys of all three ===
 
-const DEGRADE_RULE_KEYS: [&str; 25] = [
+const DEGRADE_RULE_KEYS: [&str; 18] = [
     "id",
     "resource",
     "grade",
@@ -1649,16 +1671,9 @@ const DEGRADE_RULE_KEYS: [&str; 25] = [
     "cut",
     "rtSlowRequestAmount",
     "limitApp",
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
 ];
 
-const SYSTEM_RULE_KEYS: [&str; 19] = [
+const SYSTEM_RULE_KEYS: [&str; 12] = [
     "id",
     "qps",
     "maxThread",
@@ -1671,30 +1686,9 @@ const SYSTEM_RULE_KEYS: [&str; 19] = [
     "regex",
     "resource",
     "limitApp",
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
 ];
 
-const AUTHORITY_RULE_KEYS: [&str; 13] = [
-    "id",
-    "resource",
-    "limitApp",
-    "strategy",
-    "mode",
-    "regex",
-    "clusterMode",
-    "clusterConfig",
-    "gmtCreate",
-    "gmtModified",
-    "app",
-    "ip",
-    "port",
-];
+const AUTHORITY_RULE_KEYS: [&str; 6] = ["id", "resource", "limitApp", "strategy", "mode", "regex"];
 
 #[test]
 fn every_field_of_the_other_rules_is_read_or_has_no_meaning_here() {
@@ -1714,11 +1708,12 @@ fn every_field_of_the_other_rules_is_read_or_has_no_meaning_here() {
         ),
     ];
     for (list, keys, read, needed) in cases {
+        let keys = with_sentinels(keys);
         let listed: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
         assert_eq!(
             says(format!(r#"{{"{list}": [{{"x": null}}]}}"#)),
             format!(
-                "{list}[0]: `x` is no key here; use one of {}",
+                "{list}[0]: `x` is not a known key; use one of {}",
                 listed.join(", ")
             )
         );
@@ -1756,7 +1751,7 @@ fn differs_from_sentinel_a_wrong_rule_refuses_the_document() {
     for (wrong, fault) in [
         (
             r#""count": -1"#,
-            "count: `-1` is no count; use a number from 0 to 9007199254740992",
+            "count: `-1` is not a valid count; use a number from 0 to 9007199254740992",
         ),
         (
             r#""count": 1, "strategy": 1"#,
@@ -1806,7 +1801,7 @@ fn a_pattern_for_resources_is_refused() {
         let cure = "name each resource in a rule of its own, or all of them as `*`";
         assert_eq!(
             says(with("true")),
-            format!("{list}[0].regex: `true` is not available; {cure}")
+            format!("{list}[0].regex: `true` is not supported; {cure}")
         );
         assert_eq!(
             says(with("0")),
@@ -1847,7 +1842,7 @@ fn a_tree_is_read_as_a_text_is() {
         ]);
         let document = object(&[("flowRules", Value::Array(vec![rule]))]);
         let sentence = format!(
-            "flowRules[0].count: `{shown}` is no count; use a number from 0 to 9007199254740992"
+            "flowRules[0].count: `{shown}` is not a valid count; use a number from 0 to 9007199254740992"
         );
         assert_eq!(read(&document).unwrap_err().to_string(), sentence);
     }
@@ -1857,7 +1852,7 @@ fn a_tree_is_read_as_a_text_is() {
 fn a_path_leads_from_the_root_to_the_value() {
     let value = Value::from_json(r#"{"a": [{"b\n": true}]}"#).unwrap();
     for (root, path) in [("document", "a[0].b\\n"), ("envoy", "envoy.a[0].b\\n")] {
-        let at = At::new(root, &value);
+        let at = Located::new(root, &value);
         let a = at.object(&["a"]).unwrap().need("a").unwrap();
         let item = a.array().unwrap().next().unwrap();
         let (key, b) = item.entries().unwrap().next().unwrap();

@@ -141,9 +141,9 @@ fn what_is_no_key_is_refused() {
 #[test]
 fn what_is_no_regular_expression_is_refused() {
     let regex = |text: &str| Regex::new(text).map(drop).unwrap_err().to_string();
-    assert!(regex("a)b").starts_with("`a)b` is no regular expression ("));
+    assert!(regex("a)b").starts_with("`a)b` is not a valid regular expression ("));
     assert!(regex(")|(").ends_with("; correct it"));
-    assert!(regex(&"(a{1000}){1000}".repeat(9)).contains("is no regular expression"));
+    assert!(regex(&"(a{1000}){1000}".repeat(9)).contains("is not a valid regular expression"));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_key_goes_with_neither_a_warm_up_nor_a_strategy() {
 fn without_the_feature_a_regular_expression_is_refused() {
     assert_eq!(
         Regex::new("v[12]").unwrap_err().to_string(),
-        "`v[12]` is a regular expression, which this build does not have; use another match strategy"
+        "`v[12]` is a regular expression, which this build does not support; use another match strategy"
     );
 }
 

@@ -169,7 +169,7 @@ fn each_field_of_a_rule_with_a_key_does_what_it_says() {
 
 #[test]
 fn a_key_that_is_wrong_is_refused() {
-    let no_part = "is no part of a request; use `clientIp`, `path`, `method`, `host`, or an object: `{\"header\": \"x-api-key\"}`";
+    let no_part = "is not a part of a request; use `clientIp`, `path`, `method`, `host`, or an object: `{\"header\": \"x-api-key\"}`";
     let range = "use a whole number from -2147483647 to 2147483647";
     let long = format!(
         r#"["path", {}"host"]"#,
@@ -177,15 +177,15 @@ fn a_key_that_is_wrong_is_refused() {
     );
     let cases: [(&str, String); 26] = [
         (r#""key": "path""#, "key: `path` is a string; use an array".into()),
-        (r#""key": []"#, "key: `[…]` is no key; use 1 to 8 parts".into()),
-        (&format!(r#""key": {long}"#), "key: `[…]` is no key; use 1 to 8 parts".into()),
+        (r#""key": []"#, "key: `[…]` is not a valid key; use 1 to 8 parts".into()),
+        (&format!(r#""key": {long}"#), "key: `[…]` is not a valid key; use 1 to 8 parts".into()),
         (r#""key": ["ip"]"#, format!("key[0]: `ip` {no_part}")),
         (r#""key": ["path", "header"]"#, format!("key[1]: `header` {no_part}")),
         (r#""key": [7]"#, "key[0]: `7` is a number; use an object".into()),
-        (r#""key": [{}]"#, "key[0]: `{…}` is no part of a request; use one key".into()),
-        (r#""key": [{"header": "a", "query": "b"}]"#, "key[0]: `{…}` is no part of a request; use one key".into()),
-        (r#""key": [{"headers": "a"}]"#, "key[0]: `headers` is no key here; use `header`, or one of `clientIp`, `query`, `cookie`, `arg`".into()),
-        (r#""key": [{"header": ""}]"#, "key[0].header: `` is no name; use 1 to 256 bytes".into()),
+        (r#""key": [{}]"#, "key[0]: `{…}` is not a part of a request; use one key".into()),
+        (r#""key": [{"header": "a", "query": "b"}]"#, "key[0]: `{…}` is not a part of a request; use one key".into()),
+        (r#""key": [{"headers": "a"}]"#, "key[0]: `headers` is not a known key; use `header`, or one of `clientIp`, `query`, `cookie`, `arg`".into()),
+        (r#""key": [{"header": ""}]"#, "key[0].header: `` is not a valid name; use 1 to 256 bytes".into()),
         (r#""key": [{"cookie": 1}]"#, "key[0].cookie: `1` is a number; use a string".into()),
         (r#""key": [{"clientIp": 24}]"#, "key[0].clientIp: `24` is a number; use an object".into()),
         (r#""key": [{"clientIp": {"v4": 33}}]"#, "key[0].clientIp.v4: `33` is not possible; use a whole number from 0 to 32".into()),
@@ -214,7 +214,7 @@ fn a_key_that_is_wrong_is_refused() {
 /// Parts are held against one another only where there are few enough for a key.
 #[test]
 fn a_key_of_too_many_parts_is_refused_for_their_number_and_not_for_what_they_are() {
-    let too_many = "flowRules[0].key: `[…]` is no key; use 1 to 8 parts";
+    let too_many = "flowRules[0].key: `[…]` is not a valid key; use 1 to 8 parts";
     let twice = [r#""path""#; 9];
     let hundred_thousand: Vec<String> =
         (0..100_000).map(|i| format!(r#"{{"arg": {i}}}"#)).collect();
@@ -235,12 +235,12 @@ fn an_item_that_is_wrong_is_refused() {
         (
             r#"["path"]"#,
             r#"{"value": "a", "count": -1}"#,
-            ".count: `-1` is no count; use a number from 0 to 9007199254740992",
+            ".count: `-1` is not a valid count; use a number from 0 to 9007199254740992",
         ),
         (
             r#"["path"]"#,
             r#"{"value": null, "count": 1}"#,
-            ".value: `null` is no value; use a string",
+            ".value: `null` is not a value; use a string",
         ),
         (
             r#"["path"]"#,
@@ -265,12 +265,12 @@ fn an_item_that_is_wrong_is_refused() {
         (
             r#"["clientIp"]"#,
             r#"{"value": "10.0.0", "count": 1}"#,
-            ".value: `10.0.0` is no address; use one such as `10.0.0.1`",
+            ".value: `10.0.0` is not an IP address; use one such as `10.0.0.1`",
         ),
         (
             r#"["path"]"#,
             r#"{"value": "a", "count": 1, "burst": 1}"#,
-            ": `burst` is no key here; use one of `value`, `count`",
+            ": `burst` is not a known key; use one of `value`, `count`",
         ),
     ];
     for (key, item, sentence) in cases {
@@ -370,11 +370,11 @@ fn a_hot_parameter_rule_that_is_wrong_is_refused() {
         ),
         (
             r#"{"paramIdx": 0, "resource": "", "count": 1}"#,
-            ".resource: `` is no name; use 1 to 256 bytes",
+            ".resource: `` is not a valid name; use 1 to 256 bytes",
         ),
         (
             r#"{"paramIdx": null, "resource": "a", "count": 1}"#,
-            ".paramIdx: `null` is no value; use a number",
+            ".paramIdx: `null` is not a value; use a number",
         ),
     ] {
         assert_eq!(
@@ -382,7 +382,8 @@ fn a_hot_parameter_rule_that_is_wrong_is_refused() {
             format!("paramFlowRules[0]{sentence}")
         );
     }
-    let behaviors = "is not available; use one of `reject`, `warmUp`, `throttle`, `warmUpThrottle`";
+    let behaviors =
+        "is not a valid value; use one of `reject`, `warmUp`, `throttle`, `warmUpThrottle`";
     let cases = [
         (
             "paramIdx",
@@ -392,7 +393,7 @@ fn a_hot_parameter_rule_that_is_wrong_is_refused() {
         (
             "grade",
             "2",
-            "`2` is not available; use one of `concurrency`, `qps`".into(),
+            "`2` is not a valid value; use one of `concurrency`, `qps`".into(),
         ),
         (
             "durationInSec",
@@ -423,7 +424,7 @@ fn a_hot_parameter_rule_that_is_wrong_is_refused() {
         (
             "compat",
             r#""java""#,
-            "`java` is not available; use `sentinel`".into(),
+            "`java` is not a valid value; use `sentinel`".into(),
         ),
         (
             "paramFlowItemList",
@@ -453,11 +454,11 @@ fn a_hot_parameter_rule_that_is_wrong_is_refused() {
         ),
         (
             r#"{"object": "a", "count": 1, "classType": "int"}"#,
-            ".object: `a` is no whole number; use one, or another `classType`",
+            ".object: `a` is not a whole number; use one, or another `classType`",
         ),
         (
             r#"{"object": "a", "count": -1}"#,
-            ".count: `-1` is no count; use a number from 0 to 9007199254740992",
+            ".count: `-1` is not a valid count; use a number from 0 to 9007199254740992",
         ),
         (
             r#"{"object": "a", "count": 1, "classType": 1}"#,
@@ -536,11 +537,11 @@ fn a_gateway_rule_that_is_wrong_is_refused() {
     let cases = [
         (
             r#""resourceMode": 2"#,
-            "resourceMode: `2` is not available; use one of `route`, `customApiName`",
+            "resourceMode: `2` is not a valid value; use one of `route`, `customApiName`",
         ),
         (
             r#""grade": "x""#,
-            "grade: `x` is not available; use one of `concurrency`, `qps`",
+            "grade: `x` is not a valid value; use one of `concurrency`, `qps`",
         ),
         (
             r#""intervalSec": 0.5"#,
@@ -568,7 +569,7 @@ fn a_gateway_rule_that_is_wrong_is_refused() {
         ),
         (
             r#""paramItem": {"parseStrategy": 5}"#,
-            "paramItem.parseStrategy: `5` is not available; use one of `clientIp`, `host`, `header`, `urlParam`, `cookie`",
+            "paramItem.parseStrategy: `5` is not a valid value; use one of `clientIp`, `host`, `header`, `urlParam`, `cookie`",
         ),
         (
             r#""paramItem": {"parseStrategy": 2}"#,
@@ -576,11 +577,11 @@ fn a_gateway_rule_that_is_wrong_is_refused() {
         ),
         (
             r#""paramItem": {"parseStrategy": 3, "fieldName": ""}"#,
-            "paramItem.fieldName: `` is no name; use 1 to 256 bytes",
+            "paramItem.fieldName: `` is not a valid name; use 1 to 256 bytes",
         ),
         (
             r#""paramItem": {"parseStrategy": 0, "matchStrategy": 4}"#,
-            "paramItem.matchStrategy: `4` is not available; use one of `exact`, `prefix`, `regex`, `contains`",
+            "paramItem.matchStrategy: `4` is not a valid value; use one of `exact`, `prefix`, `regex`, `contains`",
         ),
         (
             r#""paramItem": {"parseStrategy": 0, "pattern": 7}"#,
@@ -588,11 +589,11 @@ fn a_gateway_rule_that_is_wrong_is_refused() {
         ),
         (
             r#""paramItem": {"parseStrategy": 0, "pattern": "a", "strategy": 0}"#,
-            "paramItem: `strategy` is no key here; use one of `parseStrategy`, `fieldName`, `pattern`, `matchStrategy`, `index`",
+            "paramItem: `strategy` is not a known key; use one of `parseStrategy`, `fieldName`, `pattern`, `matchStrategy`, `index`",
         ),
         (
             r#""paramItem": {"parseStrategy": 0, "pattern": "(", "matchStrategy": 2}"#,
-            "paramItem.pattern: `(` is no regular expression (found open group without closing ')'); correct it",
+            "paramItem.pattern: `(` is not a valid regular expression (found open group without closing ')'); correct it",
         ),
     ];
     for (fields, sentence) in cases {
@@ -606,7 +607,6 @@ fn a_gateway_rule_that_is_wrong_is_refused() {
 #[test]
 fn every_field_of_sentinels_lists_is_read_or_has_no_meaning_here() {
     let inert = [
-        "limitApp",
         "clusterMode",
         "clusterConfig",
         "gmtCreate",
@@ -657,12 +657,17 @@ fn every_field_of_sentinels_lists_is_read_or_has_no_meaning_here() {
         ),
     ];
     for (list, read, last, needed) in cases {
-        let all: Vec<&str> = read.iter().chain(&inert).chain([&last]).copied().collect();
+        let all: Vec<&str> = read
+            .iter()
+            .chain(&["limitApp", last])
+            .chain(&inert)
+            .copied()
+            .collect();
         let listed: Vec<String> = all.iter().map(|key| format!("`{key}`")).collect();
         assert_eq!(
             says(&format!(r#"{{"{list}": [{{"x": null}}]}}"#)),
             format!(
-                "{list}[0]: `x` is no key here; use one of {}",
+                "{list}[0]: `x` is not a known key; use one of {}",
                 listed.join(", ")
             )
         );

@@ -468,11 +468,11 @@ fn a_sentence_says_what_is_wrong_in_options() {
         (r#"{"limit": 1}"#, "options: `windowMs` is missing; add it"),
         (
             r#"{"limit": 1, "windowMs": null}"#,
-            "options.windowMs: `null` is no value; use a whole number from 1 to 315360000000",
+            "options.windowMs: `null` is not a value; use a whole number from 1 to 315360000000",
         ),
         (
             r#"{"limits": [{"limit": 1, "windowMs": 10, "maxKeys": 5}]}"#,
-            "options.limits[0]: `maxKeys` is no key here; use one of `limit`, `windowMs`, `window`, `sampleCount`, `id`",
+            "options.limits[0]: `maxKeys` is not a known key; use one of `limit`, `windowMs`, `window`, `sampleCount`, `id`",
         ),
         (
             r#"{"limits": [], "id": "a"}"#,

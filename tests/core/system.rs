@@ -385,7 +385,8 @@ fn what_is_negative_is_no_threshold_and_what_is_no_number_is_refused() {
     assert!(nothing.is_empty() && !nothing.estimates());
 
     let says = |rule: Result<SystemRule, leapgate::rule::RuleError>| rule.unwrap_err().to_string();
-    let count = |n: &str| format!("`{n}` is no count; use a number from 0 to 9007199254740992");
+    let count =
+        |n: &str| format!("`{n}` is not a valid count; use a number from 0 to 9007199254740992");
     assert_eq!(says(SystemRule::new().with_qps(f64::NAN)), count("NaN"));
     assert_eq!(
         says(SystemRule::new().with_avg_rt(f64::INFINITY)),
@@ -393,7 +394,7 @@ fn what_is_negative_is_no_threshold_and_what_is_no_number_is_refused() {
     );
     assert_eq!(
         says(SystemRule::new().with_highest_cpu_usage(80.0)),
-        "`80` is no ratio; use a number from 0 to 1"
+        "`80` is not a valid ratio; use a number from 0 to 1"
     );
 }
 

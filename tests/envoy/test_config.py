@@ -18,21 +18,21 @@ REFUSED = [
     ("", 'document: `` is no configuration; give the plugin rules: `{"flowRules": [{"resource": "*", "count": 100}]}`'),
     ('{"flowRules": [}', "document: `{\"flowRules\": [}` goes wrong on line 1, column 16 (expected value); correct it there"),
     ([LOGIN], "document: `[…]` is an array; put it in an object, under `flowRules`"),
-    ({"flowrules": []}, "document: `flowrules` is no key here; use `flowRules`, or one of"),
+    ({"flowrules": []}, "document: `flowrules` is not a known key; use `flowRules`, or one of"),
     ({"degradeRules": [{"resource": "login", "grade": "errorRatio", "count": 5, "timeWindow": 10}]},
-     "degradeRules[0].count: `5` is no ratio; use a number from 0 to 1"),
+     "degradeRules[0].count: `5` is not a valid ratio; use a number from 0 to 1"),
     ({"systemRules": [{"highestSystemLoad": 4}]},
      "systemRules[0]: `highestSystemLoad` is not known in Envoy, where a filter cannot see the machine; use `bbr`,"),
     ({"envoy": {"errors": {"status": ["6xx"]}}}, "envoy.errors.status[0]: `6xx` is no status; use `5xx`, `4xx` or a number"),
-    (rules({**LOGIN, "key": ["clientIP"]}), "flowRules[0].key[0]: `clientIP` is no part of a request; use `clientIp`, `path`, `method`, `host`, or an object"),
+    (rules({**LOGIN, "key": ["clientIP"]}), "flowRules[0].key[0]: `clientIP` is not a part of a request; use `clientIp`, `path`, `method`, `host`, or an object"),
     ('{"mode": "shadow", "mode": "enforce"}', "document: `mode` is given twice; keep one of the two"),
     (rules(LOGIN, {"resource": "api"}), "flowRules[1]: `count` is missing; add it"),
-    (rules({**LOGIN, "count": -1}), "flowRules[0].count: `-1` is no count; use a number from 0 to 9007199254740992"),
+    (rules({**LOGIN, "count": -1}), "flowRules[0].count: `-1` is not a valid count; use a number from 0 to 9007199254740992"),
     (rules({**LOGIN, "count": "2"}), "flowRules[0].count: `2` is a string; use a number"),
     (rules({**LOGIN, "intervalMs": 1000, "sampleCount": 7}),
      "flowRules[0].sampleCount: `7` does not divide the 1000 ms interval; use one of 1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 100"),
     (rules({**LOGIN, "window": "fast"}),
-     "flowRules[0].window: `fast` is not available; use one of `strict`, `sentinel`, `weighted`"),
+     "flowRules[0].window: `fast` is not a valid value; use one of `strict`, `sentinel`, `weighted`"),
     (rules({**LOGIN, "grade": "concurrency"}),
      "flowRules[0].intervalMs: `60000` means nothing to a limit on concurrency; leave it out"),
     (rules({**LOGIN, "strategy": "chain", "refResource": "entry"}),
@@ -40,18 +40,18 @@ REFUSED = [
     (rules({**LOGIN, "limitApp": "shop"}), "flowRules[0].limitApp: `shop` never applies where requests have no origin"),
     (rules({**LOGIN, "controlBehavior": "throttle", "maxQueueingTimeMs": -1}), "flowRules[0].maxQueueingTimeMs: `-1` "),
     (rules(envoy={"maxWaiting": -1}), "envoy.maxWaiting: `-1` is not possible; use a whole number from 0 to 10000"),
-    (rules(envoy={"origin": {"from": "client"}}), "envoy.origin.from: `client` is not available; use `peer`"),
+    (rules(envoy={"origin": {"from": "client"}}), "envoy.origin.from: `client` is not a valid value; use `peer`"),
     (rules(LOGIN, LOGIN), "flowRules[1].id: "),
-    (rules(envoy={"resource": {"header": "x-api"}}), "envoy.resource: `header` is no key here; use one of `from`, `fixed`"),
-    (rules(envoy={"cluster": {}}), "envoy: `cluster` is no key here; use one of"),
-    (rules(envoy={"scope": "vm"}), "envoy.scope: `vm` is not available; use one of `process`, `worker`"),
+    (rules(envoy={"resource": {"header": "x-api"}}), "envoy.resource: `header` is not a known key; use one of `from`, `fixed`"),
+    (rules(envoy={"cluster": {}}), "envoy: `cluster` is not a known key; use one of"),
+    (rules(envoy={"scope": "vm"}), "envoy.scope: `vm` is not a valid value; use one of `process`, `worker`"),
     (rules(envoy={"reply": {"status": 200}}), "envoy.reply.status: `200` is not possible; use a whole number from 400 to 599"),
     (rules(envoy={"reply": {"headers": {"x y": "a"}}}), "envoy.reply.headers: `x y` is no name of a header"),
     (rules(envoy={"rateLimitHeaders": "ietf"}),
-     "envoy.rateLimitHeaders: `ietf` is not available; use one of `draft`, `legacy`, `off`"),
+     "envoy.rateLimitHeaders: `ietf` is not a valid value; use one of `draft`, `legacy`, `off`"),
     ("[" * 5000 + "]" * 5000, "is nested too deep on line 1, column 128; use at most 127 levels"),
     ('{"flowRules": ' + "[" * 5000 + "]" * 5000 + "}", "is nested too deep on line 1, column 141; use at most 127 levels"),
-    (json.dumps({"flowRules": [{**LOGIN, "app": "x" * 10_000_000}]}), "bytes are too long a document; use at most 8388608"),
+    (json.dumps({"flowRules": [{**LOGIN, "app": "x" * 10_000_000}]}), "bytes are too many for a document; use at most 8388608"),
 ]
 
 
@@ -76,7 +76,7 @@ class Configuration(EnvoyTest):
 
     def test_an_envoy_whose_own_file_is_wrong_says_so_and_ends(self):
         text = (ROOT / "envoy" / "envoy.yaml").read_text()
-        cases = [('"count": 5', 0, "configuration '"), ('"count": -5', 1, "flowRules[0].count: `-5` is no count")]
+        cases = [('"count": 5', 0, "configuration '"), ('"count": -5', 1, "flowRules[0].count: `-5` is not a valid count")]
         for count, code, sentence in cases:
             with self.subTest(count), tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
                 file.write(text.replace('"count": 5', count))

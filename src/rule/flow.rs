@@ -1,0 +1,558 @@
+//! Flow rules: how much of a resource may pass, and what happens at the threshold.
+
+use super::key::{DEFAULT_MAX_KEYS, KeyedBy};
+use super::parts::{
+    Count, Counting, DEFAULT_INTERVAL_MS, DEFAULT_SAMPLE_COUNT, Grade, KEYED_SAMPLE_COUNT,
+    LimitApp, MAX_INT, Mode, RuleError, RuleGeometry, RuleId, Target, checked_name, span,
+};
+use crate::window::Window;
+use std::rc::Rc;
+
+/// What happens to a request at a rule's threshold.
+///
+/// Sentinel: `RuleConstant.CONTROL_BEHAVIOR_*`, in its order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum ControlBehavior {
+    /// It is refused. A prioritized request may borrow a pass from a future bucket.
+    #[default]
+    Reject,
+    /// It is refused, and the threshold is lower while the rule is cold: after a time of little use.
+    WarmUp,
+    /// It waits for its turn: requests pass one by one, evenly, at the rule's rate.
+    #[doc(alias = "RateLimiter")]
+    Throttle,
+    /// It waits for its turn, and turns are further apart while the rule is cold.
+    #[doc(alias = "WarmUpRateLimiter")]
+    WarmUpThrottle,
+}
+
+impl ControlBehavior {
+    /// Whether the rule can be cold.
+    pub fn warms_up(self) -> bool {
+        matches!(
+            self,
+            ControlBehavior::WarmUp | ControlBehavior::WarmUpThrottle
+        )
+    }
+
+    /// Whether turns are taken.
+    pub fn is_paced(self) -> bool {
+        matches!(
+            self,
+            ControlBehavior::Throttle | ControlBehavior::WarmUpThrottle
+        )
+    }
+}
+
+/// How a cold rule warms up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WarmUp {
+    /// From 1 to [`WarmUp::MAX`].
+    period_sec: u32,
+    /// From 2 to [`WarmUp::MAX`].
+    cold_factor: u32,
+}
+
+impl WarmUp {
+    /// The longest period, in seconds, and the highest cold factor: Sentinel's type ends there.
+    pub const MAX: u32 = MAX_INT;
+
+    /// From a `cold_factor`th of the count to all of it in `period_sec` seconds of full use.
+    ///
+    /// # Errors
+    ///
+    /// Where the period is zero, the factor below two, or either above [`WarmUp::MAX`].
+    pub fn new(period_sec: u32, cold_factor: u32) -> Result<WarmUp, RuleError> {
+        if !(1..=WarmUp::MAX).contains(&period_sec) {
+            return Err(RuleError::BadPeriod { period_sec });
+        }
+        if !(2..=WarmUp::MAX).contains(&cold_factor) {
+            return Err(RuleError::BadColdFactor { cold_factor });
+        }
+        Ok(WarmUp {
+            period_sec,
+            cold_factor,
+        })
+    }
+
+    /// How long it takes, in seconds.
+    pub fn period_sec(self) -> u32 {
+        self.period_sec
+    }
+
+    /// Which part of the count a cold rule admits.
+    pub fn cold_factor(self) -> u32 {
+        self.cold_factor
+    }
+}
+
+/// Ten seconds, from a third: Sentinel's.
+impl Default for WarmUp {
+    fn default() -> WarmUp {
+        WarmUp {
+            period_sec: 10,
+            cold_factor: 3,
+        }
+    }
+}
+
+/// How long a request may wait for its turn; zero for not at all.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MaxQueueing {
+    millis: u32,
+}
+
+impl MaxQueueing {
+    /// The longest, in milliseconds: Sentinel's type ends there, after 24 days.
+    pub const MAX_MS: u32 = MAX_INT;
+
+    /// At most `millis` milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// If that is more than [`MaxQueueing::MAX_MS`].
+    pub fn from_millis(millis: u64) -> Result<MaxQueueing, RuleError> {
+        match u32::try_from(millis) {
+            Ok(millis) if millis <= MaxQueueing::MAX_MS => Ok(MaxQueueing { millis }),
+            _ => Err(RuleError::LongQueue {
+                max_queueing_ms: millis,
+            }),
+        }
+    }
+
+    /// In milliseconds.
+    pub fn as_millis(self) -> u64 {
+        self.millis.into()
+    }
+
+    pub(crate) fn as_nanos(self) -> u64 {
+        self.as_millis() * 1_000_000
+    }
+}
+
+/// Half a second: Sentinel's.
+impl Default for MaxQueueing {
+    fn default() -> MaxQueueing {
+        MaxQueueing { millis: 500 }
+    }
+}
+
+/// Whose requests a rule counts.
+///
+/// Sentinel: `RuleConstant.STRATEGY_*` and `refResource`.
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Strategy {
+    /// The requests that the rule applies to.
+    #[default]
+    Direct,
+    /// The requests of this other resource, of all origins: the rule's resource gives way to it.
+    Relate(Rc<str>),
+    /// The requests that come in by the context of this name; the rule applies only to these.
+    Chain(Rc<str>),
+}
+
+/// A limit on a resource.
+///
+/// Sentinel: `FlowRule`.
+///
+/// ```
+/// use leapgate::rule::{Counting, FlowRule, MaxQueueing, WarmUp};
+///
+/// let burst = FlowRule::new("login", 100.0)?;
+/// let minute = FlowRule::new("login", 1000.0)?.per(60_000, None)?;
+/// let gentle = FlowRule::new("search", 50.0)?.counting(Counting::Weighted);
+/// let in_flight = FlowRule::new("report", 4.0)?.concurrency();
+/// let ids = [burst.id(), minute.id(), gentle.id(), in_flight.id()];
+/// assert_eq!(ids.map(|id| id.to_string()), ["login", "login/60s", "search", "report/concurrency"]);
+///
+/// let even = FlowRule::new("mail", 0.5)?.throttle(MaxQueueing::from_millis(10_000)?);
+/// let careful = FlowRule::new("cache", 500.0)?.warm_up(WarmUp::default());
+/// let polite = FlowRule::new("report", 20.0)?.relate("orders")?;
+/// let ids = [even.id(), careful.id(), polite.id()];
+/// assert_eq!(ids.map(|id| id.to_string()), ["mail/throttle/queue=10s", "cache/warmUp", "report/relate=orders"]);
+/// # Ok::<(), leapgate::rule::RuleError>(())
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowRule {
+    id: Option<RuleId>,
+    target: Target,
+    count: Count,
+    grade: Grade,
+    limit_app: LimitApp,
+    strategy: Strategy,
+    behavior: ControlBehavior,
+    /// The default if the behaviour does not warm up.
+    warm_up: WarmUp,
+    /// The default if the behaviour does not throttle.
+    max_queueing: MaxQueueing,
+    mode: Mode,
+    compat: bool,
+    /// `None` if the rule limits all requests together.
+    keyed: Option<Rc<KeyedBy>>,
+}
+
+impl FlowRule {
+    /// At most `count` passes a second for `resource` (`*`: each resource that no other rule names), in a strict window.
+    ///
+    /// # Errors
+    ///
+    /// If the name or the count is not valid.
+    pub fn new(resource: &str, count: f64) -> Result<FlowRule, RuleError> {
+        let window = RuleGeometry::new(DEFAULT_INTERVAL_MS, None)?;
+        Ok(FlowRule {
+            id: None,
+            target: Target::new(resource)?,
+            count: Count::new(count)?,
+            grade: Grade::Qps {
+                window,
+                counting: Counting::Strict,
+            },
+            limit_app: LimitApp::Default,
+            strategy: Strategy::Direct,
+            behavior: ControlBehavior::Reject,
+            warm_up: WarmUp::default(),
+            max_queueing: MaxQueueing::default(),
+            mode: Mode::Enforce,
+            compat: false,
+            keyed: None,
+        })
+    }
+
+    /// This rule, called `id`.
+    #[must_use]
+    pub fn with_id(mut self, id: RuleId) -> FlowRule {
+        self.id = Some(id);
+        self
+    }
+
+    /// This rule over `interval_ms` in `sample_count` buckets ([`RuleGeometry::new`]; of a rule with a key, where buckets cost
+    /// memory, by default the interval's largest divisor up to [`KEYED_SAMPLE_COUNT`]). A limit on concurrency has no window
+    /// and stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// If that is not a valid window.
+    pub fn per(
+        mut self,
+        interval_ms: u64,
+        sample_count: Option<u32>,
+    ) -> Result<FlowRule, RuleError> {
+        let finest = || Window::finest_sample_count(interval_ms, self.finest());
+        let window = RuleGeometry::new(interval_ms, Some(sample_count.unwrap_or_else(finest)))?;
+        if let Grade::Qps { window: old, .. } = &mut self.grade {
+            *old = window;
+        }
+        Ok(self)
+    }
+
+    /// This rule, with another way to count. A limit on concurrency has no window and stays as it is.
+    #[must_use]
+    pub fn counting(mut self, counting: Counting) -> FlowRule {
+        if let Grade::Qps { counting: old, .. } = &mut self.grade {
+            *old = counting;
+        }
+        self
+    }
+
+    /// This rule, as a limit on calls in flight, which refuses further calls.
+    #[must_use]
+    pub fn concurrency(self) -> FlowRule {
+        let mut rule = self.behaving(
+            ControlBehavior::Reject,
+            WarmUp::default(),
+            MaxQueueing::default(),
+        );
+        rule.grade = Grade::Concurrency;
+        rule
+    }
+
+    /// This rule, letting requests pass evenly, `count` in an interval: one after another, each for as long as it costs. One
+    /// that would have to wait for longer than `max_queueing` is refused. A limit on concurrency stays as it is.
+    ///
+    /// The rate may have a fraction; turns have a resolution of one nanosecond. A request that costs more than the count, or
+    /// more than one if the count is below one, never passes.
+    #[doc(alias = "RateLimiter")]
+    #[must_use]
+    pub fn throttle(self, max_queueing: MaxQueueing) -> FlowRule {
+        self.behaving(ControlBehavior::Throttle, WarmUp::default(), max_queueing)
+    }
+
+    /// This rule, admitting less while it is cold. A limit on concurrency stays as it is, as does one with a key.
+    ///
+    /// It begins cold. Where it is cold and its window is empty, a request passes whatever part of the count it costs.
+    #[must_use]
+    pub fn warm_up(self, warm_up: WarmUp) -> FlowRule {
+        self.behaving(ControlBehavior::WarmUp, warm_up, MaxQueueing::default())
+    }
+
+    /// This rule, letting requests pass evenly, and less often while it is cold. A limit on concurrency stays as it is, as does
+    /// one with a key.
+    #[doc(alias = "WarmUpRateLimiter")]
+    #[must_use]
+    pub fn warm_up_throttle(self, warm_up: WarmUp, max_queueing: MaxQueueing) -> FlowRule {
+        self.behaving(ControlBehavior::WarmUpThrottle, warm_up, max_queueing)
+    }
+
+    /// This rule, limiting each key for itself, in a window of its own. A key does not go with a warm-up, nor with another
+    /// strategy than [`Strategy::Direct`].
+    ///
+    /// A request passes if it may as each of its keys ([`KeyValue`](super::KeyValue)); a missing part is a value like any other.
+    ///
+    /// # Errors
+    ///
+    /// If the rule has such a behaviour or strategy.
+    ///
+    /// Sentinel: `ParamFlowRule`.
+    #[doc(alias = "ParamFlowRule")]
+    pub fn keyed(mut self, by: KeyedBy) -> Result<FlowRule, RuleError> {
+        let what = match (self.behavior, &self.strategy) {
+            (ControlBehavior::WarmUp, _) => Some("warmUp"),
+            (ControlBehavior::WarmUpThrottle, _) => Some("warmUpThrottle"),
+            (_, Strategy::Relate(_)) => Some("relate"),
+            (_, Strategy::Chain(_)) => Some("chain"),
+            _ => None,
+        };
+        if let Some(what) = what {
+            return Err(RuleError::NotKeyed { what });
+        }
+        let grade = match self.grade {
+            Grade::Qps { window, counting } if window.is_finest(self.finest()) => {
+                let interval_ms = window.window().interval_ms();
+                let finest = Window::finest_sample_count(interval_ms, KEYED_SAMPLE_COUNT);
+                let window = RuleGeometry::new(interval_ms, Some(finest))?;
+                Grade::Qps { window, counting }
+            }
+            grade => grade,
+        };
+        self.grade = grade;
+        self.keyed = Some(Rc::new(by));
+        Ok(self)
+    }
+
+    /// How many buckets its window has at most by default.
+    fn finest(&self) -> u32 {
+        match self.keyed {
+            Some(_) => KEYED_SAMPLE_COUNT,
+            None => DEFAULT_SAMPLE_COUNT,
+        }
+    }
+
+    fn behaving(
+        mut self,
+        behavior: ControlBehavior,
+        warm_up: WarmUp,
+        max_queueing: MaxQueueing,
+    ) -> FlowRule {
+        let ignores = self.keyed.is_some() && behavior.warms_up();
+        if self.grade != Grade::Concurrency && !ignores {
+            self.behavior = behavior;
+            self.warm_up = warm_up;
+            self.max_queueing = max_queueing;
+        }
+        self
+    }
+
+    /// This rule, measuring the requests of `resource` instead of its own. (A throttle measures nothing: it
+    /// paces its own resource.)
+    ///
+    /// # Errors
+    ///
+    /// If the name is empty or too long, or the rule has a key.
+    pub fn relate(mut self, resource: &str) -> Result<FlowRule, RuleError> {
+        self.checked_without_key("relate")?;
+        self.strategy = Strategy::Relate(checked_name(resource)?);
+        Ok(self)
+    }
+
+    /// This rule, applying only to requests that come in by `context`, and measuring these.
+    ///
+    /// # Errors
+    ///
+    /// If the name is empty or too long, or the rule has a key.
+    pub fn chain(mut self, context: &str) -> Result<FlowRule, RuleError> {
+        self.checked_without_key("chain")?;
+        self.strategy = Strategy::Chain(checked_name(context)?);
+        Ok(self)
+    }
+
+    fn checked_without_key(&self, what: &'static str) -> Result<(), RuleError> {
+        match self.keyed {
+            Some(_) => Err(RuleError::NotKeyed { what }),
+            None => Ok(()),
+        }
+    }
+
+    /// This rule, deciding as Sentinel does: two buckets in a second, of which the current one and the previous one count.
+    ///
+    /// With a key, a request that lacks a part passes, a call in flight counts as one whatever it costs, turns are taken in
+    /// whole milliseconds, and counts have no fraction. (Its window stays as it is: Sentinel's bucket of tokens, which lets
+    /// nearly twice the count through at once, is not available.)
+    #[must_use]
+    pub fn sentinel(mut self) -> FlowRule {
+        self.grade = match self.grade {
+            grade if self.keyed.is_some() => grade,
+            Grade::Qps { .. } => Grade::Qps {
+                window: RuleGeometry(Window::of_buckets(2, 500)),
+                counting: Counting::Sentinel,
+            },
+            Grade::Concurrency => Grade::Concurrency,
+        };
+        self.compat = true;
+        self
+    }
+
+    /// This rule, applying only to requests of `limit_app`.
+    #[must_use]
+    pub fn for_origin(mut self, limit_app: LimitApp) -> FlowRule {
+        self.limit_app = limit_app;
+        self
+    }
+
+    /// This rule, in this mode.
+    #[must_use]
+    pub fn in_mode(mut self, mode: Mode) -> FlowRule {
+        self.mode = mode;
+        self
+    }
+
+    /// The id; by default made of the resource and of all that differs from the defaults. The count, the mode and how the window
+    /// counts are not part of it: when they change, the rule goes on with its counts.
+    pub fn id(&self) -> RuleId {
+        self.id
+            .clone()
+            .unwrap_or_else(|| RuleId::made_of(&self.default_id()))
+    }
+
+    fn default_id(&self) -> String {
+        let mut id = String::from(self.target.as_str());
+        let mut part = |part: &str| {
+            id.push('/');
+            id.push_str(part);
+        };
+        match self.grade {
+            Grade::Concurrency => part("concurrency"),
+            Grade::Qps { .. } if self.compat && self.keyed.is_none() => {}
+            Grade::Qps { window, .. } => {
+                match window.window().interval_ms() {
+                    DEFAULT_INTERVAL_MS => {}
+                    millis => part(&span(millis)),
+                }
+                if !window.is_finest(self.finest()) {
+                    part(&format!("{}buckets", window.window().sample_count()));
+                }
+            }
+        }
+        match self.behavior {
+            ControlBehavior::Reject => {}
+            ControlBehavior::WarmUp => part("warmUp"),
+            ControlBehavior::Throttle => part("throttle"),
+            ControlBehavior::WarmUpThrottle => part("warmUpThrottle"),
+        }
+        if self.warm_up.period_sec != WarmUp::default().period_sec {
+            part(&format!("period={}s", self.warm_up.period_sec));
+        }
+        if self.warm_up.cold_factor != WarmUp::default().cold_factor {
+            part(&format!("cold={}", self.warm_up.cold_factor));
+        }
+        if self.max_queueing != MaxQueueing::default() {
+            part(&format!("queue={}", span(self.max_queueing.as_millis())));
+        }
+        if let Some(by) = self.keyed_by().filter(|by| !by.parts().is_empty()) {
+            part(&format!("key={by}"));
+            if by.max_keys() != DEFAULT_MAX_KEYS {
+                part(&format!("keys={}", by.max_keys()));
+            }
+        }
+        match &self.strategy {
+            Strategy::Direct => {}
+            Strategy::Relate(resource) => part(&format!("relate={resource}")),
+            Strategy::Chain(context) => part(&format!("chain={context}")),
+        }
+        if self.compat {
+            part("compat=sentinel");
+        }
+        match &self.limit_app {
+            LimitApp::Default => {}
+            LimitApp::Other => part("app=other"),
+            LimitApp::Origin(name) => part(&format!("app={name}")),
+        }
+        id
+    }
+
+    /// Whether it counts the same requests as `other`, in the same windows.
+    pub(crate) fn counts_as(&self, other: &FlowRule) -> bool {
+        let key = |rule: &FlowRule| {
+            let by = rule.keyed_by()?;
+            Some((by.shared_parts(), by.pattern().cloned(), by.max_keys()))
+        };
+        self.target == other.target
+            && self.grade.of_state() == other.grade.of_state()
+            && self.limit_app == other.limit_app
+            && self.strategy == other.strategy
+            && self.behavior == other.behavior
+            && self.compat == other.compat
+            && key(self) == key(other)
+    }
+
+    /// Whether no id was given.
+    pub(crate) fn has_default_id(&self) -> bool {
+        self.id.is_none()
+    }
+
+    /// Which resource it is for.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// How much it admits.
+    pub fn count(&self) -> Count {
+        self.count
+    }
+
+    /// What it limits.
+    pub fn grade(&self) -> Grade {
+        self.grade
+    }
+
+    /// Whose requests it is for.
+    pub fn limit_app(&self) -> &LimitApp {
+        &self.limit_app
+    }
+
+    /// Whose requests it counts.
+    pub fn strategy(&self) -> &Strategy {
+        &self.strategy
+    }
+
+    /// What happens at the threshold.
+    pub fn control_behavior(&self) -> ControlBehavior {
+        self.behavior
+    }
+
+    /// How it warms up, if it does.
+    pub fn warming_up(&self) -> WarmUp {
+        self.warm_up
+    }
+
+    /// How long a request may wait for its turn, if the rule throttles.
+    #[doc(alias = "maxQueueingTimeMs")]
+    pub fn max_queueing(&self) -> MaxQueueing {
+        self.max_queueing
+    }
+
+    /// The key by which it tells requests apart; `None` if it limits all requests together.
+    #[doc(alias = "paramItem")]
+    pub fn keyed_by(&self) -> Option<&KeyedBy> {
+        self.keyed.as_deref()
+    }
+
+    /// Whether it decides as Sentinel does.
+    pub fn is_compat(&self) -> bool {
+        self.compat
+    }
+
+    /// Whether it refuses.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+}
