@@ -10,9 +10,10 @@ pub use crate::snapshots::Snapshots;
 pub use crate::state::breaker::{
     Admission, Breaker, BreakerStorage, Counts, LocalBreaker, Phase, Refused, State, Ticket,
 };
+pub use crate::state::counter::{LocalInstant, LocalTally, Past, SharedInstant, Tally};
 pub use crate::state::flow::Controller;
 pub use crate::state::keyed::{
     Asked, HotKey, KEYS_PER_PAGE, Key, KeyedGeometry, KeyedPages, KeyedStates, KeyedTerms,
     KeyedWindows, MAX_LABEL, MAX_LABELS, Place, Reserved, Standing, Turn,
 };
-pub use crate::state::window::{LocalInstant, LocalTally, Past, RuleWindow, SharedInstant, Tally};
+pub use crate::state::window::RuleWindow;

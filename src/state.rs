@@ -1,8 +1,11 @@
 //! What rules remember: one file for each kind of state. Time is an argument of each call.
 
 pub(crate) mod breaker;
+pub(crate) mod counter;
 pub(crate) mod flow;
 pub(crate) mod keyed;
+mod loans;
+pub(crate) mod terms;
 pub(crate) mod throttle;
 pub(crate) mod warm_up;
 pub(crate) mod window;

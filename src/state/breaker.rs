@@ -1,8 +1,10 @@
 //! The circuit breaker: three states, one transition table, and a sliding window of what completed.
 
+mod storage;
 mod transitions;
 
-pub use transitions::{Counts, Phase, State};
+pub use storage::{BreakerStorage, LocalBreaker};
+pub use transitions::{Admission, Counts, Phase, State, Ticket};
 
 use crate::leap_array::{Bucket, LeapArray};
 use crate::rule::degrade::{BreakerGeometry, DegradeRule};
@@ -16,103 +18,6 @@ use transitions::Event;
 /// How often a change of the state is tried again where others change it at the same time. Each failure is one of theirs that
 /// succeeded.
 const TRIES: u32 = 16;
-
-/// Where a breaker keeps what it may share with others: its state and its two running counts.
-///
-/// A shell keeps the state in shared data ([`State::pack`]) and the counts in two counters.
-pub trait BreakerStorage {
-    /// The state, as far as is known here. It may be behind the truth: a change is made by [`BreakerStorage::replace`].
-    fn load(&self) -> State;
-
-    /// The state as it is now; from now on it is known here.
-    fn reload(&self) -> State {
-        self.load()
-    }
-
-    /// A rule that decides by this state has come into force, or a request is about to be decided on by it.
-    fn in_use(&self) {}
-
-    /// Puts `next` in the place of `current`. `false` where something else is there, or the change could not be made; after
-    /// that it is known here what is there.
-    fn replace(&self, current: State, next: State) -> bool;
-
-    /// The counts, those of others included.
-    fn counts(&self) -> Counts;
-
-    /// Counts one completed call, and says what the counts are then.
-    fn add(&self, bad: bool) -> Counts;
-
-    /// What another breaker over these counts has kept of their totals and of the bad ones, where this one may have missed
-    /// something: it was not asked for, and not kept up to date. Called when a bucket begins, and first when the breaker is
-    /// made.
-    fn published(&self) -> Option<Snapshots> {
-        None
-    }
-}
-
-/// A state and counts that nobody shares.
-#[derive(Debug)]
-pub struct LocalBreaker {
-    state: Cell<State>,
-    counts: Cell<Counts>,
-}
-
-impl Default for LocalBreaker {
-    fn default() -> LocalBreaker {
-        LocalBreaker {
-            state: Cell::new(State::new(Counts::default())),
-            counts: Cell::default(),
-        }
-    }
-}
-
-impl BreakerStorage for LocalBreaker {
-    #[inline]
-    fn load(&self) -> State {
-        self.state.get()
-    }
-
-    #[inline]
-    fn replace(&self, _: State, next: State) -> bool {
-        self.state.set(next);
-        true
-    }
-
-    #[inline]
-    fn counts(&self) -> Counts {
-        self.counts.get()
-    }
-
-    #[inline]
-    fn add(&self, bad: bool) -> Counts {
-        self.counts.set(self.counts.get().plus_one(bad));
-        self.counts.get()
-    }
-}
-
-/// How a breaker let a call in. It comes back once: [`Breaker::complete`], or [`Breaker::give_back`].
-#[must_use]
-#[derive(PartialEq, Eq, Debug)]
-pub enum Admission {
-    /// As one of many.
-    Normal,
-    /// As a probe: its own completion decides.
-    Probe(Ticket),
-}
-
-/// Which probes a probe is one of: those of an earlier half-open time, and those that expired, decide nothing.
-#[derive(PartialEq, Eq, Debug)]
-pub struct Ticket {
-    round: u32,
-    /// What the state was before it was let through, and after.
-    step: Box<(State, State)>,
-}
-
-impl Admission {
-    fn is_probe_of(&self, round: u32) -> bool {
-        matches!(self, Admission::Probe(ticket) if ticket.round == round)
-    }
-}
 
 /// A breaker that is not closed has refused a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

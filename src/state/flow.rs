@@ -1,63 +1,15 @@
 //! What a flow rule decides at its threshold, and what it has decided so far.
 
-use crate::rule::{ControlBehavior, Count, Counting, FlowRule, Grade, WarmUp};
-use crate::state::throttle::{self, Line, Pace};
-use crate::state::warm_up::Warmth;
-use crate::state::window::{Past, RuleWindow, SharedInstant, Tally};
+use crate::rule::{ControlBehavior, Counting, Grade};
+use crate::state::counter::{Past, SharedInstant, Tally};
+pub(crate) use crate::state::terms::{Ask, Terms};
+use crate::state::throttle::{Line, Pace, has_turn, take_turn, turn};
+use crate::state::warm_up::{Warm, Warmth};
+use crate::state::window::{RuleWindow, charge};
 use crate::time::Timestamp;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-
-/// What a rule asks of its state. It is no part of the state, so that it can change while the state goes on.
-pub(crate) struct Terms {
-    pub(crate) count: Count,
-    /// How the window counts.
-    pub(crate) counting: Counting,
-    /// In nanoseconds.
-    pub(crate) interval: u64,
-    pub(crate) warm_up: WarmUp,
-    /// How much passes in an interval at least: where it warms up, when it is cold.
-    pub(crate) slowest: f64,
-    /// In nanoseconds.
-    pub(crate) max_queueing: u64,
-    /// How far ahead turns can reach, in nanoseconds: the longest wait on the resource, and what a request can cost.
-    pub(crate) furthest: u64,
-    /// Whether it decides as Sentinel does.
-    pub(crate) compat: bool,
-}
-
-impl Terms {
-    /// What `rule` asks, on a resource where no rule lets a request wait for longer than `longest_wait` nanoseconds.
-    pub(crate) fn new(rule: &FlowRule, longest_wait: u64) -> Terms {
-        let count = rule.count().get();
-        let interval = match rule.grade() {
-            Grade::Qps { window, .. } => window.window().interval_nanos(),
-            Grade::Concurrency => 0,
-        };
-        let slowest = match rule.control_behavior() {
-            ControlBehavior::Reject | ControlBehavior::Throttle => count,
-            ControlBehavior::WarmUp | ControlBehavior::WarmUpThrottle => {
-                count / f64::from(rule.warming_up().cold_factor())
-            }
-        };
-        let dearest = if rule.is_compat() {
-            0
-        } else {
-            throttle::dearest(interval, count, slowest)
-        };
-        Terms {
-            count: rule.count(),
-            counting: rule.grade().counting(),
-            interval,
-            warm_up: rule.warming_up(),
-            slowest,
-            max_queueing: rule.max_queueing().as_nanos(),
-            furthest: longest_wait.saturating_add(dearest),
-            compat: rule.is_compat(),
-        }
-    }
-}
 
 /// What a rule measures, and whom it makes wait.
 #[repr(u8)] // a tag of its own is looked at sooner than one that is hidden in a variant
@@ -72,12 +24,6 @@ enum Measure<T> {
     Warm(Box<Warm<T>>),
     /// What another rule measures, which charges it for both: here nothing is taken.
     Another(Rc<Controller<T>>, T),
-}
-
-struct Warm<T> {
-    window: RuleWindow<T>,
-    warmth: Warmth,
-    line: Option<Line>,
 }
 
 /// The state of a rule on one resource: its window, its turns or its calls in flight, and how it has decided.
@@ -97,28 +43,6 @@ pub struct Controller<T> {
     waited: Cell<u64>,
     blocked: Cell<u64>,
     shadow_blocked: Cell<u64>,
-}
-
-/// A request, as far as a rule is told of it.
-#[derive(Clone, Copy)]
-pub(crate) struct Ask {
-    pub(crate) cost: u64,
-    /// Whether the rule counts it: not where it measures others.
-    pub(crate) counts: bool,
-    /// For how long it waits, in nanoseconds.
-    pub(crate) wait: u64,
-}
-
-impl Ask {
-    /// A request that passes at once, of a rule that counts it.
-    #[inline]
-    pub(crate) fn at_once(cost: u64) -> Ask {
-        Ask {
-            cost,
-            counts: true,
-            wait: 0,
-        }
-    }
 }
 
 impl<T: Tally> Controller<T> {
@@ -667,134 +591,5 @@ impl<T: Tally> Controller<T> {
     }
 }
 
-impl<T: Tally> Warm<T> {
-    /// What a turn costs at `now`.
-    fn pace(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<Pace> {
-        let rate = self.warmth.rate_then(terms, &self.window, now);
-        Pace::at_rate(terms, rate, cost, now)
-    }
-
-    #[inline(never)]
-    fn advance(&self, now: Timestamp) {
-        self.window.advance(now);
-        self.warmth.advance(&self.window, now);
-    }
-
-    /// Counts a pass that was reserved. Those that take turns have reserved none.
-    fn commit(&self, cost: u64) {
-        if self.line.is_some() {
-            count(&self.window, cost);
-        } else {
-            self.window.commit(cost);
-        }
-    }
-
-    #[inline(never)]
-    fn has_room(&self, terms: &Terms, rate: f64, cost: u64, now: Timestamp) -> bool {
-        if let Some(line) = &self.line {
-            let pace = Pace::at_rate(terms, rate, cost, now);
-            return turn(line, self.window.tally(), pace) == Some(0);
-        }
-        let limit = self.warmth.limit(terms, &self.window, rate, cost, now);
-        limit.is_some_and(|limit| self.window.has_room(limit, cost, now))
-    }
-
-    fn reserve(&self, terms: &Terms, ask: Ask, now: Timestamp) -> bool {
-        if let Some(line) = &self.line {
-            let pace = || self.pace(terms, ask.cost, now);
-            return take_turn(line, self.window.tally(), ask, pace);
-        }
-        if !ask.counts {
-            return true;
-        }
-        let rate = self.warmth.rate(terms, &self.window, now);
-        let limit = self.warmth.limit(terms, &self.window, rate, ask.cost, now);
-        limit.is_some_and(|limit| match ask.wait {
-            0 => self.window.reserve(limit, ask.cost, now),
-            wait => self.window.lend(limit, ask.cost, now.plus_nanos(wait), now),
-        })
-    }
-
-    fn time_to_room(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<Duration> {
-        if let Some(line) = &self.line {
-            return self.time_to_queue(line, terms, cost, now);
-        }
-        let fastest = self.warmth.fastest_then(terms, &self.window);
-        self.window.first_fit(
-            now,
-            |sum| self.warmth.fits(terms, fastest, sum, cost),
-            |at, sum| {
-                let rate = self.warmth.rate_then(terms, &self.window, at);
-                self.warmth.fits(terms, rate, sum, cost)
-            },
-        )
-    }
-
-    /// When a request may queue depends in Sentinel on what it costs itself, and that on the second.
-    fn time_to_queue(
-        &self,
-        line: &Line,
-        terms: &Terms,
-        cost: u64,
-        now: Timestamp,
-    ) -> Option<Duration> {
-        let latest = self.window.tally().latest();
-        let second = now.as_millis() / 1000;
-        let mut at = now;
-        for ahead in 1..MAX_SECONDS_AHEAD {
-            let pace = self.pace(terms, cost, at)?;
-            let then = now
-                .plus_nanos(line.time_to_queue(latest, &pace, now).as_nanos() as u64)
-                .max(at);
-            let next = Timestamp::from_millis((second + ahead) * 1000);
-            if !terms.compat || then < next {
-                return Some(then.since(now));
-            }
-            at = next;
-        }
-        Some(at.since(now))
-    }
-}
-
 /// What is more than this is a past that is not known: where counts are kept in shared numbers, those would leap by it.
 const MAX_TAKEN_ALONG: u64 = 1 << 32;
-
-/// How many seconds are looked at for one in which a request may queue.
-const MAX_SECONDS_AHEAD: u64 = 1000;
-
-/// For how long a request has to wait for its turn; `None` where that is too long.
-#[inline]
-fn turn<T: Tally>(line: &Line, tally: &T, pace: Option<Pace>) -> Option<u64> {
-    line.wait(tally.latest(), &pace?)
-}
-
-/// Whether the turn of a request has come; one that costs nothing needs none.
-#[inline(never)]
-fn has_turn<T: Tally>(line: &Line, tally: &T, terms: &Terms, cost: u64, now: Timestamp) -> bool {
-    cost == 0 || turn(line, tally, Pace::new(terms, cost, now)) == Some(0)
-}
-
-/// Takes the turn of a request; one that costs nothing needs none.
-fn take_turn<T: Tally>(
-    line: &Line,
-    tally: &T,
-    ask: Ask,
-    pace: impl FnOnce() -> Option<Pace>,
-) -> bool {
-    ask.cost == 0 || pace().is_some_and(|pace| line.take(tally.latest(), &pace, ask.wait))
-}
-
-/// Counts a request in a window that does not limit it.
-fn charge<T: Tally>(window: &RuleWindow<T>, cost: u64, wait: u64, now: Timestamp) {
-    if wait > 0 {
-        window.lend(Count::nearest(Count::MAX), cost, now.plus_nanos(wait), now);
-    } else {
-        count(window, cost);
-    }
-}
-
-fn count<T: Tally>(window: &RuleWindow<T>, cost: u64) {
-    if window.tally().take(cost).is_some() {
-        window.commit(cost);
-    }
-}

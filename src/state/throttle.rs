@@ -12,8 +12,8 @@
 //! and finds the line idle costs those behind it nothing. Where all cost the same, both are the same.
 
 use crate::rule::Count;
-use crate::state::flow::Terms;
-use crate::state::window::SharedInstant;
+use crate::state::counter::{SharedInstant, Tally};
+use crate::state::terms::{Ask, Terms, dearest};
 use crate::time::Timestamp;
 use std::cell::Cell;
 use std::time::Duration;
@@ -45,15 +45,6 @@ fn spacing(interval: u64, count: f64, rate: f64, cost: u64) -> Option<u64> {
     }
     // Rounded up: never faster than the rate. Exact to the nanosecond for turns of up to 104 days.
     Some((interval as f64 * cost as f64 / rate).ceil() as u64)
-}
-
-/// For how long a request keeps a line busy at most where at least `slowest` pass in `interval`, in nanoseconds.
-#[inline]
-pub(super) fn dearest(interval: u64, count: f64, slowest: f64) -> u64 {
-    if slowest >= count.max(1.0) {
-        return interval;
-    }
-    (interval as f64 * count.max(1.0) / slowest).ceil() as u64
 }
 
 /// When a request pays for its turn.
@@ -342,4 +333,32 @@ impl Line {
     ) -> Duration {
         pace.time_to_pass(self.latest(instant, pace), now)
     }
+}
+
+/// For how long a request has to wait for its turn; `None` where that is too long.
+#[inline]
+pub(super) fn turn<T: Tally>(line: &Line, tally: &T, pace: Option<Pace>) -> Option<u64> {
+    line.wait(tally.latest(), &pace?)
+}
+
+/// Whether the turn of a request has come; one that costs nothing needs none.
+#[inline(never)]
+pub(super) fn has_turn<T: Tally>(
+    line: &Line,
+    tally: &T,
+    terms: &Terms,
+    cost: u64,
+    now: Timestamp,
+) -> bool {
+    cost == 0 || turn(line, tally, Pace::new(terms, cost, now)) == Some(0)
+}
+
+/// Takes the turn of a request; one that costs nothing needs none.
+pub(super) fn take_turn<T: Tally>(
+    line: &Line,
+    tally: &T,
+    ask: Ask,
+    pace: impl FnOnce() -> Option<Pace>,
+) -> bool {
+    ask.cost == 0 || pace().is_some_and(|pace| line.take(tally.latest(), &pace, ask.wait))
 }

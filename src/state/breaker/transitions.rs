@@ -1,7 +1,6 @@
 //! The three states of a breaker, and what leads from one to another.
 
 use crate::rule::degrade::DegradeRule;
-use crate::state::breaker::Admission;
 use crate::time::Timestamp;
 
 /// Two running counts of completed calls. They wrap around after 2^64.
@@ -76,6 +75,30 @@ pub struct State {
     round: u32,
     /// The counts when the breaker last closed: what came before them is forgotten.
     since: Counts,
+}
+
+/// How a breaker let a call in. It comes back once: [`Breaker::complete`], or [`Breaker::give_back`].
+#[must_use]
+#[derive(PartialEq, Eq, Debug)]
+pub enum Admission {
+    /// As one of many.
+    Normal,
+    /// As a probe: its own completion decides.
+    Probe(Ticket),
+}
+
+/// Which probes a probe is one of: those of an earlier half-open time, and those that expired, decide nothing.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Ticket {
+    pub(super) round: u32,
+    /// What the state was before it was let through, and after.
+    pub(super) step: Box<(State, State)>,
+}
+
+impl Admission {
+    pub(super) fn is_probe_of(&self, round: u32) -> bool {
+        matches!(self, Admission::Probe(ticket) if ticket.round == round)
+    }
 }
 
 /// What happens to a breaker.

@@ -1,0 +1,138 @@
+//! Where a rule's two running counts are kept, and the instant of its throttle.
+//!
+//! `tickets` is raised before a request is let in and lowered if it is not, so it is never behind the truth; `admitted` is
+//! raised after, so it is never ahead of it. Whoever takes a ticket and then finds at most the limit between the two may
+//! pass, and no two who race can both be wrong.
+
+use crate::snapshots::Snapshots;
+use crate::state::breaker::{BreakerStorage, LocalBreaker};
+use crate::time::Timestamp;
+use std::cell::Cell;
+
+/// Two running counts of one rule, which wrap around after 2^64, and the instant that a throttle keeps.
+pub trait Tally {
+    /// Whether Sentinel's statistics may be kept beside such counts. Who never keeps them says no, and has no code for them.
+    const STATISTICS: bool = true;
+
+    /// Where the breakers keep their state of a resource whose rules count like this.
+    type Breaker: BreakerStorage;
+
+    /// How much has been admitted so far; never ahead of the truth. `None` where the count is this window's own affair.
+    fn admitted(&self) -> Option<u64>;
+
+    /// How many tickets have been taken and not given back; never behind the truth.
+    fn tickets(&self) -> u64;
+
+    /// Takes `n` tickets and says how many have been taken in all, these and those of racing takers included. `None` where
+    /// that could not be done.
+    fn take(&self, n: u64) -> Option<u64>;
+
+    /// Gives `n` tickets back.
+    fn give_back(&self, n: u64);
+
+    /// Turns `n` tickets into admissions.
+    fn commit(&self, n: u64);
+
+    /// How far the turns of a throttle reach.
+    fn latest(&self) -> &impl SharedInstant;
+
+    /// How warm the rule is, as who shares these counts has told last; `None` where nobody has, or nobody shares them.
+    fn warmth(&self) -> Option<[u64; 4]> {
+        None
+    }
+
+    /// Tells the others how warm the rule is.
+    fn tell_warmth(&self, _: [u64; 4]) {}
+
+    /// What is known of the past where the window may have missed something, since it was neither asked for nor kept up to
+    /// date; `None` where it goes on with what it knows. Called when a bucket begins, and after [`RuleWindow::rest`].
+    fn published(&self) -> Option<Past> {
+        None
+    }
+
+    /// `admitted` has fallen: whatever is known of the past is of no use.
+    fn fallen(&self) {}
+}
+
+/// An instant that several may share. It moves by compare-and-swap alone: who has been overtaken looks again.
+pub trait SharedInstant {
+    /// The instant; `None` where there has been none yet.
+    fn get(&self) -> Option<Timestamp>;
+
+    /// Puts `to` in the place of `from`. Whether that was done: not where it is not `from` any more, and not where it could
+    /// not be done at all.
+    fn swap(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool;
+}
+
+/// An instant that nobody shares.
+#[derive(Default, Debug)]
+pub struct LocalInstant(Cell<Option<Timestamp>>);
+
+impl SharedInstant for LocalInstant {
+    #[inline]
+    fn get(&self) -> Option<Timestamp> {
+        self.0.get()
+    }
+
+    #[inline]
+    fn swap(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
+        let is_from = self.0.get() == from;
+        if is_from {
+            self.0.set(to);
+        }
+        is_from
+    }
+}
+
+/// Counts that nobody shares.
+#[derive(Default, Debug)]
+pub struct LocalTally {
+    tickets: Cell<u64>,
+    latest: LocalInstant,
+}
+
+impl Tally for LocalTally {
+    type Breaker = LocalBreaker;
+
+    #[inline]
+    fn admitted(&self) -> Option<u64> {
+        None
+    }
+
+    #[inline]
+    fn tickets(&self) -> u64 {
+        self.tickets.get()
+    }
+
+    #[inline]
+    fn take(&self, n: u64) -> Option<u64> {
+        self.tickets.set(self.tickets.get().wrapping_add(n));
+        Some(self.tickets.get())
+    }
+
+    #[inline]
+    fn give_back(&self, n: u64) {
+        self.tickets.set(self.tickets.get().wrapping_sub(n));
+    }
+
+    #[inline]
+    fn commit(&self, _: u64) {}
+
+    fn latest(&self) -> &impl SharedInstant {
+        &self.latest
+    }
+}
+
+/// What a window knows of the time before it was made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Past {
+    /// Nothing has been admitted, ever.
+    Fresh,
+    /// Much may have been: until an interval has passed, all of it counts as used.
+    Unknown {
+        /// What `admitted` is now.
+        admitted: u64,
+    },
+    /// What another window over the same counts has kept.
+    Kept(Snapshots),
+}
