@@ -3,6 +3,7 @@
 pub(crate) mod breaker;
 pub(crate) mod counter;
 pub(crate) mod flow;
+mod history;
 pub(crate) mod keyed;
 mod loans;
 pub(crate) mod terms;

@@ -6,9 +6,9 @@ mod transitions;
 pub use storage::{BreakerStorage, LocalBreaker};
 pub use transitions::{Admission, Counts, Phase, State, Ticket};
 
-use crate::leap_array::{Bucket, LeapArray};
 use crate::rule::degrade::{BreakerGeometry, DegradeRule};
 use crate::snapshots::Snapshots;
+use crate::state::history::History;
 use crate::time::Timestamp;
 use std::cell::Cell;
 use std::fmt;
@@ -24,27 +24,6 @@ const TRIES: u32 = 16;
 pub struct Refused {
     /// How long until a request would be let through, as a probe, if nothing else happened.
     pub retry_after: Duration,
-}
-
-/// What was counted when a bucket began.
-#[derive(Default)]
-struct Snapshot(Cell<Counts>);
-
-impl Bucket for Snapshot {
-    fn open(&self, previous: &Snapshot) {
-        self.0.set(previous.0.get());
-    }
-
-    fn absorb(&self, older: &Snapshot) {
-        let (own, older) = (self.0.get(), older.0.get());
-        if own.later(older) == own {
-            self.0.set(older);
-        }
-    }
-
-    fn precede(&self, next: &Snapshot) {
-        self.0.set(next.0.get());
-    }
 }
 
 /// The state of a degrade rule on one resource.
@@ -111,14 +90,8 @@ impl Bucket for Snapshot {
 #[doc(alias = "ResponseTimeCircuitBreaker")]
 pub struct Breaker<S = LocalBreaker> {
     geometry: BreakerGeometry,
-    /// One bucket more than the window: the one that is leaving.
-    ring: LeapArray<Snapshot>,
-    /// The counts as last read, and what was added here since.
-    last: Cell<Counts>,
-    /// The counts that were read and have no time yet.
-    seen: Cell<Option<Counts>>,
-    /// What was counted before the ring begins.
-    initial: Counts,
+    /// The counts as they are known to be, and what they were.
+    history: History<Counts>,
     /// When it was first asked whether it is idle.
     watched_since: Cell<Option<Timestamp>>,
     storage: S,
@@ -135,20 +108,15 @@ impl<S: BreakerStorage> Breaker<S> {
     /// A breaker over what `storage` keeps. What was counted there before is not in its window, but for what another breaker
     /// has published.
     pub fn with_storage(geometry: BreakerGeometry, storage: S) -> Breaker<S> {
-        let ring = LeapArray::<Snapshot>::with_one_more(geometry.window());
-        let initial = storage.counts();
-        ring.fill(|snapshot| snapshot.0.set(initial));
+        let counts = storage.counts();
         let breaker = Breaker {
             geometry,
-            ring,
-            last: Cell::new(initial),
-            seen: Cell::new(None),
-            initial,
+            history: History::new(geometry.window(), counts, counts),
             watched_since: Cell::new(None),
             storage,
         };
         if let Some(kept) = breaker.storage.published() {
-            breaker.ring.restore(kept.newest);
+            breaker.history.restore(kept.newest);
             breaker.take_up(&kept);
         }
         breaker
@@ -181,25 +149,17 @@ impl<S: BreakerStorage> Breaker<S> {
     }
 
     fn counts_since(&self, state: State, now: Timestamp) -> Counts {
-        self.last
+        self.history
+            .last
             .get()
             .since(self.counted_before(now).later(state.since()))
     }
 
     /// What had been counted when the oldest bucket began that counts at `now`.
     fn counted_before(&self, now: Timestamp) -> Counts {
-        let now = self.ring.reading_time(now);
-        let window = self.ring.window();
-        let start = window.start(now);
-        let newest = self.ring.newest_start().unwrap_or(start);
-        let ahead = start.as_nanos().saturating_sub(newest.as_nanos()) / window.bucket_nanos();
-        match self.geometry.buckets_before().checked_sub(ahead) {
-            None => self.last.get(),
-            Some(behind) => self
-                .ring
-                .newest_and_oldest(behind as usize)
-                .map_or(self.initial, |(_, oldest)| oldest.0.get()),
-        }
+        let now = self.history.reading_time(now);
+        let start = self.history.window().start(now);
+        self.history.before(start, self.geometry.buckets_before())
     }
 
     /// Whether it is closed, and has counted nothing in the window at `now`. What others have counted since it was last read
@@ -214,7 +174,7 @@ impl<S: BreakerStorage> Breaker<S> {
             .interval_nanos()
             .saturating_add(window.bucket_nanos())
             && self.phase() == Phase::Closed
-            && self.storage.counts() == self.last.get()
+            && self.storage.counts() == self.history.last.get()
             && self.counts(now) == Counts::default()
     }
 
@@ -223,7 +183,7 @@ impl<S: BreakerStorage> Breaker<S> {
     #[inline]
     pub fn observe(&self) {
         self.storage.reload();
-        self.seen.set(Some(self.storage.counts()));
+        self.history.seen.set(Some(self.storage.counts()));
     }
 
     /// Brings window and instants up to `now`.
@@ -248,20 +208,19 @@ impl<S: BreakerStorage> Breaker<S> {
     /// Brings the ring up to `now` and files what was observed before.
     #[inline]
     pub fn move_to(&self, now: Timestamp) {
-        match self.ring.newest_start() {
-            Some(start) if self.ring.window().contains(start, now) => {}
+        match self.history.newest_start() {
+            Some(start) if self.history.window().contains(start, now) => {}
             _ => self.begin_bucket(now),
         }
-        if let Some(seen) = self.seen.take() {
-            self.last.set(seen);
+        if let Some(seen) = self.history.seen.take() {
+            self.history.last.set(seen);
         }
     }
 
     #[cold]
     #[inline(never)]
     fn begin_bucket(&self, now: Timestamp) {
-        self.ring
-            .current_window_with(now, |snapshot, _| snapshot.0.set(self.last.get()));
+        self.history.move_to(now, |_| {}, |_| {});
         if let Some(kept) = self.storage.published() {
             self.take_up(&kept);
         }
@@ -269,31 +228,24 @@ impl<S: BreakerStorage> Breaker<S> {
 
     /// Takes up what another breaker over the same counts has kept, and all that was known here with it.
     fn take_up(&self, kept: &Snapshots) {
-        let window = self.ring.window();
-        self.ring.for_each_start(|snapshot, start| {
-            let at = |index| kept.at(index, start, window);
-            if let (Some(total), Some(bad)) = (at(0), at(1)) {
-                snapshot.0.set(Counts { total, bad });
-            }
+        self.history.take_up(|start, window| {
+            Some(Counts {
+                total: kept.at(0, start, window)?,
+                bad: kept.at(1, start, window)?,
+            })
         });
     }
 
     /// What another breaker over the same counts needs to go on with this one: of the totals, and of the bad ones. `None`
     /// while this one has not begun.
     pub fn snapshots(&self) -> Option<Snapshots> {
-        let newest = self.ring.newest_start()?;
-        let mut counts = Vec::new();
-        for of in [|counts: Counts| counts.total, |counts: Counts| counts.bad] {
-            counts.push(of(self.last.get()));
-            self.ring
-                .for_each_start(|snapshot, _| counts.push(of(snapshot.0.get())));
-        }
-        Some(Snapshots { newest, counts })
+        self.history
+            .snapshots(&[|counts| counts.total, |counts| counts.bad])
     }
 
     /// All that was counted so far, as far as it is known here.
     pub fn counted(&self) -> Counts {
-        self.last.get()
+        self.history.last.get()
     }
 
     /// Whether a request would be let through. Takes nothing.
@@ -376,7 +328,7 @@ impl<S: BreakerStorage> Breaker<S> {
         self.move_to(now);
         let bad = rule.is_bad(rt_ms, failed);
         let counts = self.storage.add(bad);
-        self.last.set(counts);
+        self.history.last.set(counts);
         if let Admission::Probe(_) = &admission {
             self.storage.reload(); // nobody else can decide in its place
         }
@@ -414,7 +366,7 @@ impl<S: BreakerStorage> fmt::Debug for Breaker<S> {
             f,
             "{:?}, {:?} counted, window of {} x {:?}",
             self.state(),
-            self.last.get(),
+            self.history.last.get(),
             self.geometry.window().sample_count(),
             self.geometry.window().bucket_length()
         )

@@ -17,10 +17,10 @@
 
 mod ahead;
 
-use crate::leap_array::{Bucket, LeapArray};
 use crate::rule::{Count, Counting};
 use crate::snapshots::Snapshots;
 pub(crate) use crate::state::counter::{LocalTally, Past, Tally};
+use crate::state::history::{History, RunningCount};
 use crate::state::loans::Loans;
 use crate::stats::occupy::Untouched;
 use crate::time::Timestamp;
@@ -30,26 +30,6 @@ use std::fmt;
 
 /// More than any count: what is counted as used where the past is unknown.
 const FULL: u64 = 1 << 62;
-
-/// What `admitted` was when a bucket began.
-#[derive(Default)]
-struct Snapshot(Cell<u64>);
-
-impl Bucket for Snapshot {
-    fn open(&self, previous: &Snapshot) {
-        self.0.set(previous.0.get());
-    }
-
-    fn absorb(&self, older: &Snapshot) {
-        if self.0.get().wrapping_sub(older.0.get()) < 1 << 63 {
-            self.0.set(older.0.get());
-        }
-    }
-
-    fn precede(&self, next: &Snapshot) {
-        self.0.set(next.0.get());
-    }
-}
 
 /// How much of the passes of the leaving bucket still counts at `now`, in the bucket that starts at `start`: as much of them
 /// as there is left of the bucket. A clock behind the bucket stands at its start.
@@ -79,23 +59,16 @@ pub struct RuleWindow<T> {
     /// Whether loans are Sentinel's: they count when their bucket has begun and somebody looks at it, or never.
     untouched: Untouched,
     loans: Loans,
-    /// One bucket more than the window: the one that is leaving.
-    ring: LeapArray<Snapshot>,
-    /// What `admitted` was when last observed, and what has been committed here since.
-    last: Cell<u64>,
-    /// What was observed and has no time yet.
-    seen: Cell<Option<u64>>,
-    /// What the ring says of the newest bucket, so that a decision need not ask it.
+    /// What `admitted` is known to be, and what it was.
+    history: History<u64>,
+    /// What the history says of the newest bucket, so that a decision need not ask it.
     current: Cell<Option<Current>>,
-    /// What `admitted` is taken to have been before the ring begins.
-    initial: u64,
     tally: T,
 }
 
 impl<T: Tally> RuleWindow<T> {
     /// A window over the counts of `tally`.
     pub fn new(window: Window, counting: Counting, tally: T, past: Past) -> RuleWindow<T> {
-        let ring = LeapArray::<Snapshot>::with_one_more(window);
         let (initial, last) = match &past {
             Past::Fresh => (0, 0),
             Past::Unknown { admitted } => (admitted.wrapping_sub(FULL), *admitted),
@@ -104,20 +77,16 @@ impl<T: Tally> RuleWindow<T> {
                 (last.wrapping_sub(FULL), last)
             }
         };
-        ring.fill(|snapshot| snapshot.0.set(initial));
         let window = RuleWindow {
             counting: Cell::new(counting),
             untouched: Untouched::Kept,
             loans: Loans::default(),
-            ring,
-            last: Cell::new(last),
-            seen: Cell::new(None),
+            history: History::new(window, initial, last),
             current: Cell::new(None),
-            initial,
             tally,
         };
         if let Past::Kept(kept) = &past {
-            window.ring.restore(kept.newest);
+            window.history.restore(kept.newest);
             window.take_up(kept, 0);
         }
         window
@@ -157,13 +126,13 @@ impl<T: Tally> RuleWindow<T> {
 
     /// The geometry.
     pub fn window(&self) -> Window {
-        self.ring.window()
+        self.history.window()
     }
 
     /// What has been admitted so far, as far as it is known here, and without what is lent.
     #[inline]
     pub fn admitted(&self) -> u64 {
-        self.last.get()
+        self.history.last.get()
     }
 
     /// The counts.
@@ -174,42 +143,41 @@ impl<T: Tally> RuleWindow<T> {
     /// Reads what has been admitted. To be called before the clock is read for the next call here that takes a time.
     #[inline]
     pub fn observe(&self) {
-        self.seen.set(self.tally.admitted());
+        self.history.seen.set(self.tally.admitted());
     }
 
     /// Brings the ring up to `now` and files what was observed before.
     #[inline]
     pub fn advance(&self, now: Timestamp) {
         match self.current.get() {
-            Some(current) if self.ring.window().contains(current.start, now) => {}
+            Some(current) if self.history.window().contains(current.start, now) => {}
             _ => self.move_to(now),
         }
-        if let Some(seen) = self.seen.take() {
-            if seen.wrapping_sub(self.last.get()) >= 1 << 63 {
+        if let Some(seen) = self.history.seen.take() {
+            if seen.is_behind(self.history.last.get()) {
                 self.forget(seen);
             }
-            self.last.set(seen);
+            self.history.last.set(seen);
         }
     }
 
     #[cold]
     #[inline(never)]
     fn move_to(&self, now: Timestamp) {
-        // Whatever was committed or observed before this call was so before `now`: it is what the new buckets begin with. The
-        // very first one had begun before this window: as the ones before it, it begins with what the past is taken to be.
-        let before = self.ring.newest_start();
+        // Whatever was committed or observed before this call was so before `now`: it is what the new buckets begin with.
+        let before = self.history.newest_start();
         self.settle(now);
-        let current = self.ring.window().start(now);
-        self.ring.current_window_with(now, |snapshot, start| {
+        let current = self.history.window().start(now);
+        let pay_gone_by = |start: Timestamp| {
             let gone_by = self.loans.take_before(start);
             self.pay(gone_by, self.untouched == Untouched::Kept);
-            if before.is_some() {
-                snapshot.0.set(self.last.get());
-            }
+        };
+        let pay_due = |start: Timestamp| {
             let due = self.loans.take_before(start.plus_nanos(1));
             self.pay(due, self.untouched == Untouched::Kept || start == current);
-        });
-        if self.ring.newest_start() < before {
+        };
+        self.history.move_to(now, pay_gone_by, pay_due);
+        if self.history.newest_start() < before {
             // The clock has stepped back by an interval or more: as the rest of the window, what is lent is counted now.
             let lent = self.loans.take_before(Timestamp::MAX);
             self.pay(lent, true);
@@ -218,7 +186,7 @@ impl<T: Tally> RuleWindow<T> {
             None => self.refresh(),
             // All that was known here is in there ([`RuleWindow::rest`]).
             Some(Past::Kept(kept)) => self.take_up(&kept, 0),
-            Some(_) => self.forget(self.last.get()),
+            Some(_) => self.forget(self.history.last.get()),
         }
     }
 
@@ -231,17 +199,13 @@ impl<T: Tally> RuleWindow<T> {
     /// Takes up what another window over the same counts has kept, and all that was known here with it; `index` says which of
     /// the counts these are.
     pub fn take_up(&self, kept: &Snapshots, index: usize) {
-        let window = self.ring.window();
-        self.ring.for_each_start(|snapshot, start| {
-            if let Some(known) = kept.at(index, start, window) {
-                snapshot.0.set(known);
-            }
-        });
+        self.history
+            .take_up(|start, window| kept.at(index, start, window));
         // What was observed may be older than this.
-        if let (Some((newest, _)), Some(seen)) = (self.ring.newest_and_oldest(0), self.seen.get())
-            && newest.0.get().wrapping_sub(seen) < 1 << 63
+        if let (Some(newest), Some(seen)) = (self.history.at_start(0), self.history.seen.get())
+            && !newest.get().is_behind(seen)
         {
-            self.seen.set(Some(newest.0.get()));
+            self.history.seen.set(Some(newest.get()));
         }
         self.refresh();
     }
@@ -255,10 +219,13 @@ impl<T: Tally> RuleWindow<T> {
             return;
         }
         self.tally.commit(n);
-        self.last.set(self.last.get().wrapping_add(n));
+        self.history
+            .last
+            .set(self.history.last.get().wrapping_add(n));
         // What was observed is older than this.
-        self.seen
-            .set(self.seen.get().map(|seen| seen.wrapping_add(n)));
+        self.history
+            .seen
+            .set(self.history.seen.get().map(|seen| seen.wrapping_add(n)));
     }
 
     /// Takes back the loans that were given up in time.
@@ -281,20 +248,15 @@ impl<T: Tally> RuleWindow<T> {
     #[cold]
     #[inline(never)]
     fn forget(&self, seen: u64) {
-        self.ring
-            .fill(|snapshot| snapshot.0.set(seen.wrapping_sub(FULL)));
+        self.history.reset(seen.wrapping_sub(FULL));
         self.tally.fallen();
         self.refresh();
     }
 
     /// Asks the ring for what a decision needs of it.
     fn refresh(&self) {
-        let n = self.ring.window().sample_count() as usize;
-        let at = |behind| {
-            self.ring
-                .newest_and_oldest(behind)
-                .map_or(0, |(_, oldest)| oldest.0.get())
-        };
+        let n = self.history.window().sample_count() as usize;
+        let at = |behind| self.history.at_start(behind).map_or(0, Cell::get);
         let base = at(if self.counting.get() == Counting::Strict {
             n
         } else {
@@ -305,12 +267,12 @@ impl<T: Tally> RuleWindow<T> {
             base,
             leaving: base.wrapping_sub(at(n)),
         };
-        self.current.set(self.ring.newest_start().map(current));
+        self.current.set(self.history.newest_start().map(current));
     }
 
     /// Whether nothing counts at `now`. What others have admitted since it was last observed counts. Changes nothing.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
-        let last = self.last.get();
+        let last = self.history.last.get();
         let reads_last = || {
             self.tally
                 .admitted()
@@ -323,11 +285,11 @@ impl<T: Tally> RuleWindow<T> {
     /// The most that can count at `now`, whatever others are about to admit; at most what a count can be. Changes nothing.
     pub(crate) fn most_used(&self, now: Timestamp) -> u64 {
         let tickets = self.tally.tickets();
-        let last = self.last.get();
-        let most = if tickets.wrapping_sub(last) < 1 << 63 {
-            tickets
-        } else {
+        let last = self.history.last.get();
+        let most = if tickets.is_behind(last) {
             last
+        } else {
+            tickets
         };
         self.load(most, now).ceil().min(Count::MAX) as u64
     }
@@ -339,15 +301,15 @@ impl<T: Tally> RuleWindow<T> {
 
     /// How much counts at `now`, with what is lent. Changes nothing.
     pub fn sum(&self, now: Timestamp) -> f64 {
-        self.load(self.last.get(), now)
+        self.load(self.history.last.get(), now)
     }
 
     /// How much counts at `now`, if so much has been `admitted`. Changes nothing.
     pub fn load(&self, admitted: u64, now: Timestamp) -> f64 {
-        let now = self.ring.reading_time(now);
-        let window = self.ring.window();
+        let now = self.history.reading_time(now);
+        let window = self.history.window();
         let (start, n) = (window.start(now), u64::from(window.sample_count()));
-        let base = |buckets| self.admitted_before(start, buckets);
+        let base = |buckets| self.history.before(start, buckets);
         match self.counting.get() {
             Counting::Strict => {
                 (admitted.wrapping_sub(base(n))).saturating_add(self.lent(start, n)) as f64
@@ -370,25 +332,11 @@ impl<T: Tally> RuleWindow<T> {
         match (self.loans.total(), self.untouched) {
             (0, _) => 0,
             (_, Untouched::Kept) => {
-                let behind = behind.saturating_mul(self.ring.window().bucket_nanos());
+                let behind = behind.saturating_mul(self.history.window().bucket_nanos());
                 let first = start.as_nanos().saturating_sub(behind);
                 self.loans.from(Timestamp::from_nanos(first))
             }
             (_, Untouched::Lost) => self.loans.at(start),
-        }
-    }
-
-    /// What `admitted` was when the bucket began that lies `buckets`, at most as many as the window has, before the one that
-    /// starts at `start`, which is the newest one or will come after it.
-    fn admitted_before(&self, start: Timestamp, buckets: u64) -> u64 {
-        let newest = self.ring.newest_start().unwrap_or(start);
-        let ahead = (start.as_nanos() - newest.as_nanos()) / self.ring.window().bucket_nanos();
-        match buckets.checked_sub(ahead) {
-            None => self.last.get(),
-            Some(behind) => self
-                .ring
-                .newest_and_oldest(behind as usize)
-                .map_or(self.initial, |(_, oldest)| oldest.0.get()),
         }
     }
 
@@ -399,7 +347,7 @@ impl<T: Tally> RuleWindow<T> {
             Untouched::Kept => self.loans.total(),
             Untouched::Lost => 0,
         };
-        let counted = self.last.get().wrapping_add(lent);
+        let counted = self.history.last.get().wrapping_add(lent);
         self.fits(counted, limit, cost, now)
     }
 
@@ -412,7 +360,7 @@ impl<T: Tally> RuleWindow<T> {
         let sum = counted.wrapping_sub(current.base);
         match self.counting.get() {
             Counting::Weighted => {
-                let kept = kept_part(current.leaving, current.start, now, self.ring.window());
+                let kept = kept_part(current.leaving, current.start, now, self.history.window());
                 sum as f64 + kept + cost as f64 <= limit.get()
             }
             _ => sum.saturating_add(cost) <= limit.whole(),
@@ -441,7 +389,7 @@ impl<T: Tally> RuleWindow<T> {
     /// Takes tickets for a request of that cost which is let in now and released at `at`, if by then it is within `limit`;
     /// else, or where it could not be counted, takes none. Of a window that has been advanced to `now`.
     pub fn lend(&self, limit: Count, cost: u64, at: Timestamp, now: Timestamp) -> bool {
-        let at = self.ring.reading_time(at.max(now));
+        let at = self.history.reading_time(at.max(now));
         if self.untouched == Untouched::Kept {
             let Some(taken) = self.tally.take(cost) else {
                 return false;
@@ -452,8 +400,8 @@ impl<T: Tally> RuleWindow<T> {
                 return false;
             }
         }
-        let start = self.ring.window().start(at);
-        if self.untouched == Untouched::Lost && self.ring.newest_start() == Some(start) {
+        let start = self.history.window().start(at);
+        if self.untouched == Untouched::Lost && self.history.newest_start() == Some(start) {
             // It is released while the current bucket lasts, and counts there.
             let counted = self.tally.take(cost).is_some();
             if counted {
@@ -467,7 +415,7 @@ impl<T: Tally> RuleWindow<T> {
 
     /// Takes back what was lent to a request that is released at `at`, if that is still to come.
     pub fn take_back(&self, cost: u64, at: Timestamp) {
-        let start = self.ring.window().start(self.ring.reading_time(at));
+        let start = self.history.window().start(self.history.reading_time(at));
         let taken_back = self.loans.remove(start, cost);
         self.take_back_tickets(taken_back);
     }
@@ -475,7 +423,7 @@ impl<T: Tally> RuleWindow<T> {
     /// As [`RuleWindow::take_back`], at a time that nobody knows: if it was too early to say, the next call here that takes a
     /// time decides.
     pub fn give_up(&self, cost: u64, at: Timestamp) {
-        let start = self.ring.window().start(self.ring.reading_time(at));
+        let start = self.history.window().start(self.history.reading_time(at));
         self.loans.give_up(start, cost);
         self.current.set(None);
     }
@@ -484,14 +432,16 @@ impl<T: Tally> RuleWindow<T> {
     #[inline]
     pub fn commit(&self, cost: u64) {
         self.tally.commit(cost);
-        self.seen.set(None); // it is older than this
-        self.last.set(self.last.get().wrapping_add(cost));
+        self.history.seen.set(None); // it is older than this
+        self.history
+            .last
+            .set(self.history.last.get().wrapping_add(cost));
     }
 
     /// Gives back `cost` that a request was charged which passed at `charged`, as far as it counts still. Of a window that has
     /// been advanced to now; over counts that are shared, nothing.
     pub(crate) fn refund(&self, cost: u64, charged: Timestamp) {
-        let (window, newest) = (self.ring.window(), self.ring.newest_start());
+        let (window, newest) = (self.history.window(), self.history.newest_start());
         let (Some(newest), None) = (newest, self.tally.admitted()) else {
             return;
         };
@@ -502,13 +452,10 @@ impl<T: Tally> RuleWindow<T> {
         if behind > u64::from(window.sample_count()) {
             return;
         }
-        let began = |behind: u64| {
-            let snapshots = self.ring.newest_and_oldest(behind as usize);
-            snapshots.map(|(_, snapshot)| &snapshot.0)
-        };
+        let began = |behind: u64| self.history.at_start(behind as usize);
         let ended = match behind.checked_sub(1) {
             Some(next) => began(next).map_or(0, Cell::get),
-            None => self.last.get(),
+            None => self.history.last.get(),
         };
         let counted = ended.wrapping_sub(began(behind).map_or(ended, Cell::get));
         let back = cost.min(counted);
@@ -516,23 +463,21 @@ impl<T: Tally> RuleWindow<T> {
             later.set(later.get().wrapping_sub(back));
         }
         self.tally.give_back(back);
-        self.last.set(self.last.get().wrapping_sub(back));
+        self.history
+            .last
+            .set(self.history.last.get().wrapping_sub(back));
         self.refresh();
     }
 
     /// What another window over the same counts needs to go on with this one; `None` while this one has not begun.
     pub fn snapshots(&self) -> Option<Snapshots> {
-        let newest = self.ring.newest_start()?;
-        let mut counts = vec![self.last.get()];
-        self.ring
-            .for_each_start(|snapshot, _| counts.push(snapshot.0.get()));
-        Some(Snapshots { newest, counts })
+        self.history.snapshots(&[|admitted| admitted])
     }
 }
 
 impl<T: Tally> fmt::Debug for RuleWindow<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let window = self.ring.window();
+        let window = self.history.window();
         write!(
             f,
             "{:?} window of {} x {:?}: ",

@@ -1,6 +1,8 @@
 //! The three states of a breaker, and what leads from one to another.
 
 use crate::rule::degrade::DegradeRule;
+use crate::snapshots::serial_since;
+use crate::state::history::RunningCount;
 use crate::time::Timestamp;
 
 /// Two running counts of completed calls. They wrap around after 2^64.
@@ -24,22 +26,25 @@ impl Counts {
 
     /// What came after `earlier`; nothing where that is later.
     pub(crate) fn since(self, earlier: Counts) -> Counts {
-        let since = |now: u64, then| Some(now.wrapping_sub(then)).filter(|n| *n < 1 << 63);
         Counts {
-            total: since(self.total, earlier.total).unwrap_or(0),
-            bad: since(self.bad, earlier.bad).unwrap_or(0),
+            total: serial_since(self.total, earlier.total).unwrap_or(0),
+            bad: serial_since(self.bad, earlier.bad).unwrap_or(0),
         }
     }
 
     /// The later of the two.
     pub(crate) fn later(self, other: Counts) -> Counts {
-        let later = |a: u64, b: u64| {
-            if a.wrapping_sub(b) < 1 << 63 { a } else { b }
-        };
+        let later = |a: u64, b: u64| if a.is_behind(b) { b } else { a };
         Counts {
             total: later(self.total, other.total),
             bad: later(self.bad, other.bad),
         }
+    }
+}
+
+impl RunningCount for Counts {
+    fn is_behind(self, other: Counts) -> bool {
+        self.later(other) != self
     }
 }
 

@@ -23,6 +23,7 @@
 //! is cold: else it would never get warm. (Sentinel goes by what passed alone, which in full use need not be as much as may.)
 
 use crate::rule::{Count, WarmUp};
+use crate::snapshots::serial_since;
 use crate::state::counter::Tally;
 use crate::state::terms::Terms;
 use crate::state::window::RuleWindow;
@@ -230,10 +231,7 @@ impl Coldness {
     /// What the passes since it was told leave, if so much has been `admitted` by now, and so much `before`. Another may
     /// have counted more before than is known here.
     fn left(&self, terms: &Terms, admitted: u64, before: u64) -> f64 {
-        let passes = match admitted.wrapping_sub(before) {
-            fewer if fewer >= 1 << 63 => 0,
-            passes => passes,
-        };
+        let passes = serial_since(admitted, before).unwrap_or(0);
         // Where the count is zero nothing passes.
         let count = terms.count.get().max(f64::MIN_POSITIVE);
         let used = passes as f64 * terms.interval as f64 / count;
@@ -391,10 +389,7 @@ impl Tokens {
     /// before this: a worker that was not asked then does not know what passed in it.
     fn listen(&self, before: u64, filled: u64, number: u64) {
         if let Some(second) = self.second.get().filter(|_| filled + 1 == number) {
-            let previous = match second.before.wrapping_sub(before) {
-                fewer if fewer >= 1 << 63 => second.previous,
-                passes => passes,
-            };
+            let previous = serial_since(second.before, before).unwrap_or(second.previous);
             self.second.set(Some(Second { previous, ..second }));
         }
     }

@@ -2,6 +2,7 @@
 
 use super::RuleWindow;
 use crate::rule::{Count, Counting};
+use crate::snapshots::serial_since;
 use crate::state::counter::Tally;
 use crate::stats::occupy::{OCCUPY_TIMEOUT_MS, Untouched};
 use crate::time::Timestamp;
@@ -31,25 +32,22 @@ impl<T: Tally> RuleWindow<T> {
     /// How many tickets are out that are neither admissions nor loans of this window: what others over the same counts have
     /// lent, or are about to admit. Until when that counts is not known here.
     fn lent_elsewhere(&self) -> u64 {
-        let known = self.last.get().wrapping_add(self.loans.total());
-        match self.tally.tickets().wrapping_sub(known) {
-            fewer if fewer >= 1 << 63 => 0,
-            more => more,
-        }
+        let known = self.history.last.get().wrapping_add(self.loans.total());
+        serial_since(self.tally.tickets(), known).unwrap_or(0)
     }
 
     /// As Sentinel lends: the passes of the bucket that leaves at the next boundary, at that boundary.
     fn time_to_sentinels_loan(&self, limit: Count, cost: u64, now: Timestamp) -> Option<Duration> {
-        let window = self.ring.window();
-        let now = self.ring.reading_time(now);
+        let window = self.history.window();
+        let now = self.history.reading_time(now);
         let (start, n) = (window.start(now), u64::from(window.sample_count()));
         let borrowed = self.loans.from(now.plus_nanos(1));
         if borrowed as f64 >= limit.get() {
             return None;
         }
-        let base = |buckets| self.admitted_before(start, buckets);
+        let base = |buckets| self.history.before(start, buckets);
         let leaving = base(n.saturating_sub(2)).wrapping_sub(base(n - 1));
-        let pass = self.last.get().wrapping_sub(base(n - 1)) + self.loans.at(start);
+        let pass = self.history.last.get().wrapping_sub(base(n - 1)) + self.loans.at(start);
         let then = (pass + borrowed)
             .saturating_add(cost)
             .saturating_sub(leaving);
@@ -117,8 +115,8 @@ impl<T: Tally> RuleWindow<T> {
         possible: impl Fn(f64) -> bool,
         fits: impl Fn(Timestamp, f64) -> bool,
     ) -> Option<Duration> {
-        let now = self.ring.reading_time(asked);
-        let window = self.ring.window();
+        let now = self.history.reading_time(asked);
+        let window = self.history.window();
         let start = window.start(now);
         let fits_at = |at: Timestamp| fits(at, self.sum(at));
         let boundary = |ahead: u64| start.plus_nanos(ahead.saturating_mul(window.bucket_nanos()));
@@ -130,7 +128,7 @@ impl<T: Tally> RuleWindow<T> {
             |to: Timestamp, from: Timestamp| to.as_nanos().saturating_sub(from.as_nanos()) / length;
         let last_loan = self.loans.last_start();
         let lent = last_loan.map_or(0, |last| buckets_to(last, start));
-        let newest = self.ring.newest_start().unwrap_or(start);
+        let newest = self.history.newest_start().unwrap_or(start);
         let (n, since_newest) = (u64::from(window.sample_count()), buckets_to(start, newest));
         let sum_at = |ahead: u64| match self.counting.get() {
             Counting::Strict if last_loan.is_none() => self.admitted_since(n, since_newest + ahead),
@@ -166,14 +164,8 @@ impl<T: Tally> RuleWindow<T> {
     /// What has been admitted since the bucket began that lies `buckets` before the one `ahead` of the newest one.
     #[inline(always)] // a search asks for it over and over
     fn admitted_since(&self, buckets: u64, ahead: u64) -> f64 {
-        let base = match buckets.checked_sub(ahead) {
-            None => self.last.get(),
-            Some(behind) => self
-                .ring
-                .newest_and_oldest(behind as usize)
-                .map_or(self.initial, |(_, oldest)| oldest.0.get()),
-        };
-        self.last.get().wrapping_sub(base) as f64
+        let base = self.history.before_bucket(buckets, ahead);
+        self.history.last.get().wrapping_sub(base) as f64
     }
 
     /// The first whole millisecond in `(full, fits]` at which `fits_at` holds; it does at the end.
