@@ -2,10 +2,11 @@
 
 use crate::rule::{ControlBehavior, Counting, Grade};
 use crate::state::counter::{Past, SharedInstant, Tally};
+use crate::state::in_flight::InFlight;
 pub(crate) use crate::state::terms::{Ask, Terms};
-use crate::state::throttle::{Line, Pace, has_turn, take_turn, turn};
-use crate::state::warm_up::{Warm, Warmth};
-use crate::state::window::{RuleWindow, charge};
+use crate::state::throttle::Throttle;
+use crate::state::warm_up::Warm;
+use crate::state::window::RuleWindow;
 use crate::time::Timestamp;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,10 +17,10 @@ use std::time::Duration;
 enum Measure<T> {
     /// Passes in a window.
     Passes(RuleWindow<T>),
-    /// Calls in flight: the tickets that are out.
-    InFlight(T),
+    /// Calls in flight.
+    InFlight(InFlight<T>),
     /// Turns.
-    Turns(Box<Line>, T),
+    Turns(Throttle<T>),
     /// Passes in a window, and how cold the rule is; and turns, if they are taken.
     Warm(Box<Warm<T>>),
     /// What another rule measures, which charges it for both: here nothing is taken.
@@ -36,7 +37,6 @@ enum Measure<T> {
 /// `WarmUpRateLimiterController`.
 pub struct Controller<T> {
     measure: Measure<T>,
-    is_compat: bool,
     /// Whether what it measures has ever been asked for; kept where Sentinel asks.
     met: Cell<bool>,
     passed: Cell<u64>,
@@ -61,8 +61,10 @@ impl<T: Tally> Controller<T> {
         past: Past,
     ) -> Controller<T> {
         let measure = match (grade, behavior) {
-            (Grade::Concurrency, _) => Measure::InFlight(tally),
-            (Grade::Qps { .. }, ControlBehavior::Throttle) => Measure::Turns(Box::default(), tally),
+            (Grade::Concurrency, _) => Measure::InFlight(InFlight::new(tally)),
+            (Grade::Qps { .. }, ControlBehavior::Throttle) => {
+                Measure::Turns(Throttle::new(compat, tally))
+            }
             (Grade::Qps { window, counting }, behavior) => {
                 let window = RuleWindow::new(window.window(), counting, tally, past);
                 let window = if compat {
@@ -72,24 +74,16 @@ impl<T: Tally> Controller<T> {
                 };
                 match behavior {
                     ControlBehavior::Reject => Measure::Passes(window),
-                    _ => Measure::Warm(Box::new(Warm {
-                        window,
-                        warmth: Warmth::new(compat),
-                        line: behavior.is_paced().then(Line::default),
-                    })),
+                    _ => Measure::Warm(Box::new(Warm::new(window, compat, behavior.is_paced()))),
                 }
             }
         };
-        Controller {
-            is_compat: compat,
-            ..Controller::of(measure)
-        }
+        Controller::of(measure)
     }
 
     fn of(measure: Measure<T>) -> Controller<T> {
         Controller {
             measure,
-            is_compat: false,
             met: Cell::new(false),
             passed: Cell::new(0),
             waited: Cell::new(0),
@@ -122,9 +116,9 @@ impl<T: Tally> Controller<T> {
         match &self.measure {
             Measure::Passes(window) => window.tally(),
             Measure::Warm(warm) => warm.window.tally(),
-            Measure::InFlight(tally) | Measure::Turns(_, tally) | Measure::Another(_, tally) => {
-                tally
-            }
+            Measure::InFlight(in_flight) => in_flight.tally(),
+            Measure::Turns(throttle) => throttle.tally(),
+            Measure::Another(_, tally) => tally,
         }
     }
 
@@ -160,17 +154,11 @@ impl<T: Tally> Controller<T> {
     /// last read count.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         self.count_as(Counting::Strict);
-        let is_free = |tally: &T| tally.latest().get().is_none_or(|latest| latest <= now);
         match &self.measure {
             Measure::Passes(window) => window.is_idle(now),
-            Measure::InFlight(tally) => tally.tickets() == 0,
-            Measure::Turns(_, tally) => !self.is_compat && is_free(tally),
-            Measure::Warm(warm) => {
-                // Sentinel keeps the latest turn, and what it keeps others from is their own cost.
-                let has_turns = warm.line.is_some();
-                let is_free = !has_turns || !self.is_compat && is_free(warm.window.tally());
-                is_free && warm.window.is_idle(now)
-            }
+            Measure::InFlight(in_flight) => in_flight.is_idle(),
+            Measure::Turns(throttle) => throttle.is_idle(now),
+            Measure::Warm(warm) => warm.is_idle(now),
             // It is the other rule's.
             Measure::Another(..) => true,
         }
@@ -180,7 +168,7 @@ impl<T: Tally> Controller<T> {
     /// is lent, which counts for longer than what is charged now.
     pub(crate) fn can_be_left(&self) -> bool {
         match &self.measure {
-            Measure::InFlight(tally) => tally.tickets() == 0,
+            Measure::InFlight(in_flight) => in_flight.is_idle(),
             Measure::Turns(..) | Measure::Another(..) => true,
             Measure::Passes(_) | Measure::Warm(_) => {
                 self.tally().admitted() == Some(self.tally().tickets())
@@ -232,13 +220,9 @@ impl<T: Tally> Controller<T> {
                 window.count_as(terms.counting);
                 window.has_room(terms.count, cost, now)
             }
-            Measure::InFlight(tally) => tally.tickets().saturating_add(cost) <= terms.count.whole(),
-            Measure::Turns(line, tally) => has_turn(line, tally, terms, cost, now),
-            Measure::Warm(warm) => {
-                warm.window.count_as(terms.counting);
-                let rate = || warm.warmth.rate(terms, &warm.window, now);
-                cost == 0 || warm.has_room(terms, rate(), cost, now)
-            }
+            Measure::InFlight(in_flight) => in_flight.has_room(terms, cost),
+            Measure::Turns(throttle) => throttle.has_room(terms, cost, now),
+            Measure::Warm(warm) => warm.has_room(terms, cost, now),
             Measure::Another(another, _) => another.has_room_beside(terms, cost, now),
         }
     }
@@ -248,12 +232,7 @@ impl<T: Tally> Controller<T> {
     #[inline(never)]
     fn has_room_beside(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
         match &self.measure {
-            // How warm it is follows from the terms of the rule that warms up, and not from these.
-            Measure::Warm(warm) => {
-                warm.window.count_as(terms.counting);
-                let rate = warm.warmth.rate_then(terms, &warm.window, now);
-                cost == 0 || warm.has_room(terms, rate, cost, now)
-            }
+            Measure::Warm(warm) => warm.has_room_beside(terms, cost, now),
             _ => self.has_room(terms, cost, now),
         }
     }
@@ -275,18 +254,16 @@ impl<T: Tally> Controller<T> {
                 Some(wait.as_nanos() as u64)
             }
             Measure::Passes(_) | Measure::InFlight(_) => None,
-            Measure::Turns(line, tally) => turn(line, tally, Pace::new(terms, cost, now)),
+            Measure::Turns(throttle) => throttle.wait(terms, cost, now),
             Measure::Warm(warm) => {
-                warm.warmth.hold_back(now);
-                let line = warm.line.as_ref()?;
-                turn(line, warm.window.tally(), warm.pace(terms, cost, now))
+                warm.note_held_back(now);
+                warm.wait(terms, cost, now)
             }
             Measure::Another(another, _) => match &another.measure {
                 // Nothing is held back for the sake of this rule.
                 Measure::Warm(warm) => {
                     warm.window.count_as(terms.counting);
-                    let pace = warm.pace(terms, cost, now);
-                    turn(warm.line.as_ref()?, warm.window.tally(), pace)
+                    warm.wait(terms, cost, now)
                 }
                 _ => another.wait(terms, cost, prioritized, now),
             },
@@ -299,16 +276,7 @@ impl<T: Tally> Controller<T> {
     pub(crate) fn reserve_at_once(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
         match &self.measure {
             Measure::Passes(window) => window.reserve(terms.count, cost, now),
-            Measure::InFlight(tally) => {
-                let Some(taken) = tally.take(cost) else {
-                    return false;
-                };
-                if taken > terms.count.whole() {
-                    tally.give_back(cost);
-                    return false;
-                }
-                true
-            }
+            Measure::InFlight(in_flight) => in_flight.reserve(terms, cost),
             Measure::Turns(..) | Measure::Warm(_) => self.reserve(terms, Ask::at_once(cost), now),
             Measure::Another(..) => true,
         }
@@ -327,9 +295,7 @@ impl<T: Tally> Controller<T> {
                 self.count_as(terms.counting);
                 self.reserve_at_once(terms, ask.cost, now)
             }
-            Measure::Turns(line, tally) => {
-                take_turn(line, tally, ask, || Pace::new(terms, ask.cost, now))
-            }
+            Measure::Turns(throttle) => throttle.reserve(terms, ask, now),
             Measure::Warm(warm) => {
                 warm.window.count_as(terms.counting);
                 warm.reserve(terms, ask, now)
@@ -343,18 +309,11 @@ impl<T: Tally> Controller<T> {
     pub(crate) fn give_back(&self, ask: Ask, now: Timestamp) {
         match &self.measure {
             Measure::Passes(_) | Measure::InFlight(_) if !ask.counts => {}
-            Measure::Passes(window) if ask.wait == 0 => window.give_back(ask.cost),
-            Measure::Passes(window) => window.take_back(ask.cost, now.plus_nanos(ask.wait)),
-            Measure::InFlight(tally) => tally.give_back(ask.cost),
-            Measure::Turns(..) | Measure::Warm(_) if ask.cost == 0 => {}
+            Measure::Passes(window) => window.give_back_after(ask.cost, ask.wait, now),
+            Measure::InFlight(in_flight) => in_flight.give_back(ask.cost),
+            Measure::Turns(throttle) => throttle.give_back(ask.cost),
+            Measure::Warm(warm) => warm.give_back(ask, now),
             Measure::Another(..) => {}
-            Measure::Turns(line, tally) => line.give_back(tally.latest()),
-            Measure::Warm(warm) => match &warm.line {
-                Some(line) => line.give_back(warm.window.tally().latest()),
-                None if !ask.counts => {}
-                None if ask.wait == 0 => warm.window.give_back(ask.cost),
-                None => warm.window.take_back(ask.cost, now.plus_nanos(ask.wait)),
-            },
         }
     }
 
@@ -368,14 +327,7 @@ impl<T: Tally> Controller<T> {
                 window.commit(cost);
                 false
             }
-            // Whatever it costs to begin, a call in flight is one.
-            Measure::InFlight(tally) => match cost.checked_sub(1) {
-                Some(more) => {
-                    tally.give_back(more);
-                    true
-                }
-                None => tally.take(1).is_some(),
-            },
+            Measure::InFlight(in_flight) => in_flight.commit(cost),
             Measure::Turns(..) | Measure::Another(..) => false,
             Measure::Warm(warm) => {
                 warm.commit(cost);
@@ -389,8 +341,7 @@ impl<T: Tally> Controller<T> {
         let is_lent = ask.wait > 0
             && match &self.measure {
                 Measure::Passes(_) => true,
-                // What takes turns is counted when it takes one: what the window says is how much the rule is used.
-                Measure::Warm(warm) => warm.line.is_none(),
+                Measure::Warm(warm) => warm.lends(),
                 Measure::InFlight(_) | Measure::Turns(..) | Measure::Another(..) => false,
             };
         if ask.counts && !is_lent {
@@ -403,9 +354,9 @@ impl<T: Tally> Controller<T> {
     /// Counts a request that the rule measures and does not limit. Whether the call is in flight from now on.
     pub(crate) fn charge(&self, ask: Ask, now: Timestamp) -> bool {
         match &self.measure {
-            Measure::Passes(window) => charge(window, ask.cost, ask.wait, now),
-            Measure::Warm(warm) => charge(&warm.window, ask.cost, ask.wait, now),
-            Measure::InFlight(tally) => return tally.take(1).is_some(),
+            Measure::Passes(window) => window.charge(ask.cost, ask.wait, now),
+            Measure::Warm(warm) => warm.window.charge(ask.cost, ask.wait, now),
+            Measure::InFlight(in_flight) => return in_flight.commit(0),
             Measure::Turns(..) | Measure::Another(..) => {}
         }
         false
@@ -415,7 +366,7 @@ impl<T: Tally> Controller<T> {
     #[inline]
     pub(crate) fn leave(&self, now: Timestamp) {
         match &self.measure {
-            Measure::InFlight(tally) => tally.give_back(1),
+            Measure::InFlight(in_flight) => in_flight.give_back(1),
             _ => self.look(now),
         }
     }
@@ -432,18 +383,11 @@ impl<T: Tally> Controller<T> {
     /// `release`, and that is still to come, what was lent to it is given back, and its turn, if no later one was taken.
     #[inline(never)]
     pub(crate) fn give_up(&self, cost: u64, release: Option<Timestamp>, now: Option<Timestamp>) {
-        let give_turn_back = |line: &Line, tally: &T| {
-            if let Some(release) = release.filter(|_| cost > 0) {
-                line.give_up(tally.latest(), release, now);
-            }
-        };
         let window = match &self.measure {
-            Measure::InFlight(tally) => return tally.give_back(1),
-            Measure::Turns(line, tally) => return give_turn_back(line, tally),
-            Measure::Warm(warm) => match &warm.line {
-                Some(line) => return give_turn_back(line, warm.window.tally()),
-                None => &warm.window,
-            },
+            Measure::InFlight(in_flight) => return in_flight.give_back(1),
+            Measure::Turns(throttle) => return throttle.give_up(cost, release, now),
+            Measure::Warm(warm) if !warm.lends() => return warm.give_turn_up(cost, release, now),
+            Measure::Warm(warm) => &warm.window,
             Measure::Passes(window) => window,
             Measure::Another(..) => return,
         };
@@ -463,7 +407,7 @@ impl<T: Tally> Controller<T> {
     pub(crate) fn refund(&self, cost: u64, charged: Timestamp, waited: bool, now: Timestamp) {
         let window = match &self.measure {
             Measure::Passes(window) => window,
-            Measure::Warm(warm) if warm.line.is_none() => &warm.window,
+            Measure::Warm(warm) if warm.lends() => &warm.window,
             Measure::Warm(_) | Measure::InFlight(_) | Measure::Turns(..) | Measure::Another(..) => {
                 return;
             }
@@ -517,22 +461,9 @@ impl<T: Tally> Controller<T> {
         self.count_as(terms.counting);
         match &self.measure {
             Measure::Passes(window) => (terms.count.get() - window.sum(now)) as u64,
-            Measure::InFlight(tally) => terms.count.whole().saturating_sub(tally.tickets()),
-            Measure::Turns(line, tally) => {
-                u64::from(turn(line, tally, Pace::new(terms, 1, now)) == Some(0))
-            }
-            Measure::Warm(warm) => match &warm.line {
-                Some(_) => {
-                    let rate = warm.warmth.rate_then(terms, &warm.window, now);
-                    u64::from(warm.has_room(terms, rate, 1, now))
-                }
-                None => {
-                    let rate = warm.warmth.rate_then(terms, &warm.window, now);
-                    let sum = warm.window.sum(now);
-                    let one = u64::from(warm.warmth.fits(terms, rate, sum, 1));
-                    ((rate - sum) as u64).max(one)
-                }
-            },
+            Measure::InFlight(in_flight) => in_flight.remaining(terms),
+            Measure::Turns(throttle) => throttle.remaining(terms, now),
+            Measure::Warm(warm) => warm.remaining(terms, now),
             Measure::Another(another, _) => another.remaining(terms, now),
         }
     }
@@ -552,13 +483,8 @@ impl<T: Tally> Controller<T> {
                 window.time_to_loan_or_room(terms.count, cost, now)
             }
             Measure::Passes(window) => window.time_to_room(terms.count, cost, now),
-            Measure::InFlight(_) => {
-                (cost as f64 <= terms.count.get()).then_some(Duration::from_millis(1))
-            }
-            Measure::Turns(line, tally) => {
-                let pace = Pace::new(terms, cost, now)?;
-                Some(line.time_to_queue(tally.latest(), &pace, now))
-            }
+            Measure::InFlight(_) => InFlight::<T>::time_to_room(terms, cost),
+            Measure::Turns(throttle) => throttle.time_to_room(terms, cost, now),
             Measure::Warm(warm) => warm.time_to_room(terms, cost, now),
             Measure::Another(another, _) => another.time_to_room(terms, cost, prioritized, now),
         }
@@ -571,17 +497,10 @@ impl<T: Tally> Controller<T> {
             return another.time_to_more(terms, remaining, now);
         }
         self.count_as(terms.counting);
-        let turns = match &self.measure {
-            Measure::Turns(line, tally) => Some((&**line, tally, Pace::new(terms, 1, now))),
-            Measure::Warm(warm) => warm
-                .line
-                .as_ref()
-                .map(|line| (line, warm.window.tally(), warm.pace(terms, 1, now))),
-            _ => None,
-        };
-        if let Some((line, tally, pace)) = turns {
-            let wait = pace.map(|pace| line.time_to_pass(tally.latest(), &pace, now));
-            return wait.unwrap_or_default();
+        match &self.measure {
+            Measure::Turns(throttle) => return throttle.time_to_pass(terms, now),
+            Measure::Warm(warm) if !warm.lends() => return warm.time_to_pass(terms, now),
+            _ => {}
         }
         match (remaining, self.window()) {
             (0, _) => self.time_to_room(terms, 1, false, now).unwrap_or_default(),

@@ -98,7 +98,7 @@ pub use hottest::{HotKey, MAX_LABEL, MAX_LABELS};
 pub use page::{KEYS_PER_PAGE, KeyedPages};
 
 use crate::rule::{Count, Counting, Grade, MAX_KEYS};
-use crate::state::throttle::Pace;
+use crate::state::pacer::Pace;
 use crate::time::Timestamp;
 use hottest::{LABEL_BYTES, Wanted};
 use siphasher::sip::SipHasher13;

@@ -1,13 +1,13 @@
-//! A rule that warms up: a window that says how much it is used, how cold it is, and a line where its requests take turns.
+//! A rule that warms up: a window that says how much it is used, how cold it is, and a line if its requests take turns.
 
 mod state;
 
 use crate::state::counter::Tally;
+use crate::state::pacer::{Line, Pace, is_free};
 use crate::state::terms::{Ask, Terms};
-use crate::state::throttle::{Line, Pace, take_turn, turn};
-use crate::state::window::{RuleWindow, count};
+use crate::state::window::RuleWindow;
 use crate::time::Timestamp;
-pub(super) use state::Warmth;
+use state::Warmth;
 use std::time::Duration;
 
 /// How many seconds are looked at for one in which a request may queue.
@@ -15,15 +15,32 @@ const MAX_SECONDS_AHEAD: u64 = 1000;
 
 pub(super) struct Warm<T> {
     pub(super) window: RuleWindow<T>,
-    pub(super) warmth: Warmth,
-    pub(super) line: Option<Line>,
+    warmth: Warmth,
+    line: Option<Line>,
 }
 
 impl<T: Tally> Warm<T> {
-    /// What a turn costs at `now`.
-    pub(super) fn pace(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<Pace> {
-        let rate = self.warmth.rate_then(terms, &self.window, now);
-        Pace::at_rate(terms, rate, cost, now)
+    /// A rule over that window; `is_paced`: one that lets requests pass in turns.
+    pub(super) fn new(window: RuleWindow<T>, compat: bool, is_paced: bool) -> Warm<T> {
+        Warm {
+            window,
+            warmth: Warmth::new(compat),
+            line: is_paced.then(Line::default),
+        }
+    }
+
+    /// Whether a request that waits has a loan of the window. (What takes turns is counted when it takes one: what the window
+    /// says is how much the rule is used.)
+    pub(super) fn lends(&self) -> bool {
+        self.line.is_none()
+    }
+
+    /// Whether nothing counts at `now`.
+    pub(super) fn is_idle(&self, now: Timestamp) -> bool {
+        // Sentinel keeps the latest turn, and what it keeps others from is their own cost.
+        let latest = self.window.tally().latest();
+        let is_free = self.line.is_none() || !self.warmth.is_sentinels() && is_free(latest, now);
+        is_free && self.window.is_idle(now)
     }
 
     #[inline(never)]
@@ -32,29 +49,52 @@ impl<T: Tally> Warm<T> {
         self.warmth.advance(&self.window, now);
     }
 
-    /// Counts a pass that was reserved. Those that take turns have reserved none.
-    pub(super) fn commit(&self, cost: u64) {
-        if self.line.is_some() {
-            count(&self.window, cost);
-        } else {
-            self.window.commit(cost);
-        }
+    /// What a turn costs at `now`.
+    fn pace(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<Pace> {
+        let rate = self.warmth.rate_then(terms, &self.window, now);
+        Pace::at_rate(terms, rate, cost, now)
+    }
+
+    /// Whether a request of that cost may pass at once.
+    pub(super) fn has_room(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
+        self.window.count_as(terms.counting);
+        let rate = || self.warmth.rate(terms, &self.window, now);
+        cost == 0 || self.has_room_at(terms, rate(), cost, now)
+    }
+
+    /// The same for a rule that looks on: how warm this one is follows from its own terms, and not from those.
+    pub(super) fn has_room_beside(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
+        self.window.count_as(terms.counting);
+        let rate = || self.warmth.rate_then(terms, &self.window, now);
+        cost == 0 || self.has_room_at(terms, rate(), cost, now)
     }
 
     #[inline(never)]
-    pub(super) fn has_room(&self, terms: &Terms, rate: f64, cost: u64, now: Timestamp) -> bool {
+    fn has_room_at(&self, terms: &Terms, rate: f64, cost: u64, now: Timestamp) -> bool {
         if let Some(line) = &self.line {
             let pace = Pace::at_rate(terms, rate, cost, now);
-            return turn(line, self.window.tally(), pace) == Some(0);
+            return line.turn(self.window.tally().latest(), pace) == Some(0);
         }
         let limit = self.warmth.limit(terms, &self.window, rate, cost, now);
         limit.is_some_and(|limit| self.window.has_room(limit, cost, now))
     }
 
+    /// For how long a request has to wait for its turn, in nanoseconds; `None` where that is too long, or where none is taken.
+    pub(super) fn wait(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<u64> {
+        let line = self.line.as_ref()?;
+        line.turn(self.window.tally().latest(), self.pace(terms, cost, now))
+    }
+
+    /// Records that a request is held back.
+    pub(super) fn note_held_back(&self, now: Timestamp) {
+        self.warmth.hold_back(now);
+    }
+
+    /// Takes what a request needs, if it is there.
     pub(super) fn reserve(&self, terms: &Terms, ask: Ask, now: Timestamp) -> bool {
         if let Some(line) = &self.line {
             let pace = || self.pace(terms, ask.cost, now);
-            return take_turn(line, self.window.tally(), ask, pace);
+            return line.reserve(self.window.tally().latest(), ask, pace);
         }
         if !ask.counts {
             return true;
@@ -67,6 +107,50 @@ impl<T: Tally> Warm<T> {
         })
     }
 
+    /// Gives back what was just reserved.
+    pub(super) fn give_back(&self, ask: Ask, now: Timestamp) {
+        match &self.line {
+            _ if ask.cost == 0 => {}
+            Some(line) => line.give_back(self.window.tally().latest()),
+            None if !ask.counts => {}
+            None => self.window.give_back_after(ask.cost, ask.wait, now),
+        }
+    }
+
+    /// Counts a pass that was reserved. Those that take turns have reserved none.
+    pub(super) fn commit(&self, cost: u64) {
+        if self.line.is_some() {
+            self.window.count(cost);
+        } else {
+            self.window.commit(cost);
+        }
+    }
+
+    /// Gives up the turn of a request that was made to wait until `release`: see [`Line::give_up`].
+    pub(super) fn give_turn_up(
+        &self,
+        cost: u64,
+        release: Option<Timestamp>,
+        now: Option<Timestamp>,
+    ) {
+        let release = release.filter(|_| cost > 0);
+        if let (Some(line), Some(release)) = (&self.line, release) {
+            line.give_up(self.window.tally().latest(), release, now);
+        }
+    }
+
+    /// How much is left: whole passes, rounded down; where turns are taken, one if it would pass at once.
+    pub(super) fn remaining(&self, terms: &Terms, now: Timestamp) -> u64 {
+        let rate = self.warmth.rate_then(terms, &self.window, now);
+        if self.line.is_some() {
+            return u64::from(self.has_room_at(terms, rate, 1, now));
+        }
+        let sum = self.window.sum(now);
+        let one = u64::from(self.warmth.fits(terms, rate, sum, 1));
+        ((rate - sum) as u64).max(one)
+    }
+
+    /// How long until a request of that cost is let in, to pass or to wait, if nothing else came; `None` where it never is.
     pub(super) fn time_to_room(
         &self,
         terms: &Terms,
@@ -88,7 +172,7 @@ impl<T: Tally> Warm<T> {
     }
 
     /// When a request may queue depends in Sentinel on what it costs itself, and that on the second.
-    pub(super) fn time_to_queue(
+    fn time_to_queue(
         &self,
         line: &Line,
         terms: &Terms,
@@ -110,5 +194,12 @@ impl<T: Tally> Warm<T> {
             at = next;
         }
         Some(at.since(now))
+    }
+    /// How long until one passes at once, if nothing else came; zero where none ever does, and where none takes turns.
+    pub(super) fn time_to_pass(&self, terms: &Terms, now: Timestamp) -> Duration {
+        let turn = self.line.as_ref().zip(self.pace(terms, 1, now));
+        turn.map_or(Duration::ZERO, |(line, pace)| {
+            line.time_to_pass(self.window.tally().latest(), &pace, now)
+        })
     }
 }

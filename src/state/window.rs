@@ -420,6 +420,15 @@ impl<T: Tally> RuleWindow<T> {
         self.take_back_tickets(taken_back);
     }
 
+    /// Gives back what was just reserved for a request, or lent to one that waits for `wait` nanoseconds.
+    pub(super) fn give_back_after(&self, cost: u64, wait: u64, now: Timestamp) {
+        if wait == 0 {
+            self.give_back(cost);
+        } else {
+            self.take_back(cost, now.plus_nanos(wait));
+        }
+    }
+
     /// As [`RuleWindow::take_back`], at a time that nobody knows: if it was too early to say, the next call here that takes a
     /// time decides.
     pub fn give_up(&self, cost: u64, at: Timestamp) {
@@ -436,6 +445,22 @@ impl<T: Tally> RuleWindow<T> {
         self.history
             .last
             .set(self.history.last.get().wrapping_add(cost));
+    }
+
+    /// Counts a pass without asking for room.
+    pub(super) fn count(&self, cost: u64) {
+        if self.tally.take(cost).is_some() {
+            self.commit(cost);
+        }
+    }
+
+    /// Counts a request that waits for `wait` nanoseconds, without asking for room.
+    pub(super) fn charge(&self, cost: u64, wait: u64, now: Timestamp) {
+        if wait > 0 {
+            self.lend(Count::nearest(Count::MAX), cost, now.plus_nanos(wait), now);
+        } else {
+            self.count(cost);
+        }
     }
 
     /// Gives back `cost` that a request was charged which passed at `charged`, as far as it counts still. Of a window that has
@@ -494,20 +519,5 @@ impl<T: Tally> fmt::Debug for RuleWindow<T> {
                 write!(f, "{at_start:?} at starts up to {newest}, now {last}")
             }
         }
-    }
-}
-
-/// Counts a request in a window that does not limit it.
-pub(super) fn charge<T: Tally>(window: &RuleWindow<T>, cost: u64, wait: u64, now: Timestamp) {
-    if wait > 0 {
-        window.lend(Count::nearest(Count::MAX), cost, now.plus_nanos(wait), now);
-    } else {
-        count(window, cost);
-    }
-}
-
-pub(super) fn count<T: Tally>(window: &RuleWindow<T>, cost: u64) {
-    if window.tally().take(cost).is_some() {
-        window.commit(cost);
     }
 }

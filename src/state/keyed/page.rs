@@ -30,7 +30,7 @@
 use super::table::{IdleTtl, reach, reach_word};
 use super::window::{Bucket, FLAGS, Held, SHARES, Shape, Slab, WIDE};
 use super::*;
-use crate::state::throttle::Pace;
+use crate::state::pacer::Pace;
 use crate::window::Window;
 use std::ops::Range;
 

@@ -5,7 +5,7 @@ use super::sketch::Sketch;
 use super::window::{Bucket, Held, LISTED, SHARES, Shape, Slab};
 use super::{Key, Place, Reserved, Standing};
 use crate::rule::{Count, Counting};
-use crate::state::throttle::Pace;
+use crate::state::pacer::Pace;
 use crate::time::Timestamp;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

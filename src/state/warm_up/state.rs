@@ -31,13 +31,13 @@ use crate::time::Timestamp;
 use std::cell::Cell;
 
 /// How cold a rule is.
-pub(in crate::state) enum Warmth {
+pub(super) enum Warmth {
     Cold(Coldness),
     Sentinels(Tokens),
 }
 
 impl Warmth {
-    pub(in crate::state) fn new(compat: bool) -> Warmth {
+    pub(super) fn new(compat: bool) -> Warmth {
         if compat {
             Warmth::Sentinels(Tokens::default())
         } else {
@@ -45,15 +45,20 @@ impl Warmth {
         }
     }
 
+    /// Whether it is as cold as Sentinel says.
+    pub(super) fn is_sentinels(&self) -> bool {
+        matches!(self, Warmth::Sentinels(_))
+    }
+
     /// Is told that the window has been advanced to `now`.
-    pub(in crate::state) fn advance<T: Tally>(&self, window: &RuleWindow<T>, now: Timestamp) {
+    pub(super) fn advance<T: Tally>(&self, window: &RuleWindow<T>, now: Timestamp) {
         if let Warmth::Sentinels(tokens) = self {
             tokens.roll(window.admitted(), now);
         }
     }
 
     /// Is told that the rule holds a request back.
-    pub(in crate::state) fn hold_back(&self, now: Timestamp) {
+    pub(super) fn hold_back(&self, now: Timestamp) {
         if let Warmth::Cold(coldness) = self {
             coldness.held_back.set(Some(now));
         }
@@ -61,7 +66,7 @@ impl Warmth {
 
     /// How much passes in an interval at `now`.
     #[inline]
-    pub(in crate::state) fn rate<T: Tally>(
+    pub(super) fn rate<T: Tally>(
         &self,
         terms: &Terms,
         window: &RuleWindow<T>,
@@ -80,7 +85,7 @@ impl Warmth {
     }
 
     /// How much will pass in an interval at `at`, if nothing comes until then.
-    pub(in crate::state) fn rate_then<T: Tally>(
+    pub(super) fn rate_then<T: Tally>(
         &self,
         terms: &Terms,
         window: &RuleWindow<T>,
@@ -95,11 +100,7 @@ impl Warmth {
     }
 
     /// What can pass in an interval at most, if nothing comes from now on.
-    pub(in crate::state) fn fastest_then<T: Tally>(
-        &self,
-        terms: &Terms,
-        window: &RuleWindow<T>,
-    ) -> f64 {
+    pub(super) fn fastest_then<T: Tally>(&self, terms: &Terms, window: &RuleWindow<T>) -> f64 {
         match self {
             Warmth::Cold(coldness) => rate_at(terms, coldness.least(terms, window)),
             Warmth::Sentinels(_) => terms.count.get(),
@@ -107,7 +108,7 @@ impl Warmth {
     }
 
     /// Up to how much the window may hold together with a request of that cost, at `rate`.
-    pub(in crate::state) fn limit<T: Tally>(
+    pub(super) fn limit<T: Tally>(
         &self,
         terms: &Terms,
         window: &RuleWindow<T>,
@@ -132,7 +133,7 @@ impl Warmth {
     }
 
     /// Whether a request of that cost fits into a window that holds `sum`, at `rate`.
-    pub(in crate::state) fn fits(&self, terms: &Terms, rate: f64, sum: f64, cost: u64) -> bool {
+    pub(super) fn fits(&self, terms: &Terms, rate: f64, sum: f64, cost: u64) -> bool {
         let cost = cost as f64;
         sum + cost <= rate
             || matches!(self, Warmth::Cold(_)) && sum == 0.0 && cost <= terms.count.get()
@@ -159,7 +160,7 @@ fn rate_at(terms: &Terms, coldness: f64) -> f64 {
 }
 
 /// The tokens that there are, as a part of those that there can be: none in full use, all when not used for long.
-pub(in crate::state) struct Coldness {
+pub(super) struct Coldness {
     /// From 0 to 1; it begins with 1, whatever the clock says.
     coldness: Cell<f64>,
     /// As of when, and what had been admitted by then.
@@ -273,7 +274,7 @@ impl Coldness {
 ///
 /// Sentinel: `WarmUpController`, whose `int`s and `long`s these are.
 #[derive(Default)]
-pub(in crate::state) struct Tokens {
+pub(super) struct Tokens {
     tokens: Cell<i64>,
     /// How many there could be when they were counted.
     max: Cell<i64>,

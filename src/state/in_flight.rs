@@ -1,0 +1,73 @@
+//! A limit on calls in flight: the state is how many there are.
+
+use crate::state::counter::Tally;
+use crate::state::terms::Terms;
+use std::time::Duration;
+
+/// Calls in flight: the tickets that are out. It takes as many to begin as the call costs, and one for as long as it lasts.
+pub(super) struct InFlight<T> {
+    tally: T,
+}
+
+impl<T: Tally> InFlight<T> {
+    pub(super) fn new(tally: T) -> InFlight<T> {
+        InFlight { tally }
+    }
+
+    pub(super) fn tally(&self) -> &T {
+        &self.tally
+    }
+
+    /// Whether no call is in flight.
+    pub(super) fn is_idle(&self) -> bool {
+        self.tally.tickets() == 0
+    }
+
+    /// Whether a call of that cost may begin. Takes nothing.
+    #[inline]
+    pub(super) fn has_room(&self, terms: &Terms, cost: u64) -> bool {
+        self.tally.tickets().saturating_add(cost) <= terms.count.whole()
+    }
+
+    /// Takes tickets for a call of that cost, if it may begin; else none.
+    #[inline]
+    pub(super) fn reserve(&self, terms: &Terms, cost: u64) -> bool {
+        let Some(taken) = self.tally.take(cost) else {
+            return false;
+        };
+        let fits = taken <= terms.count.whole();
+        if !fits {
+            self.tally.give_back(cost);
+        }
+        fits
+    }
+
+    /// Gives tickets back: those of a call that does not begin, or the one of a call that has ended.
+    #[inline]
+    pub(super) fn give_back(&self, tickets: u64) {
+        self.tally.give_back(tickets);
+    }
+
+    /// Lets a call begin whose cost was reserved: whatever that is, a call in flight is one. Whether it is counted.
+    #[inline]
+    pub(super) fn commit(&self, cost: u64) -> bool {
+        match cost.checked_sub(1) {
+            Some(more) => {
+                self.tally.give_back(more);
+                true
+            }
+            None => self.tally.take(1).is_some(),
+        }
+    }
+
+    /// How many calls more may begin.
+    pub(super) fn remaining(&self, terms: &Terms) -> u64 {
+        terms.count.whole().saturating_sub(self.tally.tickets())
+    }
+
+    /// How long until a call of that cost may begin: a call in flight may end at any moment, so a millisecond. `None` where it
+    /// never may.
+    pub(super) fn time_to_room(terms: &Terms, cost: u64) -> Option<Duration> {
+        (cost as f64 <= terms.count.get()).then_some(Duration::from_millis(1))
+    }
+}
