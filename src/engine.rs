@@ -2331,8 +2331,8 @@ impl<T: Tally> Resource<T> {
             }
         }
         let first = first?;
-        self.each_state(refusing | shadow_refusing, origin, |_, check, state| {
-            state.wait(&check.terms, cost, false, now);
+        self.each_state(refusing | shadow_refusing, origin, |_, _, state| {
+            state.note_held_back(now);
         });
         self.each_state(shadow_refusing, origin, |_, _, state| state.shadow_block());
         Some(Refusal {
@@ -2405,8 +2405,8 @@ impl<T: Tally> Resource<T> {
         });
         if refusing != 0 {
             // Rules in shadow mode, and none that would lend.
-            self.each_state(refusing, origin, |_, check, state| {
-                state.wait(&check.terms, cost, false, now);
+            self.each_state(refusing, origin, |_, _, state| {
+                state.note_held_back(now);
                 state.shadow_block();
             });
         }
@@ -2467,6 +2467,7 @@ impl<T: Tally> Resource<T> {
                 willing |= bit;
                 continue;
             }
+            state.note_held_back(now);
             match state.wait(&check.terms, cost, caller.prioritized, now) {
                 Some(own) if !(caller.impatient && check.enforced && own > 0) => {
                     willing |= bit;

@@ -255,18 +255,17 @@ impl<T: Tally> Controller<T> {
             }
             Measure::Passes(_) | Measure::InFlight(_) => None,
             Measure::Turns(throttle) => throttle.wait(terms, cost, now),
-            Measure::Warm(warm) => {
-                warm.note_held_back(now);
-                warm.wait(terms, cost, now)
-            }
-            Measure::Another(another, _) => match &another.measure {
-                // Nothing is held back for the sake of this rule.
-                Measure::Warm(warm) => {
-                    warm.window.count_as(terms.counting);
-                    warm.wait(terms, cost, now)
-                }
-                _ => another.wait(terms, cost, prioritized, now),
-            },
+            Measure::Warm(warm) => warm.wait(terms, cost, now),
+            Measure::Another(another, _) => another.wait(terms, cost, prioritized, now),
+        }
+    }
+
+    /// Records that a request is held back: it waits, or is refused. (A rule that warms up is in use then, however little
+    /// passes.) Nothing is held back for the sake of a rule that decides on what another measures.
+    #[inline]
+    pub(crate) fn note_held_back(&self, now: Timestamp) {
+        if let Measure::Warm(warm) = &self.measure {
+            warm.note_held_back(now);
         }
     }
 
@@ -512,3 +511,59 @@ impl<T: Tally> Controller<T> {
 
 /// What is more than this is a past that is not known: where counts are kept in shared numbers, those would leap by it.
 const MAX_TAKEN_ALONG: u64 = 1 << 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::{FlowRule, WarmUp};
+    use crate::state::counter::LocalTally;
+
+    fn ms(millis: u64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    /// A rule that warms up and has been in full use for a second: how many pass at once, four intervals later, where in
+    /// between `idle` is all that happens.
+    fn remaining_after(idle: impl Fn(&Controller<LocalTally>, &Terms, Timestamp)) -> u64 {
+        let rule = FlowRule::new("r", 100.0).unwrap();
+        let rule = rule.warm_up(WarmUp::new(1, 3).unwrap());
+        let terms = Terms::new(&rule, 0);
+        let state = Controller::new(
+            rule.grade(),
+            rule.control_behavior(),
+            false,
+            LocalTally::default(),
+            Past::Fresh,
+        );
+        for now in (0..2000).step_by(5).map(ms) {
+            state.advance(now);
+            if state.has_room(&terms, 1, now) && state.reserve_at_once(&terms, 1, now) {
+                state.commit_at_once(1);
+            } else {
+                state.note_held_back(now);
+            }
+        }
+        for now in (2000..6000).step_by(100).map(ms) {
+            state.advance(now);
+            idle(&state, &terms, now);
+        }
+        state.advance(ms(6000));
+        state.remaining(&terms, ms(6000))
+    }
+
+    #[test]
+    fn asking_how_long_to_wait_keeps_no_rule_warm() {
+        let untouched = remaining_after(|_, _, _| {});
+        let asked = remaining_after(|state, terms, now| {
+            state.has_room(terms, 1, now);
+            assert_eq!(state.wait(terms, 1, false, now), None);
+            state.time_to_room(terms, 1, false, now);
+        });
+        let held_back = remaining_after(|state, terms, now| {
+            state.has_room(terms, 1, now);
+            state.note_held_back(now);
+        });
+        assert_eq!((untouched, asked), (33, 33));
+        assert!(held_back > 33, "{held_back}");
+    }
+}
