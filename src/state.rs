@@ -2,6 +2,7 @@
 
 pub(crate) mod breaker;
 pub(crate) mod counter;
+mod decisions;
 pub(crate) mod flow;
 mod history;
 mod in_flight;

@@ -2,6 +2,7 @@
 
 use crate::rule::{ControlBehavior, Counting, Grade};
 use crate::state::counter::{Past, SharedInstant, Tally};
+use crate::state::decisions::Decisions;
 use crate::state::in_flight::InFlight;
 pub(crate) use crate::state::terms::{Ask, Terms};
 use crate::state::throttle::Throttle;
@@ -39,10 +40,7 @@ pub struct Controller<T> {
     measure: Measure<T>,
     /// Whether what it measures has ever been asked for; kept where Sentinel asks.
     met: Cell<bool>,
-    passed: Cell<u64>,
-    waited: Cell<u64>,
-    blocked: Cell<u64>,
-    shadow_blocked: Cell<u64>,
+    decisions: Decisions,
 }
 
 impl<T: Tally> Controller<T> {
@@ -85,10 +83,7 @@ impl<T: Tally> Controller<T> {
         Controller {
             measure,
             met: Cell::new(false),
-            passed: Cell::new(0),
-            waited: Cell::new(0),
-            blocked: Cell::new(0),
-            shadow_blocked: Cell::new(0),
+            decisions: Decisions::default(),
         }
     }
 
@@ -320,7 +315,7 @@ impl<T: Tally> Controller<T> {
     /// ([`Controller::leave`]).
     #[inline]
     pub(crate) fn commit_at_once(&self, cost: u64) -> bool {
-        self.passed.set(self.passed.get().wrapping_add(1));
+        self.decisions.pass();
         match &self.measure {
             Measure::Passes(window) => {
                 window.commit(cost);
@@ -346,7 +341,7 @@ impl<T: Tally> Controller<T> {
         if ask.counts && !is_lent {
             return self.commit_at_once(ask.cost);
         }
-        self.passed.set(self.passed.get().wrapping_add(1));
+        self.decisions.pass();
         false
     }
 
@@ -421,38 +416,37 @@ impl<T: Tally> Controller<T> {
 
     /// Records that the rule has made a request wait.
     pub(crate) fn waits(&self) {
-        self.waited.set(self.waited.get().wrapping_add(1));
+        self.decisions.wait();
     }
 
     /// Records that the rule has refused a request.
     pub(crate) fn block(&self) {
-        self.blocked.set(self.blocked.get().wrapping_add(1));
+        self.decisions.block();
     }
 
     /// Records that the rule would have refused a request.
     pub(crate) fn shadow_block(&self) {
-        self.shadow_blocked
-            .set(self.shadow_blocked.get().wrapping_add(1));
+        self.decisions.shadow_block();
     }
 
     /// Requests that the rule has let pass and that passed.
     pub fn passed(&self) -> u64 {
-        self.passed.get()
+        self.decisions.passed()
     }
 
     /// Requests, of those, that the rule has made wait, or would have, had it not been in shadow mode.
     pub fn waited(&self) -> u64 {
-        self.waited.get()
+        self.decisions.waited()
     }
 
     /// Requests that the rule was the first to refuse.
     pub fn blocked(&self) -> u64 {
-        self.blocked.get()
+        self.decisions.blocked()
     }
 
     /// Requests that the rule would have refused, had it not been in shadow mode.
     pub fn shadow_blocked(&self) -> u64 {
-        self.shadow_blocked.get()
+        self.decisions.shadow_blocked()
     }
 
     /// How much is left: whole passes, rounded down. Where turns are taken, one if it would pass at once.
