@@ -15,8 +15,8 @@ use std::fmt;
 use std::time::Duration;
 use transitions::Event;
 
-/// How often a change of the state is tried again where others change it at the same time. Each failure is one of theirs that
-/// succeeded.
+/// How often a change of the state is tried where other workers change it at the same time. Each failure is a change of theirs
+/// that succeeded: it takes 16 of them in one moment to use up all tries.
 const TRIES: u32 = 16;
 
 /// A breaker that is not closed has refused a request.
@@ -162,7 +162,7 @@ impl<S: BreakerStorage> Breaker<S> {
         self.history.before(start, self.geometry.buckets_before())
     }
 
-    /// Whether it is closed, and has counted nothing in the window at `now`. What others have counted since it was last read
+    /// Whether it is closed, and has counted nothing in the window at `now`. What other workers have counted since it was last read
     /// counts, and what they had counted before this was made may: so not before a window has gone by since it was first asked.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         self.storage.reload();
@@ -178,7 +178,7 @@ impl<S: BreakerStorage> Breaker<S> {
             && self.counts(now) == Counts::default()
     }
 
-    /// Reads what is shared. To be called now and then, before the clock is read for [`Breaker::move_to`]: what others counted
+    /// Reads what is shared. To be called now and then, before the clock is read for [`Breaker::move_to`]: what other workers counted
     /// since then is taken for as recent as the next call here.
     #[inline]
     pub fn observe(&self) {
@@ -190,7 +190,7 @@ impl<S: BreakerStorage> Breaker<S> {
     #[inline]
     pub fn advance(&self, rule: &DegradeRule, now: Timestamp) {
         self.move_to(now);
-        // Where somebody else changes the state at the same time, its instants are theirs.
+        // Where another worker changes the state at the same time, its instants are that worker's.
         let state = self.storage.load();
         let pulled_back = state.pulled_back(rule, now);
         if pulled_back != state {
@@ -289,7 +289,7 @@ impl<S: BreakerStorage> Breaker<S> {
     }
 
     /// Undoes what was just let through, because another rule refuses it: where nothing has happened to the breaker since, it
-    /// is as if nobody had asked. Else it is given back.
+    /// is as if no request had come. Else it is given back.
     pub fn undo(&self, admission: Admission, rule: &DegradeRule, now: Timestamp) {
         if let Admission::Probe(ticket) = &admission {
             let (before, after) = *ticket.step;
@@ -330,7 +330,7 @@ impl<S: BreakerStorage> Breaker<S> {
         let counts = self.storage.add(bad);
         self.history.last.set(counts);
         if let Admission::Probe(_) = &admission {
-            self.storage.reload(); // nobody else can decide in its place
+            self.storage.reload(); // no other call can decide in its place
         }
         self.change(|state| {
             let event = match state.is_decided_by(&admission, rule) {

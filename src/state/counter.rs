@@ -1,8 +1,8 @@
 //! Where a rule's two running counts are kept, and the instant of its throttle.
 //!
 //! `tickets` is raised before a request is let in and lowered if it is not, so it is never behind the truth; `admitted` is
-//! raised after, so it is never ahead of it. Whoever takes a ticket and then finds at most the limit between the two may
-//! pass, and no two who race can both be wrong.
+//! raised after, so it is never ahead of it. A request takes its tickets first and passes if it then finds at most the limit
+//! between the two counts: of two requests that race for the last place, at most one does.
 
 use crate::snapshots::Snapshots;
 use crate::state::breaker::{BreakerStorage, LocalBreaker};
@@ -11,7 +11,7 @@ use std::cell::Cell;
 
 /// Two running counts of one rule, which wrap around after 2^64, and the instant that a throttle keeps.
 pub trait Tally {
-    /// Whether Sentinel's statistics may be kept beside such counts. Who never keeps them says no, and has no code for them.
+    /// Whether Sentinel's statistics may be kept beside such counts. With `false` the code for them is not compiled in.
     const STATISTICS: bool = true;
 
     /// Where the breakers keep their state of a resource whose rules count like this.
@@ -23,8 +23,8 @@ pub trait Tally {
     /// How many tickets have been taken and not given back; never behind the truth.
     fn tickets(&self) -> u64;
 
-    /// Takes `n` tickets and says how many have been taken in all, these and those of racing takers included. `None` where
-    /// that could not be done.
+    /// Takes `n` tickets and says how many have been taken in all, with these and with those of racing requests. `None` where
+    /// none could be taken.
     fn take(&self, n: u64) -> Option<u64>;
 
     /// Gives `n` tickets back.
@@ -36,12 +36,13 @@ pub trait Tally {
     /// How far the turns of a throttle reach.
     fn latest(&self) -> &impl SharedInstant;
 
-    /// How warm the rule is, as who shares these counts has told last; `None` where nobody has, or nobody shares them.
+    /// How warm the rule is, as another worker that shares these counts has published last; `None` where none has, or where the
+    /// counts are not shared.
     fn warmth(&self) -> Option<[u64; 4]> {
         None
     }
 
-    /// Tells the others how warm the rule is.
+    /// Publishes how warm the rule is to the workers that share these counts.
     fn tell_warmth(&self, _: [u64; 4]) {}
 
     /// What is known of the past where the window may have missed something, since it was neither asked for nor kept up to
@@ -54,7 +55,7 @@ pub trait Tally {
     fn fallen(&self) {}
 }
 
-/// An instant that several may share. It moves by compare-and-swap alone: who has been overtaken looks again.
+/// An instant that several workers may share. It moves by compare-and-swap alone: a worker that was overtaken reads it again.
 pub trait SharedInstant {
     /// The instant; `None` where there has been none yet.
     fn get(&self) -> Option<Timestamp>;
@@ -64,7 +65,7 @@ pub trait SharedInstant {
     fn swap(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool;
 }
 
-/// An instant that nobody shares.
+/// An instant of one worker alone.
 #[derive(Default, Debug)]
 pub struct LocalInstant(Cell<Option<Timestamp>>);
 
@@ -84,7 +85,7 @@ impl SharedInstant for LocalInstant {
     }
 }
 
-/// Counts that nobody shares.
+/// Counts of one worker alone.
 #[derive(Default, Debug)]
 pub struct LocalTally {
     tickets: Cell<u64>,

@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What a rule measures, and whom it makes wait.
+/// What a rule measures, and which requests it makes wait.
 #[repr(u8)] // a tag of its own is looked at sooner than one that is hidden in a variant
 enum Measure<T> {
     /// Passes in a window.
@@ -30,9 +30,9 @@ enum Measure<T> {
 
 /// The state of a rule on one resource: its window, its turns or its calls in flight, and how it has decided.
 ///
-/// The count is no part of it, nor is how a window counts, so that they can change while the state goes on. A decision has three steps, which let several
-/// rules decide together: whether there is room (`has_room`), or when there will be (`wait`), for each; if there is for all,
-/// `reserve` for each; if all could, `commit` for each.
+/// The count is no part of it, nor is how a window counts, so that they can change while the state goes on. A decision has
+/// three steps, which let several rules decide together: whether there is room (`has_room`), or when there will be (`wait`),
+/// for each; if there is for all, `reserve` for each; if all could, `commit` for each.
 ///
 /// Sentinel: `TrafficShapingController`: `DefaultController`, `ThrottlingController`, `WarmUpController` and
 /// `WarmUpRateLimiterController`.
@@ -50,7 +50,7 @@ impl<T: Tally> Controller<T> {
         Controller::of(Measure::Another(another, tally))
     }
 
-    /// The state of a rule of this grade and behaviour over those counts; `compat`: of one that decides as Sentinel does.
+    /// The state of a rule of this grade and behaviour over the counts of `tally`; `compat`: of one that decides as Sentinel does.
     pub fn new(
         grade: Grade,
         behavior: ControlBehavior,
@@ -373,7 +373,7 @@ impl<T: Tally> Controller<T> {
         }
     }
 
-    /// Records that a call was given up: at a time that nobody knows, if there is no `now`. If it was made to wait, until
+    /// Records that a call was given up: at an unknown time, if there is no `now`. If it was made to wait, until
     /// `release`, and that is still to come, what was lent to it is given back, and its turn, if no later one was taken.
     #[inline(never)]
     pub(crate) fn give_up(&self, cost: u64, release: Option<Timestamp>, now: Option<Timestamp>) {
@@ -406,7 +406,7 @@ impl<T: Tally> Controller<T> {
                 return;
             }
         };
-        // Whether a loan of Sentinel's has ever counted nobody knows.
+        // Whether a loan of Sentinel's has ever counted is unknown.
         if waited && window.loses_untouched_loans() {
             return;
         }
@@ -434,7 +434,7 @@ impl<T: Tally> Controller<T> {
         self.decisions.passed()
     }
 
-    /// Requests, of those, that the rule has made wait, or would have, had it not been in shadow mode.
+    /// Of the requests that have passed, those that the rule has made wait, or would have, had it not been in shadow mode.
     pub fn waited(&self) -> u64 {
         self.decisions.waited()
     }
@@ -462,7 +462,7 @@ impl<T: Tally> Controller<T> {
     }
 
     /// How long until a request of that cost is let in, to pass or to wait, if nothing else came; `None` where it never is. A
-    /// call in flight may end at any moment: for those it is a millisecond.
+    /// call in flight may end at any moment: a limit on them says a millisecond.
     pub(crate) fn time_to_room(
         &self,
         terms: &Terms,
@@ -503,7 +503,7 @@ impl<T: Tally> Controller<T> {
     }
 }
 
-/// What is more than this is a past that is not known: where counts are kept in shared numbers, those would leap by it.
+/// A window that seems to hold more than this has a past that is not known: shared numbers that count it would leap by as much.
 const MAX_TAKEN_ALONG: u64 = 1 << 32;
 
 #[cfg(test)]

@@ -106,15 +106,15 @@ impl<C: RunningCount> History<C> {
         });
     }
 
-    /// What the count was when the bucket began that lies `behind` before the newest one; `None` while there is none.
+    /// What the count was when the bucket `behind` before the newest one began; `None` while there is none.
     #[inline(always)] // a search for the first fit asks for it over and over
     pub(super) fn at_start(&self, behind: usize) -> Option<&Cell<C>> {
         let (_, oldest) = self.ring.newest_and_oldest(behind)?;
         Some(&oldest.0)
     }
 
-    /// What the count was when the bucket began that lies `buckets`, at most as many as the window has, before the one that
-    /// comes `ahead` buckets after the newest one.
+    /// What the count was when a bucket began: the one `buckets` (at most as many as the window has) before the one that lies
+    /// `ahead` buckets after the newest.
     #[inline(always)] // a search for the first fit asks for it over and over
     pub(super) fn before_bucket(&self, buckets: u64, ahead: u64) -> C {
         match buckets.checked_sub(ahead) {
@@ -125,8 +125,8 @@ impl<C: RunningCount> History<C> {
         }
     }
 
-    /// What the count was when the bucket began that lies `buckets`, at most as many as the window has, before the one that
-    /// starts at `start`, which is the newest one or will come after it.
+    /// What the count was when a bucket began: the one `buckets` (at most as many as the window has) before the one that starts
+    /// at `start`, which is the newest or comes after it.
     pub(super) fn before(&self, start: Timestamp, buckets: u64) -> C {
         let newest = self.newest_start().unwrap_or(start);
         let since = start.as_nanos().saturating_sub(newest.as_nanos());

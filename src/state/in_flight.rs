@@ -42,7 +42,7 @@ impl<T: Tally> InFlight<T> {
         fits
     }
 
-    /// Gives tickets back: those of a call that does not begin, or the one of a call that has ended.
+    /// Gives tickets back: all of a call that does not begin, or the one of a call that has ended.
     #[inline]
     pub(super) fn give_back(&self, tickets: u64) {
         self.tally.give_back(tickets);

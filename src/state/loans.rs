@@ -18,7 +18,7 @@ pub(crate) struct Loans {
 struct Loan {
     start: Timestamp,
     passes: u64,
-    /// Those of them that were given up, at a time that nobody knows.
+    /// How many of them were given up, at an unknown time.
     given_up: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Pacing: requests pass one by one, each in its turn.
+//! The generic cell rate algorithm (GCRA, as virtual scheduling): requests pass one by one, each in its turn.
 //!
 //! ```text
 //!   10 a second         |---- a ----|---- b ----|---- c ----|
@@ -9,7 +9,7 @@
 //!
 //! The state is one instant. Here it is when the line is free: a request that passes keeps it busy for as long as it costs.
 //! Sentinel keeps when the latest one passed, and the next waits for as long as it costs itself, so that one that costs much
-//! and finds the line idle costs those behind it nothing. Where all cost the same, both are the same.
+//! and finds the line idle costs the next ones nothing. Where all cost the same, both are the same.
 
 use crate::rule::Count;
 use crate::state::counter::SharedInstant;
@@ -20,8 +20,9 @@ use std::time::Duration;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// Those who share a throttle read the clock each for itself: what reaches too far by less was taken by one that has read it
-/// later, and is no sign of a clock that has stepped back.
+/// Workers that share a throttle read the clock each for itself: where turns reach too far by less than this, another worker
+/// has read it later, and that is no sign of a clock that has stepped back. (A second is
+/// longer than a worker takes from reading the clock to deciding.)
 const SLACK_NANOS: u64 = 1_000_000_000;
 
 /// What a turn is worth, under a rule and at an instant. All of it in nanoseconds.
@@ -50,7 +51,7 @@ fn spacing(interval: u64, count: f64, rate: f64, cost: u64) -> Option<u64> {
 /// When a request pays for its turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Paid {
-    /// Those who come next wait.
+    /// The next requests wait: GCRA.
     After,
     /// It waits itself, as in Sentinel.
     Before,
@@ -163,8 +164,8 @@ impl Pace {
         }
     }
 
-    /// How long after the latest turn the request is released at the earliest, in nanoseconds: 0 where it is those behind it
-    /// that wait for what it costs.
+    /// How long after the latest turn the request is released at the earliest, in nanoseconds: 0 where the next requests wait
+    /// for what it costs.
     #[inline]
     pub(crate) fn spacing_before(&self) -> u64 {
         match self.paid {
@@ -231,7 +232,7 @@ struct Turn {
     from: Option<Timestamp>,
     to: Timestamp,
     release: Timestamp,
-    /// Whether it was given up, at a time that nobody knows.
+    /// Whether it was given up, at an unknown time.
     given_up: bool,
 }
 
@@ -288,7 +289,7 @@ impl Line {
     }
 
     /// Takes the turn of a request that waits for `wait` nanoseconds: as long as it has to, or longer because of another
-    /// rule. Not where somebody else has been faster.
+    /// rule. Not where another worker has been faster.
     fn take(&self, instant: &impl SharedInstant, pace: &Pace, wait: u64) -> bool {
         let from = self.latest(instant, pace);
         let release = pace.now.plus_nanos(wait);
@@ -316,7 +317,7 @@ impl Line {
     }
 
     /// Gives the turn back of a request that was to be released at `release`, if no later one was taken and it is still to
-    /// come. At a time that nobody knows (`None`) that is left to the next call here.
+    /// come. At an unknown time (`None`) that is left to the next call here.
     pub(super) fn give_up(
         &self,
         instant: &impl SharedInstant,

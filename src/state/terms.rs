@@ -1,4 +1,4 @@
-//! What a flow rule asks of its state, and what it is told of a request.
+//! What a flow rule asks of its state, and what the state learns of a request.
 
 use crate::rule::{ControlBehavior, Count, Counting, FlowRule, Grade, WarmUp};
 
@@ -52,11 +52,11 @@ impl Terms {
     }
 }
 
-/// A request, as far as a rule is told of it.
+/// A request, as a rule sees it.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask {
     pub(crate) cost: u64,
-    /// Whether the rule counts it: not where it measures others.
+    /// Whether the rule counts it: not where the rule measures another resource.
     pub(crate) counts: bool,
     /// For how long it waits, in nanoseconds.
     pub(crate) wait: u64,

@@ -1,4 +1,4 @@
-//! A rule that lets requests pass in turns, and those wait whose turn is to come.
+//! A rule that lets requests pass in turns: a request waits for its own.
 
 use crate::state::counter::Tally;
 use crate::state::pacer::{Line, Pace, is_free};

@@ -62,7 +62,7 @@ impl<T: Tally> Warm<T> {
         cost == 0 || self.has_room_at(terms, rate(), cost, now)
     }
 
-    /// The same for a rule that looks on: how warm this one is follows from its own terms, and not from those.
+    /// The same for another rule that decides on this state: how warm it is follows from this rule's terms, not from the other's.
     pub(super) fn has_room_beside(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
         self.window.count_as(terms.counting);
         let rate = || self.warmth.rate_then(terms, &self.window, now);
@@ -117,7 +117,7 @@ impl<T: Tally> Warm<T> {
         }
     }
 
-    /// Counts a pass that was reserved. Those that take turns have reserved none.
+    /// Counts a pass that was reserved. Where requests take turns, none was.
     pub(super) fn commit(&self, cost: u64) {
         if self.line.is_some() {
             self.window.count(cost);

@@ -56,7 +56,7 @@ struct Current {
 pub struct RuleWindow<T> {
     /// As the rule says that asks. (Two may ask that count otherwise: [`RuleWindow::count_as`].)
     counting: Cell<Counting>,
-    /// Whether loans are Sentinel's: they count when their bucket has begun and somebody looks at it, or never.
+    /// Whether loans are Sentinel's: they count when their bucket has begun and a request comes while it lasts, or never.
     untouched: Untouched,
     loans: Loans,
     /// What `admitted` is known to be, and what it was.
@@ -92,7 +92,7 @@ impl<T: Tally> RuleWindow<T> {
         window
     }
 
-    /// This window, lending as Sentinel does: a loan counts when its bucket has begun, and only if somebody comes while it
+    /// This window, lending as Sentinel does: a loan counts when its bucket has begun, and only if a request comes while it
     /// lasts.
     #[must_use]
     pub fn losing_untouched_loans(self) -> RuleWindow<T> {
@@ -190,8 +190,8 @@ impl<T: Tally> RuleWindow<T> {
         }
     }
 
-    /// All that is known here is known to the others: what they know by then is asked for with the next call here that takes a
-    /// time.
+    /// All that this window knows is published: with the next call that takes a time, it asks for what other workers have
+    /// published by then.
     pub fn rest(&self) {
         self.current.set(None);
     }
@@ -237,14 +237,14 @@ impl<T: Tally> RuleWindow<T> {
     }
 
     fn take_back_tickets(&self, n: u64) {
-        // Those of a loan that is Sentinel's have not been taken yet.
+        // The tickets of a loan that is Sentinel's have not been taken yet.
         if n > 0 && self.untouched == Untouched::Kept {
             self.tally.give_back(n);
         }
     }
 
-    /// `admitted` has fallen to `seen`: somebody has reset it, and nobody knows what was admitted before. Until an interval
-    /// has passed, the whole window counts as used.
+    /// `admitted` has fallen to `seen`: it was reset, and what was admitted before is unknown. Until an interval has passed, the
+    /// whole window counts as used.
     #[cold]
     #[inline(never)]
     fn forget(&self, seen: u64) {
@@ -270,7 +270,7 @@ impl<T: Tally> RuleWindow<T> {
         self.current.set(self.history.newest_start().map(current));
     }
 
-    /// Whether nothing counts at `now`. What others have admitted since it was last observed counts. Changes nothing.
+    /// Whether nothing counts at `now`. What other workers have admitted since it was last observed counts. Changes nothing.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         let last = self.history.last.get();
         let reads_last = || {
@@ -282,7 +282,7 @@ impl<T: Tally> RuleWindow<T> {
         self.loans.total() == 0 && self.sum(now) == 0.0 && reads_last()
     }
 
-    /// The most that can count at `now`, whatever others are about to admit; at most what a count can be. Changes nothing.
+    /// The most that can count at `now`, whatever other workers are about to admit; at most what a count can be. Changes nothing.
     pub(crate) fn most_used(&self, now: Timestamp) -> u64 {
         let tickets = self.tally.tickets();
         let last = self.history.last.get();
@@ -429,7 +429,7 @@ impl<T: Tally> RuleWindow<T> {
         }
     }
 
-    /// As [`RuleWindow::take_back`], at a time that nobody knows: if it was too early to say, the next call here that takes a
+    /// As [`RuleWindow::take_back`], at an unknown time: whether that was before its bucket began, the next call here that takes a
     /// time decides.
     pub fn give_up(&self, cost: u64, at: Timestamp) {
         let start = self.history.window().start(self.history.reading_time(at));

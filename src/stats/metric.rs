@@ -151,7 +151,7 @@ pub struct ArrayMetric {
 impl ArrayMetric {
     /// A ring from whose buckets passes may be borrowed up to one interval ahead.
     ///
-    /// Sentinel: `ArrayMetric(sampleCount, intervalInMs)`; one that must not be borrowed from is one that nobody borrows from.
+    /// Sentinel: `ArrayMetric(sampleCount, intervalInMs)`; one that must not be borrowed from is this one, with nothing borrowed.
     pub fn new(window: Window) -> ArrayMetric {
         ArrayMetric::borrowing(window, window, Untouched::Kept)
     }

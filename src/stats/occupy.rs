@@ -23,12 +23,12 @@ pub const OCCUPY_TIMEOUT_MS: u64 = 500;
 /// Sentinel: `BucketLeapArray`.
 pub type BucketLeapArray = LeapArray<MetricBucket>;
 
-/// Passes promised by bucket, of which only those count that have not begun.
+/// Passes promised by bucket. Only buckets that have not begun count.
 ///
 /// Sentinel: `FutureBucketLeapArray`, a whole ring of buckets; one count for each is enough.
 pub struct FutureBucketLeapArray {
     window: Window,
-    /// By slot: those of one interval ahead, and of one that has begun while nobody has opened its buckets.
+    /// By slot: the promises of one interval ahead, and of one that has begun without its buckets being opened.
     promised: Box<[Cell<Option<Promise>>]>,
 }
 
@@ -179,12 +179,12 @@ impl OccupiableBucketLeapArray {
         }
     }
 
-    /// How many borrowed passes have come due at `now` in buckets that nobody has opened yet. None where those are lost.
+    /// How many borrowed passes have come due at `now` in buckets that no call has opened yet; 0 where such passes are lost.
     pub(crate) fn due(&self, now: Timestamp) -> u64 {
         if self.untouched == Untouched::Lost {
             return 0;
         }
-        // The first bucket of all pays its own; nobody has borrowed from those before it.
+        // The first bucket of all pays its own; nothing was borrowed from the buckets before it.
         let first =
             || Timestamp::from_nanos(self.main.window().start(now).as_nanos().saturating_sub(1));
         self.borrowed

@@ -17,7 +17,7 @@ pub(super) enum Loans {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct View {
     pub(super) window: Window,
-    /// Which buckets the view's range is aligned to: its own, or those of the ring below.
+    /// Which buckets the view's range is aligned to: its own, or the buckets of the ring below.
     pub(super) aligned_to: Window,
     pub(super) loans: Loans,
 }
@@ -117,7 +117,7 @@ impl View {
     }
 
     /// This view, with its range aligned to its own buckets and borrowed passes counted when they are lent: what an array
-    /// of its own would say that is told of loans at once.
+    /// of its own would say that records loans at once.
     pub(crate) const fn as_an_array_of_its_own(self) -> View {
         View {
             window: self.window,

@@ -4,7 +4,7 @@ use super::transitions::{Counts, State};
 use crate::snapshots::Snapshots;
 use std::cell::Cell;
 
-/// Where a breaker keeps what it may share with others: its state and its two running counts.
+/// Where a breaker keeps what workers may share: its state and its two running counts.
 ///
 /// A shell keeps the state in shared data ([`State::pack`]) and the counts in two counters.
 pub trait BreakerStorage {
@@ -23,7 +23,7 @@ pub trait BreakerStorage {
     /// that it is known here what is there.
     fn replace(&self, current: State, next: State) -> bool;
 
-    /// The counts, those of others included.
+    /// The counts, with those of other workers.
     fn counts(&self) -> Counts;
 
     /// Counts one completed call, and says what the counts are then.
@@ -37,7 +37,7 @@ pub trait BreakerStorage {
     }
 }
 
-/// A state and counts that nobody shares.
+/// A state and counts of one worker alone.
 #[derive(Debug)]
 pub struct LocalBreaker {
     state: Cell<State>,

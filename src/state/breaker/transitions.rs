@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 pub struct Counts {
     /// All of them.
     pub total: u64,
-    /// Those that count against the resource: the slow ones, or the failed ones.
+    /// The calls that count against the resource: the slow ones, or the failed ones.
     pub bad: u64,
 }
 
@@ -92,7 +92,7 @@ pub enum Admission {
     Probe(Ticket),
 }
 
-/// Which probes a probe is one of: those of an earlier half-open time, and those that expired, decide nothing.
+/// Which probes a probe is one of: probes of an earlier half-open time, and expired ones, decide nothing.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Ticket {
     pub(super) round: u32,

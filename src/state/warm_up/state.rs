@@ -15,11 +15,11 @@
 //! and time brings `count` of them an interval. Here tokens are told as the part of all that there can be, so that the state
 //! goes on when the count or the period change.
 //!
-//! Who shares the counts shares the tokens: the first to come in a bucket (with `compat`: in a second) says how many there are,
-//! and the others take its word. So one that was not asked for long does not take for used what nobody has used, nor is it
-//! warm where the others are cold.
+//! Workers that share the counts share the tokens: the first worker to be asked in a bucket (with `compat`: in a second)
+//! publishes how many there are, and the others go on from there. So a worker that was idle neither counts tokens as used
+//! that no request has used, nor stays warm while the others are cold.
 //!
-//! Time brings tokens where nobody has been held back for an interval, and above `w` only while less passes than when the rule
+//! Time brings tokens where no request has been held back for an interval, and above `w` only while less passes than when the rule
 //! is cold: else it would never get warm. (Sentinel goes by what passed alone, which in full use need not be as much as may.)
 
 use crate::rule::{Count, WarmUp};
@@ -50,14 +50,14 @@ impl Warmth {
         matches!(self, Warmth::Sentinels(_))
     }
 
-    /// Is told that the window has been advanced to `now`.
+    /// To be called when the window has been advanced to `now`.
     pub(super) fn advance<T: Tally>(&self, window: &RuleWindow<T>, now: Timestamp) {
         if let Warmth::Sentinels(tokens) = self {
             tokens.roll(window.admitted(), now);
         }
     }
 
-    /// Is told that the rule holds a request back.
+    /// Records that the rule holds a request back.
     pub(super) fn hold_back(&self, now: Timestamp) {
         if let Warmth::Cold(coldness) = self {
             coldness.held_back.set(Some(now));
@@ -210,7 +210,7 @@ impl Coldness {
         self.coldness.set(coldness);
         self.synced.set(Some((then, admitted)));
         if self.held_back.get() > held_back {
-            self.tell(tally); // that somebody was held back is news to the others
+            self.tell(tally); // the other workers do not know yet that a request was held back
         } else {
             self.held_back.set(held_back);
         }

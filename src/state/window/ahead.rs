@@ -14,7 +14,7 @@ impl<T: Tally> RuleWindow<T> {
     /// How long a request of that cost would have to wait until a bucket to come can pay for it; `None` for
     /// [`OCCUPY_TIMEOUT_MS`] or more. Of a window that has been advanced to `now` and has no room.
     ///
-    /// Only what has left the window by then is lent, and what others have lent over the same counts is taken to stay there.
+    /// Only what has left the window by then is lent, and what other workers have lent over the same counts is taken to stay there.
     ///
     /// Sentinel: `StatisticNode.tryOccupyNext`.
     #[doc(alias = "tryOccupyNext")]
@@ -29,7 +29,7 @@ impl<T: Tally> RuleWindow<T> {
         (wait < OCCUPY_TIMEOUT).then_some(wait)
     }
 
-    /// How many tickets are out that are neither admissions nor loans of this window: what others over the same counts have
+    /// How many tickets are out that are neither admissions nor loans of this window: what other workers over the same counts have
     /// lent, or are about to admit. Until when that counts is not known here.
     fn lent_elsewhere(&self) -> u64 {
         let known = self.history.last.get().wrapping_add(self.loans.total());

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 /// Where calls come in: a context, or the root above them all. It counts nothing itself and adds up what is below it.
 ///
-/// What Sentinel does not add up reads there from windows that nobody writes: exceptions, extremes, the previous second and
+/// What Sentinel does not add up reads there from windows that are never written to: exceptions, extremes, the previous second and
 /// loans. They are the same here.
 ///
 /// Sentinel: `EntranceNode`.

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// How many origins a resource keeps apart; those that come later share one node.
+/// How many origins a resource keeps apart; further ones share one node.
 pub const MAX_ORIGINS: usize = 1000;
 
 /// One resource, all contexts together, and its origins apart.
@@ -35,7 +35,7 @@ impl ClusterNode {
         self.origins.borrow().keys().cloned().collect()
     }
 
-    /// The node of `origin`, made if need be; beyond [`MAX_ORIGINS`] one that those who come later share, under no name.
+    /// The node of `origin`, made if need be; beyond [`MAX_ORIGINS`] one that all further ones share, under no name.
     #[doc(alias = "getOrCreateOriginNode")]
     pub(crate) fn origin_or_new(&self, origin: &str) -> Rc<StatisticNode> {
         let mut origins = self.origins.borrow_mut();
