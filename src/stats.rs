@@ -13,7 +13,7 @@ pub use metric::{ArrayMetric, Metric, MetricNode, SlidingWindowMetric};
 pub use metric_bucket::{MetricBucket, MetricEvent};
 pub use node::{ClusterNode, DefaultNode, EntranceNode, MAX_ORIGINS, Node, StatisticNode};
 pub use occupy::{
-    BucketLeapArray, FutureBucketLeapArray, OCCUPY_TIMEOUT_MS, OccupiableBucketLeapArray, Untouched,
+    BucketLeapArray, FutureBucketLeapArray, LoanRule, OCCUPY_TIMEOUT_MS, OccupiableBucketLeapArray,
 };
 pub use tree::{DEFAULT_CONTEXT, MAX_CONTEXTS, NodeTree};
 pub use view::{View, ViewError};

@@ -66,7 +66,7 @@ impl<T: Tally> Controller<T> {
             (Grade::Qps { window, counting }, behavior) => {
                 let window = RuleWindow::new(window.window(), counting, tally, past);
                 let window = if compat {
-                    window.losing_untouched_loans()
+                    window.with_sentinel_loans()
                 } else {
                     window
                 };
@@ -368,7 +368,7 @@ impl<T: Tally> Controller<T> {
     /// Opens the current bucket, where Sentinel looks at it: what it records then does so.
     #[inline(never)]
     fn look(&self, now: Timestamp) {
-        if self.window().is_some_and(RuleWindow::loses_untouched_loans) {
+        if self.window().is_some_and(RuleWindow::has_sentinel_loans) {
             self.advance(now);
         }
     }
@@ -407,7 +407,7 @@ impl<T: Tally> Controller<T> {
             }
         };
         // Whether a loan of Sentinel's has ever counted is unknown.
-        if waited && window.loses_untouched_loans() {
+        if waited && window.has_sentinel_loans() {
             return;
         }
         self.advance(now);

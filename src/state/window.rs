@@ -22,7 +22,7 @@ use crate::snapshots::Snapshots;
 pub(crate) use crate::state::counter::{LocalTally, Past, Tally};
 use crate::state::history::{History, RunningCount};
 use crate::state::loans::Loans;
-use crate::stats::occupy::Untouched;
+use crate::stats::occupy::LoanRule;
 use crate::time::Timestamp;
 use crate::window::Window;
 use std::cell::Cell;
@@ -57,7 +57,7 @@ pub struct RuleWindow<T> {
     /// As the rule says that asks. (Two may ask that count otherwise: [`RuleWindow::count_as`].)
     counting: Cell<Counting>,
     /// Whether loans are Sentinel's: they count when their bucket has begun and a request comes while it lasts, or never.
-    untouched: Untouched,
+    loan_rule: LoanRule,
     loans: Loans,
     /// What `admitted` is known to be, and what it was.
     history: History<u64>,
@@ -79,7 +79,7 @@ impl<T: Tally> RuleWindow<T> {
         };
         let window = RuleWindow {
             counting: Cell::new(counting),
-            untouched: Untouched::Kept,
+            loan_rule: LoanRule::Exact,
             loans: Loans::default(),
             history: History::new(window, initial, last),
             current: Cell::new(None),
@@ -95,9 +95,9 @@ impl<T: Tally> RuleWindow<T> {
     /// This window, lending as Sentinel does: a loan counts when its bucket has begun, and only if a request comes while it
     /// lasts.
     #[must_use]
-    pub fn losing_untouched_loans(self) -> RuleWindow<T> {
+    pub fn with_sentinel_loans(self) -> RuleWindow<T> {
         RuleWindow {
-            untouched: Untouched::Lost,
+            loan_rule: LoanRule::Sentinel,
             ..self
         }
     }
@@ -120,8 +120,8 @@ impl<T: Tally> RuleWindow<T> {
         }
     }
 
-    pub(crate) fn loses_untouched_loans(&self) -> bool {
-        self.untouched == Untouched::Lost
+    pub(crate) fn has_sentinel_loans(&self) -> bool {
+        self.loan_rule == LoanRule::Sentinel
     }
 
     /// The geometry.
@@ -170,11 +170,11 @@ impl<T: Tally> RuleWindow<T> {
         let current = self.history.window().start(now);
         let pay_gone_by = |start: Timestamp| {
             let gone_by = self.loans.take_before(start);
-            self.pay(gone_by, self.untouched == Untouched::Kept);
+            self.pay(gone_by, self.loan_rule == LoanRule::Exact);
         };
         let pay_due = |start: Timestamp| {
             let due = self.loans.take_before(start.plus_nanos(1));
-            self.pay(due, self.untouched == Untouched::Kept || start == current);
+            self.pay(due, self.loan_rule == LoanRule::Exact || start == current);
         };
         self.history.move_to(now, pay_gone_by, pay_due);
         if self.history.newest_start() < before {
@@ -215,7 +215,7 @@ impl<T: Tally> RuleWindow<T> {
         if n == 0 || !counts {
             return;
         }
-        if self.untouched == Untouched::Lost && self.tally.take(n).is_none() {
+        if self.loan_rule == LoanRule::Sentinel && self.tally.take(n).is_none() {
             return;
         }
         self.tally.commit(n);
@@ -238,7 +238,7 @@ impl<T: Tally> RuleWindow<T> {
 
     fn take_back_tickets(&self, n: u64) {
         // The tickets of a loan that is Sentinel's have not been taken yet.
-        if n > 0 && self.untouched == Untouched::Kept {
+        if n > 0 && self.loan_rule == LoanRule::Exact {
             self.tally.give_back(n);
         }
     }
@@ -329,23 +329,23 @@ impl<T: Tally> RuleWindow<T> {
 
     /// What is lent and counts in the bucket that starts at `start`, of the buckets from `behind` before it on.
     fn lent(&self, start: Timestamp, behind: u64) -> u64 {
-        match (self.loans.total(), self.untouched) {
+        match (self.loans.total(), self.loan_rule) {
             (0, _) => 0,
-            (_, Untouched::Kept) => {
+            (_, LoanRule::Exact) => {
                 let behind = behind.saturating_mul(self.history.window().bucket_nanos());
                 let first = start.as_nanos().saturating_sub(behind);
                 self.loans.from(Timestamp::from_nanos(first))
             }
-            (_, Untouched::Lost) => self.loans.at(start),
+            (_, LoanRule::Sentinel) => self.loans.at(start),
         }
     }
 
     /// Whether `cost` more would be within `limit`, of a window that has been advanced to `now`. Takes nothing.
     #[inline]
     pub fn has_room(&self, limit: Count, cost: u64, now: Timestamp) -> bool {
-        let lent = match self.untouched {
-            Untouched::Kept => self.loans.total(),
-            Untouched::Lost => 0,
+        let lent = match self.loan_rule {
+            LoanRule::Exact => self.loans.total(),
+            LoanRule::Sentinel => 0,
         };
         let counted = self.history.last.get().wrapping_add(lent);
         self.fits(counted, limit, cost, now)
@@ -390,7 +390,7 @@ impl<T: Tally> RuleWindow<T> {
     /// else, or where it could not be counted, takes none. Of a window that has been advanced to `now`.
     pub fn lend(&self, limit: Count, cost: u64, at: Timestamp, now: Timestamp) -> bool {
         let at = self.history.reading_time(at.max(now));
-        if self.untouched == Untouched::Kept {
+        if self.loan_rule == LoanRule::Exact {
             let Some(taken) = self.tally.take(cost) else {
                 return false;
             };
@@ -401,7 +401,7 @@ impl<T: Tally> RuleWindow<T> {
             }
         }
         let start = self.history.window().start(at);
-        if self.untouched == Untouched::Lost && self.history.newest_start() == Some(start) {
+        if self.loan_rule == LoanRule::Sentinel && self.history.newest_start() == Some(start) {
             // It is released while the current bucket lasts, and counts there.
             let counted = self.tally.take(cost).is_some();
             if counted {

@@ -4,7 +4,7 @@
 //! buckets; what is no difference (the lowest response time, the most successes of a bucket) is looked up bucket by bucket.
 
 use crate::stats::metric_bucket::{Counter, MetricBucket, MetricEvent};
-use crate::stats::occupy::{OccupiableBucketLeapArray, Untouched};
+use crate::stats::occupy::{LoanRule, OccupiableBucketLeapArray};
 use crate::stats::view::{Loans, View};
 use crate::time::Timestamp;
 use crate::window::Window;
@@ -153,14 +153,14 @@ impl ArrayMetric {
     ///
     /// Sentinel: `ArrayMetric(sampleCount, intervalInMs)`; one that must not be borrowed from is this one, with nothing borrowed.
     pub fn new(window: Window) -> ArrayMetric {
-        ArrayMetric::borrowing(window, window, Untouched::Kept)
+        ArrayMetric::borrowing(window, window, LoanRule::Exact)
     }
 
-    /// A ring from whose buckets passes may be borrowed less than one `ahead` in advance; `untouched` says what becomes of a
+    /// A ring from whose buckets passes may be borrowed less than one `ahead` in advance; `loan_rule` says what becomes of a
     /// loan in whose bucket nothing happens.
-    pub fn borrowing(window: Window, ahead: Window, untouched: Untouched) -> ArrayMetric {
+    pub fn borrowing(window: Window, ahead: Window, loan_rule: LoanRule) -> ArrayMetric {
         ArrayMetric {
-            array: OccupiableBucketLeapArray::new(window, ahead, untouched),
+            array: OccupiableBucketLeapArray::new(window, ahead, loan_rule),
         }
     }
 
@@ -182,14 +182,14 @@ impl ArrayMetric {
         self.current(now).add(event, n);
     }
 
-    /// Records `n` passes that were lent: in the current bucket, which is not thereby touched ([`Untouched`]).
+    /// Records `n` passes that were lent: in the current bucket, which is not thereby touched ([`LoanRule`]).
     pub(crate) fn add_lent(&self, n: u64, now: Timestamp) {
         self.array
             .open_window(now)
             .add(MetricEvent::OccupiedPass, n);
     }
 
-    /// Records how many calls are in flight: in the current bucket, which is not thereby touched ([`Untouched`]).
+    /// Records how many calls are in flight: in the current bucket, which is not thereby touched ([`LoanRule`]).
     pub(crate) fn update_concurrency(&self, in_flight: u64, now: Timestamp) {
         self.array.open_window(now).update_concurrency(in_flight);
     }

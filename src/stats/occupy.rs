@@ -110,11 +110,11 @@ impl FutureBucketLeapArray {
 
 /// What becomes of a borrowed pass in whose bucket nothing happens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Untouched {
+pub enum LoanRule {
     /// It counts in its bucket all the same.
-    Kept,
+    Exact,
     /// It is lost, as in Sentinel.
-    Lost,
+    Sentinel,
 }
 
 /// A ring of buckets from which passes may be borrowed before they begin.
@@ -123,16 +123,16 @@ pub enum Untouched {
 pub struct OccupiableBucketLeapArray {
     main: BucketLeapArray,
     borrowed: FutureBucketLeapArray,
-    untouched: Untouched,
+    loan_rule: LoanRule,
 }
 
 impl OccupiableBucketLeapArray {
     /// An empty ring, from whose buckets one may borrow less than one `ahead` in advance.
-    pub fn new(window: Window, ahead: Window, untouched: Untouched) -> OccupiableBucketLeapArray {
+    pub fn new(window: Window, ahead: Window, loan_rule: LoanRule) -> OccupiableBucketLeapArray {
         OccupiableBucketLeapArray {
             main: LeapArray::new(window),
             borrowed: FutureBucketLeapArray::new(ahead),
-            untouched,
+            loan_rule,
         }
     }
 
@@ -146,7 +146,7 @@ impl OccupiableBucketLeapArray {
     #[inline]
     pub fn current_window(&self, now: Timestamp) -> &MetricBucket {
         let bucket = self.open_window(now);
-        if self.untouched == Untouched::Lost {
+        if self.loan_rule == LoanRule::Sentinel {
             self.main
                 .newest_start()
                 .into_iter()
@@ -160,7 +160,7 @@ impl OccupiableBucketLeapArray {
     #[inline]
     pub(crate) fn open_window(&self, now: Timestamp) -> &MetricBucket {
         let opened = |bucket: &MetricBucket, start| {
-            if self.untouched == Untouched::Kept {
+            if self.loan_rule == LoanRule::Exact {
                 bucket.pay(self.borrowed.take(start, now));
             }
         };
@@ -181,7 +181,7 @@ impl OccupiableBucketLeapArray {
 
     /// How many borrowed passes have come due at `now` in buckets that no call has opened yet; 0 where such passes are lost.
     pub(crate) fn due(&self, now: Timestamp) -> u64 {
-        if self.untouched == Untouched::Lost {
+        if self.loan_rule == LoanRule::Sentinel {
             return 0;
         }
         // The first bucket of all pays its own; nothing was borrowed from the buckets before it.

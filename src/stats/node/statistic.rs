@@ -2,7 +2,7 @@
 
 use crate::stats::metric::{ArrayMetric, Metric, MetricNode, SlidingWindowMetric};
 use crate::stats::metric_bucket::MetricEvent;
-use crate::stats::occupy::{OCCUPY_TIMEOUT_MS, Untouched};
+use crate::stats::occupy::{LoanRule, OCCUPY_TIMEOUT_MS};
 use crate::stats::view::View;
 use crate::time::Timestamp;
 use crate::window::Window;
@@ -73,15 +73,15 @@ pub struct StatisticNode {
 
 impl Default for StatisticNode {
     fn default() -> StatisticNode {
-        StatisticNode::new(Untouched::Kept)
+        StatisticNode::new(LoanRule::Exact)
     }
 }
 
 impl StatisticNode {
-    /// Nothing counted yet; `untouched` says what becomes of a loan in whose bucket nothing happens.
-    pub fn new(untouched: Untouched) -> StatisticNode {
+    /// Nothing counted yet; `loan_rule` says what becomes of a loan in whose bucket nothing happens.
+    pub fn new(loan_rule: LoanRule) -> StatisticNode {
         StatisticNode {
-            ring: ArrayMetric::borrowing(RING, SECOND, untouched),
+            ring: ArrayMetric::borrowing(RING, SECOND, loan_rule),
             second: const { View::of_ring(RING, SECOND) },
             minute: const { View::of_ring(RING, MINUTE).as_an_array_of_its_own() },
             threads: Cell::new(0),
@@ -100,7 +100,7 @@ impl StatisticNode {
     }
 
     /// Opens the current bucket, as each of Sentinel's reads of the last second does; a loan may depend on it
-    /// ([`Untouched::Lost`]).
+    /// ([`LoanRule::Sentinel`]).
     pub fn touch(&self, now: Timestamp) {
         self.ring.current(now);
     }
