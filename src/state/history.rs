@@ -89,6 +89,7 @@ impl<C: RunningCount> History<C> {
 
     /// Opens each bucket up to that of `now`. It begins with the count as it is known then; `before` and `after` are called
     /// with its start, just before and just after that is written down.
+    #[inline]
     pub(super) fn move_to(
         &self,
         now: Timestamp,
@@ -127,6 +128,7 @@ impl<C: RunningCount> History<C> {
 
     /// What the count was when a bucket began: the one `buckets` (at most as many as the window has) before the one that starts
     /// at `start`, which is the newest or comes after it.
+    #[inline]
     pub(super) fn before(&self, start: Timestamp, buckets: u64) -> C {
         let newest = self.newest_start().unwrap_or(start);
         let since = start.as_nanos().saturating_sub(newest.as_nanos());
