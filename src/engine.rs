@@ -20,9 +20,10 @@ use crate::rule::{
 };
 use crate::rule::{DegradeRule, MAX_RESOURCES, MAX_RULES_PER_RESOURCE, MAX_SYSTEM_RULES};
 use crate::state::breaker::{Breaker, BreakerStorage, LocalBreaker, Phase};
-use crate::state::flow::{Ask, Controller, Terms};
+use crate::state::counter::{LocalTally, Past, Tally};
+use crate::state::flow::Controller;
 use crate::state::keyed::{KeyedGeometry, KeyedStates, KeyedWindows};
-use crate::state::window::{LocalTally, Past, Tally};
+use crate::state::terms::{Ask, Terms};
 use crate::stats::node::{ClusterNode, DefaultNode, MAX_ORIGINS, StatisticNode};
 use crate::stats::occupy::OCCUPY_TIMEOUT_MS;
 use crate::stats::tree::{Context, DEFAULT_CONTEXT, MAX_CONTEXTS, NodeTree};

@@ -4,7 +4,7 @@ use crate::rule::{ControlBehavior, Counting, Grade};
 use crate::state::counter::{Past, SharedInstant, Tally};
 use crate::state::decisions::Decisions;
 use crate::state::in_flight::InFlight;
-pub(crate) use crate::state::terms::{Ask, Terms};
+use crate::state::terms::{Ask, Terms};
 use crate::state::throttle::Throttle;
 use crate::state::warm_up::Warm;
 use crate::state::window::RuleWindow;

@@ -19,7 +19,7 @@ mod ahead;
 
 use crate::rule::{Count, Counting};
 use crate::snapshots::Snapshots;
-pub(crate) use crate::state::counter::{LocalTally, Past, Tally};
+use crate::state::counter::{Past, Tally};
 use crate::state::history::{History, RunningCount};
 use crate::state::loans::Loans;
 use crate::stats::occupy::LoanRule;
