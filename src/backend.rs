@@ -8,7 +8,7 @@ pub use crate::rule::degrade::BreakerGeometry;
 pub use crate::rule::system::{Gauges, Inbound};
 pub use crate::snapshots::Snapshots;
 pub use crate::state::breaker::{
-    Admission, Breaker, BreakerStorage, Counts, LocalBreaker, Phase, Refused, State, Ticket,
+    Admission, Breaker, BreakerStorage, CallCounts, LocalBreaker, Phase, Refused, State, Ticket,
 };
 pub use crate::state::counter::{LocalInstant, LocalTally, Past, SharedInstant, Tally};
 pub use crate::state::flow::Controller;

@@ -4,7 +4,7 @@ mod storage;
 mod transitions;
 
 pub use storage::{BreakerStorage, LocalBreaker};
-pub use transitions::{Admission, Counts, Phase, State, Ticket};
+pub use transitions::{Admission, CallCounts, Phase, State, Ticket};
 
 use crate::rule::degrade::{BreakerGeometry, DegradeRule};
 use crate::snapshots::Snapshots;
@@ -91,7 +91,7 @@ pub struct Refused {
 pub struct Breaker<S = LocalBreaker> {
     geometry: BreakerGeometry,
     /// The counts as they are known to be, and what they were.
-    history: History<Counts>,
+    history: History<CallCounts>,
     /// When it was first asked whether it is idle.
     watched_since: Cell<Option<Timestamp>>,
     storage: S,
@@ -144,11 +144,11 @@ impl<S: BreakerStorage> Breaker<S> {
     }
 
     /// What is counted in the window at `now`, as far as it was read. Changes nothing.
-    pub fn counts(&self, now: Timestamp) -> Counts {
+    pub fn counts(&self, now: Timestamp) -> CallCounts {
         self.counts_since(self.state(), now)
     }
 
-    fn counts_since(&self, state: State, now: Timestamp) -> Counts {
+    fn counts_since(&self, state: State, now: Timestamp) -> CallCounts {
         self.history
             .last
             .get()
@@ -156,7 +156,7 @@ impl<S: BreakerStorage> Breaker<S> {
     }
 
     /// What had been counted when the oldest bucket began that counts at `now`.
-    fn counted_before(&self, now: Timestamp) -> Counts {
+    fn counted_before(&self, now: Timestamp) -> CallCounts {
         let now = self.history.reading_time(now);
         let start = self.history.window().start(now);
         self.history.before(start, self.geometry.buckets_before())
@@ -175,7 +175,7 @@ impl<S: BreakerStorage> Breaker<S> {
             .saturating_add(window.bucket_nanos())
             && self.phase() == Phase::Closed
             && self.storage.counts() == self.history.last.get()
-            && self.counts(now) == Counts::default()
+            && self.counts(now) == CallCounts::default()
     }
 
     /// Reads what is shared. To be called now and then, before the clock is read for [`Breaker::move_to`]: what other workers counted
@@ -229,7 +229,7 @@ impl<S: BreakerStorage> Breaker<S> {
     /// Takes up what another breaker over the same counts has kept, and all that was known here with it.
     fn take_up(&self, kept: &Snapshots) {
         self.history.take_up(|start, window| {
-            Some(Counts {
+            Some(CallCounts {
                 total: kept.at(0, start, window)?,
                 bad: kept.at(1, start, window)?,
             })
@@ -244,7 +244,7 @@ impl<S: BreakerStorage> Breaker<S> {
     }
 
     /// All that was counted so far, as far as it is known here.
-    pub fn counted(&self) -> Counts {
+    pub fn counted(&self) -> CallCounts {
         self.history.last.get()
     }
 

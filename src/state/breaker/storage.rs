@@ -1,6 +1,6 @@
 //! Where a breaker keeps its state and its counts.
 
-use super::transitions::{Counts, State};
+use super::transitions::{CallCounts, State};
 use crate::snapshots::Snapshots;
 use std::cell::Cell;
 
@@ -24,10 +24,10 @@ pub trait BreakerStorage {
     fn replace(&self, current: State, next: State) -> bool;
 
     /// The counts, with those of other workers.
-    fn counts(&self) -> Counts;
+    fn counts(&self) -> CallCounts;
 
     /// Counts one completed call, and says what the counts are then.
-    fn add(&self, bad: bool) -> Counts;
+    fn add(&self, bad: bool) -> CallCounts;
 
     /// What another breaker over these counts has kept of their totals and of the bad ones, where this one may have missed
     /// something: it was not asked for, and not kept up to date. Called when a bucket begins, and first when the breaker is
@@ -41,13 +41,13 @@ pub trait BreakerStorage {
 #[derive(Debug)]
 pub struct LocalBreaker {
     state: Cell<State>,
-    counts: Cell<Counts>,
+    counts: Cell<CallCounts>,
 }
 
 impl Default for LocalBreaker {
     fn default() -> LocalBreaker {
         LocalBreaker {
-            state: Cell::new(State::new(Counts::default())),
+            state: Cell::new(State::new(CallCounts::default())),
             counts: Cell::default(),
         }
     }
@@ -66,12 +66,12 @@ impl BreakerStorage for LocalBreaker {
     }
 
     #[inline]
-    fn counts(&self) -> Counts {
+    fn counts(&self) -> CallCounts {
         self.counts.get()
     }
 
     #[inline]
-    fn add(&self, bad: bool) -> Counts {
+    fn add(&self, bad: bool) -> CallCounts {
         self.counts.set(self.counts.get().plus_one(bad));
         self.counts.get()
     }

@@ -7,43 +7,43 @@ use crate::time::Timestamp;
 
 /// Two running counts of completed calls. They wrap around after 2^64.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counts {
+pub struct CallCounts {
     /// All of them.
     pub total: u64,
     /// The calls that count against the resource: the slow ones, or the failed ones.
     pub bad: u64,
 }
 
-impl Counts {
+impl CallCounts {
     /// These and one more.
     #[must_use]
-    pub fn plus_one(self, bad: bool) -> Counts {
-        Counts {
+    pub fn plus_one(self, bad: bool) -> CallCounts {
+        CallCounts {
             total: self.total.wrapping_add(1),
             bad: self.bad.wrapping_add(bad.into()),
         }
     }
 
     /// What came after `earlier`; nothing where that is later.
-    pub(crate) fn since(self, earlier: Counts) -> Counts {
-        Counts {
+    pub(crate) fn since(self, earlier: CallCounts) -> CallCounts {
+        CallCounts {
             total: serial_since(self.total, earlier.total).unwrap_or(0),
             bad: serial_since(self.bad, earlier.bad).unwrap_or(0),
         }
     }
 
     /// The later of the two.
-    pub(crate) fn later(self, other: Counts) -> Counts {
+    pub(crate) fn later(self, other: CallCounts) -> CallCounts {
         let later = |a: u64, b: u64| if a.is_behind(b) { b } else { a };
-        Counts {
+        CallCounts {
             total: later(self.total, other.total),
             bad: later(self.bad, other.bad),
         }
     }
 }
 
-impl RunningCount for Counts {
-    fn is_behind(self, other: Counts) -> bool {
+impl RunningCount for CallCounts {
+    fn is_behind(self, other: CallCounts) -> bool {
         self.later(other) != self
     }
 }
@@ -79,7 +79,7 @@ pub struct State {
     /// Tells the probes that may still decide from those before. Wraps around after 2^32.
     round: u32,
     /// The counts when the breaker last closed: what came before them is forgotten.
-    since: Counts,
+    since: CallCounts,
 }
 
 /// How a breaker let a call in. It comes back once: [`Breaker::complete`], or [`Breaker::give_back`].
@@ -114,7 +114,7 @@ pub(crate) enum Event {
     /// A call that decides nothing while half-open has completed; `trips`: the window is over the threshold.
     Completed { trips: bool },
     /// A probe has succeeded; the counts include it.
-    Succeeded { counts: Counts },
+    Succeeded { counts: CallCounts },
     /// A probe has failed.
     Failed,
     /// A probe has not taken place.
@@ -123,7 +123,7 @@ pub(crate) enum Event {
 
 impl State {
     /// Closed, counting what comes after `since`.
-    pub const fn new(since: Counts) -> State {
+    pub const fn new(since: CallCounts) -> State {
         State {
             phase: Phase::Closed,
             round: 0,
@@ -137,7 +137,7 @@ impl State {
     }
 
     /// The counts before which everything is forgotten.
-    pub const fn since(&self) -> Counts {
+    pub const fn since(&self) -> CallCounts {
         self.since
     }
 
@@ -176,7 +176,7 @@ impl State {
         Some(State {
             phase,
             round: (head >> 32) as u32,
-            since: Counts { total, bad },
+            since: CallCounts { total, bad },
         })
     }
 
