@@ -10,7 +10,7 @@ pub use crate::snapshots::Snapshots;
 pub use crate::state::breaker::{
     Admission, Breaker, BreakerStorage, CallCounts, LocalBreaker, Phase, Refused, State, Ticket,
 };
-pub use crate::state::counter::{LocalInstant, LocalTally, Past, SharedInstant, Tally};
+pub use crate::state::counter::{Counter, LocalCounter, LocalInstant, Past, SharedInstant};
 pub use crate::state::flow::Controller;
 pub use crate::state::keyed::{
     Asked, HotKey, KEYS_PER_PAGE, Key, KeyedGeometry, KeyedPages, KeyedStates, KeyedTerms,

@@ -20,7 +20,7 @@ use crate::rule::{
 };
 use crate::rule::{DegradeRule, MAX_RESOURCES, MAX_RULES_PER_RESOURCE, MAX_SYSTEM_RULES};
 use crate::state::breaker::{Breaker, BreakerStorage, LocalBreaker, Phase};
-use crate::state::counter::{LocalTally, Past, Tally};
+use crate::state::counter::{Counter, LocalCounter, Past};
 use crate::state::flow::Controller;
 use crate::state::keyed::{KeyedGeometry, KeyedStates, KeyedWindows};
 use crate::state::terms::{Ask, Terms};
@@ -88,18 +88,18 @@ pub struct StateKey {
 /// Where the counts of rules are kept.
 pub trait Tallies {
     /// The counts of one rule.
-    type Tally: Tally;
+    type Counter: Counter;
     /// The counts of one rule that limits each key for itself.
     type Keyed: KeyedStates + 'static;
 
     /// The counts for the state of `key`, and what is known of their past.
-    fn open(&self, key: &StateKey) -> (Self::Tally, Past);
+    fn open(&self, key: &StateKey) -> (Self::Counter, Past);
 
     /// The counts for the states of `key`, a rule with a key. Called by the first request that the rule is for.
     fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> Self::Keyed;
 
     /// Where the breaker of `key` keeps its state.
-    fn open_breaker(&self, key: &BreakerKey) -> <Self::Tally as Tally>::Breaker;
+    fn open_breaker(&self, key: &BreakerKey) -> <Self::Counter as Counter>::Breaker;
 
     /// The list of the resources that have windows of their own, or of the origins of the resource that is known by this name
     /// and place; `None` where each engine decides for itself which have.
@@ -108,18 +108,18 @@ pub trait Tallies {
     }
 }
 
-type BreakerOf<T> = Breaker<<T as Tally>::Breaker>;
+type BreakerOf<T> = Breaker<<T as Counter>::Breaker>;
 
 /// Counts that nobody shares. The hash of keys is known to all: where clients choose their keys, take [`Seeded`].
 #[derive(Default, Debug)]
 pub struct Local;
 
 impl Tallies for Local {
-    type Tally = LocalTally;
+    type Counter = LocalCounter;
     type Keyed = KeyedWindows;
 
-    fn open(&self, _: &StateKey) -> (LocalTally, Past) {
-        (LocalTally::default(), Past::Fresh)
+    fn open(&self, _: &StateKey) -> (LocalCounter, Past) {
+        (LocalCounter::default(), Past::Fresh)
     }
 
     fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> KeyedWindows {
@@ -136,10 +136,10 @@ impl Tallies for Local {
 pub struct Seeded(pub [u64; 2]);
 
 impl Tallies for Seeded {
-    type Tally = LocalTally;
+    type Counter = LocalCounter;
     type Keyed = KeyedWindows;
 
-    fn open(&self, key: &StateKey) -> (LocalTally, Past) {
+    fn open(&self, key: &StateKey) -> (LocalCounter, Past) {
         Local.open(key)
     }
 
@@ -244,14 +244,14 @@ pub struct Store<S: Tallies> {
     tallies: S,
     tree: Option<NodeTree>,
     max_resources: Cell<usize>,
-    states: RefCell<HashMap<StateKey, Weak<Controller<S::Tally>>>>,
+    states: RefCell<HashMap<StateKey, Weak<Controller<S::Counter>>>>,
     /// The same, in the order in which they were made.
-    in_order: RefCell<Vec<Weak<Controller<S::Tally>>>>,
+    in_order: RefCell<Vec<Weak<Controller<S::Counter>>>>,
     keyed: RefCell<KeyedStatesOf<S::Keyed>>,
-    tables: RefCell<Vec<Weak<Table<S::Tally>>>>,
-    breakers: RefCell<HashMap<BreakerKey, Weak<BreakerOf<S::Tally>>>>,
+    tables: RefCell<Vec<Weak<Table<S::Counter>>>>,
+    breakers: RefCell<HashMap<BreakerKey, Weak<BreakerOf<S::Counter>>>>,
     /// The same, in the order in which they were made.
-    breakers_in_order: RefCell<Vec<Weak<BreakerOf<S::Tally>>>>,
+    breakers_in_order: RefCell<Vec<Weak<BreakerOf<S::Counter>>>>,
     gauges: Cell<Gauges>,
     inbound: Cell<Option<Inbound>>,
     /// The contexts, where no statistics are kept.
@@ -297,23 +297,23 @@ impl<S: Tallies> Store<S> {
 
     /// The statistics, if they are kept.
     pub fn tree(&self) -> Option<&NodeTree> {
-        self.tree.as_ref().filter(|_| S::Tally::STATISTICS)
+        self.tree.as_ref().filter(|_| S::Counter::STATISTICS)
     }
 
     /// The state of that key, beside which there is `another`, or none.
     fn state(
         &self,
         key: StateKey,
-        another: Option<Rc<Controller<S::Tally>>>,
-    ) -> Rc<Controller<S::Tally>> {
+        another: Option<Rc<Controller<S::Counter>>>,
+    ) -> Rc<Controller<S::Counter>> {
         let mut states = self.states.borrow_mut();
         if let Some(state) = states.get(&key).and_then(Weak::upgrade) {
             return state;
         }
-        let (tally, past) = self.tallies.open(&key);
+        let (counter, past) = self.tallies.open(&key);
         let controller = match another {
-            Some(another) => Controller::beside(another, tally),
-            None => Controller::new(key.grade, key.behavior, key.compat, tally, past),
+            Some(another) => Controller::beside(another, counter),
+            None => Controller::new(key.grade, key.behavior, key.compat, counter, past),
         };
         let state = Rc::new(controller);
         states.insert(key, Rc::downgrade(&state));
@@ -370,7 +370,7 @@ impl<S: Tallies> Store<S> {
         Some(state)
     }
 
-    fn breaker(&self, key: BreakerKey) -> Rc<BreakerOf<S::Tally>> {
+    fn breaker(&self, key: BreakerKey) -> Rc<BreakerOf<S::Counter>> {
         let mut breakers = self.breakers.borrow_mut();
         if let Some(breaker) = breakers.get(&key).and_then(Weak::upgrade) {
             breaker.storage().in_use();
@@ -396,7 +396,7 @@ impl<S: Tallies> Store<S> {
         &self,
         first: usize,
         end: usize,
-        each: impl FnMut(Rc<BreakerOf<S::Tally>>),
+        each: impl FnMut(Rc<BreakerOf<S::Counter>>),
     ) {
         let breakers = self.breakers_in_order.borrow();
         let chosen = breakers.iter().take(end).skip(first);
@@ -451,7 +451,7 @@ impl<S: Tallies> Store<S> {
         &self,
         first: usize,
         end: usize,
-        mut each: impl FnMut(&Controller<S::Tally>),
+        mut each: impl FnMut(&Controller<S::Counter>),
     ) {
         let states = self.in_order.borrow();
         for state in states
@@ -465,7 +465,7 @@ impl<S: Tallies> Store<S> {
     }
 
     /// Tells `each` of the states of the rules without a key, and what they belong to, in no particular order.
-    pub fn for_each_unkeyed(&self, mut each: impl FnMut(&StateKey, &Controller<S::Tally>)) {
+    pub fn for_each_unkeyed(&self, mut each: impl FnMut(&StateKey, &Controller<S::Counter>)) {
         for (key, state) in self.states.borrow().iter() {
             if let Some(state) = state.upgrade() {
                 each(key, &state);
@@ -616,7 +616,7 @@ struct Origin<T> {
 }
 
 /// A resource with its rules.
-pub struct Resource<T: Tally> {
+pub struct Resource<T: Counter> {
     name: Rc<str>,
     /// Where its place is in the list of resources.
     place: Option<NamePlace>,
@@ -645,7 +645,7 @@ pub struct Resource<T: Tally> {
 }
 
 /// A set of rules in force.
-struct Table<T: Tally> {
+struct Table<T: Counter> {
     /// The rules of each resource that any rule names, in order.
     named: HashMap<Rc<str>, Vec<usize>>,
     /// The rules for each resource that none names.
@@ -792,7 +792,7 @@ impl Ids {
     }
 }
 
-impl<T: Tally> Placed for Origin<T> {
+impl<T: Counter> Placed for Origin<T> {
     fn name(&self) -> &Rc<str> {
         &self.name
     }
@@ -823,7 +823,7 @@ impl<T: Tally> Placed for Origin<T> {
     }
 }
 
-impl<T: Tally> Resource<T> {
+impl<T: Counter> Resource<T> {
     /// The states that are its own.
     fn own_states(&self) -> impl Iterator<Item = &Controller<T>> {
         let own = self.checks.iter().filter(|check| check.is_of_each());
@@ -837,7 +837,7 @@ impl<T: Tally> Resource<T> {
     }
 }
 
-impl<T: Tally> Placed for Resource<T> {
+impl<T: Counter> Placed for Resource<T> {
     fn name(&self) -> &Rc<str> {
         &self.name
     }
@@ -893,7 +893,7 @@ impl<T: Tally> Placed for Resource<T> {
 /// ```
 pub struct Engine<S: Tallies = Local> {
     store: Rc<Store<S>>,
-    table: RefCell<Rc<Table<S::Tally>>>,
+    table: RefCell<Rc<Table<S::Counter>>>,
 }
 
 impl Engine {
@@ -963,7 +963,7 @@ impl<S: Tallies> Engine<S> {
 
     /// The resource called `name`. Beyond the store's bound, one that all further names share.
     #[inline]
-    pub fn resource(&self, name: &str) -> Rc<Resource<S::Tally>> {
+    pub fn resource(&self, name: &str) -> Rc<Resource<S::Counter>> {
         self.resource_at(name, &|| None)
     }
 
@@ -973,7 +973,7 @@ impl<S: Tallies> Engine<S> {
         &self,
         name: &str,
         clock: &dyn Fn() -> Option<Timestamp>,
-    ) -> Rc<Resource<S::Tally>> {
+    ) -> Rc<Resource<S::Counter>> {
         let table = self.table.borrow();
         if let Some(known) = table.resources.get(name) {
             return known;
@@ -985,7 +985,7 @@ impl<S: Tallies> Engine<S> {
     /// theirs. Always, where no list of names ([`Tallies::places`]) says which are. Else the request is to be decided on again:
     /// what was charged for it stays charged.
     #[inline]
-    pub fn is_current(&self, resource: &Resource<S::Tally>, name: &str, origin: &str) -> bool {
+    pub fn is_current(&self, resource: &Resource<S::Counter>, name: &str, origin: &str) -> bool {
         let table = self.table.borrow();
         let places = self.store.tallies.places(None);
         places.is_none_or(|places| table.resources.is_current(&*places, resource, name))
@@ -994,7 +994,7 @@ impl<S: Tallies> Engine<S> {
 
     /// Decides on a request.
     #[inline]
-    pub fn enter(&self, request: &Request<'_, S::Tally>, now: Timestamp) -> Decision<S::Tally> {
+    pub fn enter(&self, request: &Request<'_, S::Counter>, now: Timestamp) -> Decision<S::Counter> {
         self.resource(request.resource)
             .enter(&self.store, request, now)
     }
@@ -1003,16 +1003,16 @@ impl<S: Tallies> Engine<S> {
     #[inline]
     pub fn enter_resource(
         &self,
-        resource: &Rc<Resource<S::Tally>>,
-        request: &Request<'_, S::Tally>,
+        resource: &Rc<Resource<S::Counter>>,
+        request: &Request<'_, S::Counter>,
         now: Timestamp,
-    ) -> Decision<S::Tally> {
+    ) -> Decision<S::Counter> {
         resource.enter(&self.store, request, now)
     }
 }
 
-impl<T: Tally> Table<T> {
-    fn new<S: Tallies<Tally = T>>(
+impl<T: Counter> Table<T> {
+    fn new<S: Tallies<Counter = T>>(
         store: &Store<S>,
         rules: Rules,
     ) -> Result<Rc<Table<T>>, RulesError> {
@@ -1124,7 +1124,7 @@ impl<T: Tally> Table<T> {
     }
 
     /// Puts the rules in force that are no flow rules.
-    fn put_guards<S: Tallies<Tally = T>>(
+    fn put_guards<S: Tallies<Counter = T>>(
         &mut self,
         store: &Store<S>,
         degrade: Vec<DegradeRule>,
@@ -1164,7 +1164,7 @@ impl<T: Tally> Table<T> {
     }
 
     /// The rules of a resource that are no flow rules.
-    fn guards<S: Tallies<Tally = T>>(
+    fn guards<S: Tallies<Counter = T>>(
         &self,
         store: &Store<S>,
         name: &Rc<str>,
@@ -1189,7 +1189,7 @@ impl<T: Tally> Table<T> {
 
     /// A resource that is not known yet.
     #[cold]
-    fn meet<S: Tallies<Tally = T>>(
+    fn meet<S: Tallies<Counter = T>>(
         &self,
         store: &Store<S>,
         name: &str,
@@ -1218,7 +1218,7 @@ impl<T: Tally> Table<T> {
 
     /// The resource of that name, by the rules that are for it.
     #[inline(never)]
-    fn make<S: Tallies<Tally = T>>(
+    fn make<S: Tallies<Counter = T>>(
         &self,
         store: &Store<S>,
         name: &Rc<str>,
@@ -1345,7 +1345,7 @@ fn longest_wait(rule: &FlowRule) -> u64 {
     }
 }
 
-impl<T: Tally> Check<T> {
+impl<T: Counter> Check<T> {
     /// Whether each origin has a state of its own. (Sentinel's throttle has one for all.)
     fn is_by_origin(&self) -> bool {
         *self.rule.limit_app() == LimitApp::Other
@@ -1359,7 +1359,7 @@ impl<T: Tally> Check<T> {
     }
 
     /// Its state on a resource, or for an origin there.
-    fn open<S: Tallies<Tally = T>>(
+    fn open<S: Tallies<Counter = T>>(
         &self,
         store: &Store<S>,
         resource: NameAndPlace<'_>,
@@ -1433,7 +1433,7 @@ impl<T: Tally> Check<T> {
 }
 
 /// What asks to be let in.
-pub struct Request<'a, T: Tally = LocalTally> {
+pub struct Request<'a, T: Counter = LocalCounter> {
     resource: &'a str,
     context: &'a str,
     origin: &'a str,
@@ -1445,7 +1445,7 @@ pub struct Request<'a, T: Tally = LocalTally> {
     keys: &'a [KeyValue<'a>],
 }
 
-impl<'a, T: Tally> Request<'a, T> {
+impl<'a, T: Counter> Request<'a, T> {
     /// A request for `resource`, at a cost of one, from no origin in particular.
     #[inline]
     pub fn new(resource: &'a str) -> Request<'a, T> {
@@ -1551,7 +1551,7 @@ impl<'a, T: Tally> Request<'a, T> {
 /// What was decided.
 #[must_use]
 #[derive(Debug)]
-pub enum Decision<T: Tally = LocalTally> {
+pub enum Decision<T: Counter = LocalCounter> {
     /// Let in: the entry is to be ended when the call has ended.
     Pass(Entry<T>),
     /// Let in, but not before so much time has passed. One that is given up until then is to be told so
@@ -1645,7 +1645,7 @@ pub enum Outcome {
 /// nothing; and if it is still waiting, what it would have been released with ([`Entry::cancel`]), as far as the next
 /// decision can tell. (A turn that it has taken for a key is spent then.)
 #[must_use]
-pub struct Entry<T: Tally = LocalTally> {
+pub struct Entry<T: Counter = LocalCounter> {
     resource: Rc<Resource<T>>,
     origin: Option<Rc<Origin<T>>>,
     /// By check: the rules that are to be told how this call ends.
@@ -1661,7 +1661,7 @@ pub struct Entry<T: Tally = LocalTally> {
     inbound: Option<Rc<ClusterNode>>,
 }
 
-impl<T: Tally> Entry<T> {
+impl<T: Counter> Entry<T> {
     /// Ends the call.
     #[inline]
     pub fn exit(self, outcome: Outcome, now: Timestamp) {
@@ -1822,7 +1822,7 @@ impl<T: Tally> Entry<T> {
     }
 }
 
-impl<T: Tally> Drop for Entry<T> {
+impl<T: Counter> Drop for Entry<T> {
     fn drop(&mut self) {
         self.give_up(None);
         if T::STATISTICS
@@ -1836,7 +1836,7 @@ impl<T: Tally> Drop for Entry<T> {
     }
 }
 
-impl<T: Tally> fmt::Debug for Entry<T> {
+impl<T: Counter> fmt::Debug for Entry<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -1862,7 +1862,7 @@ pub struct Policy<'a> {
     pub reset: Duration,
 }
 
-impl<T: Tally> Resource<T> {
+impl<T: Counter> Resource<T> {
     /// The name, empty for the resource that stands for all beyond the bound.
     pub fn name(&self) -> &str {
         &self.name
@@ -2071,7 +2071,7 @@ impl<T: Tally> Resource<T> {
 
     fn enter(
         self: &Rc<Self>,
-        store: &Store<impl Tallies<Tally = T>>,
+        store: &Store<impl Tallies<Counter = T>>,
         request: &Request<'_, T>,
         now: Timestamp,
     ) -> Decision<T> {
@@ -2117,7 +2117,7 @@ impl<T: Tally> Resource<T> {
     fn enter_slowly(
         self: &Rc<Self>,
         whereabouts: Whereabouts<T>,
-        store: &Store<impl Tallies<Tally = T>>,
+        store: &Store<impl Tallies<Counter = T>>,
         request: &Request<'_, T>,
         now: Timestamp,
     ) -> Decision<T> {
@@ -2162,7 +2162,7 @@ impl<T: Tally> Resource<T> {
     fn decide_guarded(
         &self,
         (origin, _, _, inbound): &Whereabouts<T>,
-        store: &Store<impl Tallies<Tally = T>>,
+        store: &Store<impl Tallies<Counter = T>>,
         request: &Request<'_, T>,
         now: Timestamp,
     ) -> Result<(Admitted<'_, T>, Admissions), Blocked> {
@@ -2201,7 +2201,7 @@ impl<T: Tally> Resource<T> {
     fn decide_keyed(
         &self,
         origin: Option<&Origin<T>>,
-        store: &Store<impl Tallies<Tally = T>>,
+        store: &Store<impl Tallies<Counter = T>>,
         request: &Request<'_, T>,
         may_wait: bool,
         now: Timestamp,
@@ -2367,7 +2367,7 @@ impl<T: Tally> Resource<T> {
             state.advance(now);
             let takes = state.has_room(&check.terms, cost, now)
                 && state.reserve_at_once(&check.terms, cost, now);
-            return takes.then(|| u64::from(state.commit_at_once(cost)) | self.told_of_ends);
+            return takes.then(|| u64::from(state.admit_at_once(cost)) | self.told_of_ends);
         }
         let (mut willing, mut refusing) = (0, 0);
         for (i, check) in self.checks.iter().enumerate() {
@@ -2394,13 +2394,13 @@ impl<T: Tally> Resource<T> {
         });
         if !could {
             self.each_state(reserved, origin, |_, _, state| {
-                state.give_back(Ask::at_once(cost), now);
+                state.release(Ask::at_once(cost), now);
             });
             return None;
         }
         let mut held = reserved & self.told_of_ends;
         self.each_state(reserved, origin, |i, _, state| {
-            if state.commit_at_once(cost) {
+            if state.admit_at_once(cost) {
                 held |= 1 << i;
             }
         });
@@ -2516,7 +2516,7 @@ impl<T: Tally> Resource<T> {
             }
             if refusing != 0 || overtaken || keys.refuse() {
                 self.each_state(reserved, caller.origin, |i, check, state| {
-                    state.give_back(ask(i, check), now);
+                    state.release(ask(i, check), now);
                 });
                 if overtaken {
                     return None;
@@ -2545,7 +2545,7 @@ impl<T: Tally> Resource<T> {
         }
         let mut lender = None;
         self.each_state(reserved, caller.origin, |i, check, state| {
-            if state.commit(ask(i, check)) {
+            if state.admit(ask(i, check)) {
                 held |= 1 << i;
             }
             if waiting >> i & 1 == 1 {
@@ -2614,7 +2614,7 @@ impl<T: Tally> Resource<T> {
     }
 
     /// The origin called `name`, met if need be; beyond [`MAX_ORIGINS`] one that all further ones share.
-    fn origin<S: Tallies<Tally = T>>(
+    fn origin<S: Tallies<Counter = T>>(
         &self,
         store: &Store<S>,
         name: &str,
@@ -2651,7 +2651,7 @@ impl<T: Tally> Resource<T> {
     }
 
     #[inline(never)]
-    fn make_origin<S: Tallies<Tally = T>>(
+    fn make_origin<S: Tallies<Counter = T>>(
         &self,
         store: &Store<S>,
         name: &Rc<str>,
@@ -2688,7 +2688,7 @@ impl<T: Tally> Resource<T> {
     #[inline]
     fn node(
         &self,
-        store: &Store<impl Tallies<Tally = T>>,
+        store: &Store<impl Tallies<Counter = T>>,
         request: &Request<'_, T>,
     ) -> (Option<Rc<Context>>, Option<Rc<DefaultNode>>) {
         let parent = request.within;

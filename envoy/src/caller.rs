@@ -3,7 +3,7 @@
 use crate::config::{OriginFrom, Settings};
 use crate::host::{Host, Property};
 use leapgate::Resource;
-use leapgate::backend::Tally;
+use leapgate::backend::Counter;
 use leapgate::rule::MAX_NAME;
 
 /// Who sends a request.
@@ -17,7 +17,7 @@ pub struct Caller {
 
 impl Caller {
     /// Who sends the request at hand to `resource`.
-    pub fn read<H: Host, T: Tally>(
+    pub fn read<H: Host, T: Counter>(
         host: &H,
         settings: &Settings,
         resource: &Resource<T>,

@@ -2,7 +2,7 @@
 
 use crate::shell::{KEYS, ceiled, instant};
 use crate::{shell, tree};
-use leapgate::backend::{Gauges, LocalTally, Seeded, Store};
+use leapgate::backend::{Gauges, LocalCounter, Seeded, Store};
 use leapgate::config::{ConfigError, read};
 use leapgate::rule::{FlowRule, Grade, KeyValue, MAX_RULES_PER_RESOURCE, RuleId};
 use leapgate::{
@@ -112,7 +112,7 @@ struct Told {
 
 /// A resource that JavaScript knows by number.
 struct Met {
-    resource: Rc<Resource<LocalTally>>,
+    resource: Rc<Resource<LocalCounter>>,
     rules: Vec<Told>,
 }
 

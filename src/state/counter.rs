@@ -1,7 +1,7 @@
 //! Where a rule's two running counts are kept, and the instant of its throttle.
 //!
-//! `tickets` is raised before a request is let in and lowered if it is not, so it is never behind the truth; `admitted` is
-//! raised after, so it is never ahead of it. A request takes its tickets first and passes if it then finds at most the limit
+//! `reserved` is raised before a request is let in and lowered if it is not, so it is never behind the truth; `admitted` is
+//! raised after, so it is never ahead of it. A request takes its reserved first and passes if it then finds at most the limit
 //! between the two counts: of two requests that race for the last place, at most one does.
 
 use crate::snapshots::Snapshots;
@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 use std::cell::Cell;
 
 /// Two running counts of one rule, which wrap around after 2^64, and the instant that a throttle keeps.
-pub trait Tally {
+pub trait Counter {
     /// Whether Sentinel's statistics may be kept beside such counts. With `false` the code for them is not compiled in.
     const STATISTICS: bool = true;
 
@@ -20,30 +20,30 @@ pub trait Tally {
     /// How much has been admitted so far; never ahead of the truth. `None` where the count is this window's own affair.
     fn admitted(&self) -> Option<u64>;
 
-    /// How many tickets have been taken and not given back; never behind the truth.
-    fn tickets(&self) -> u64;
+    /// How many reserved have been taken and not given back; never behind the truth.
+    fn reserved(&self) -> u64;
 
-    /// Takes `n` tickets and says how many have been taken in all, with these and with those of racing requests. `None` where
+    /// Takes `n` reserved and says how many have been taken in all, with these and with those of racing requests. `None` where
     /// none could be taken.
-    fn take(&self, n: u64) -> Option<u64>;
+    fn reserve(&self, n: u64) -> Option<u64>;
 
-    /// Gives `n` tickets back.
-    fn give_back(&self, n: u64);
+    /// Gives `n` reserved back.
+    fn release(&self, n: u64);
 
-    /// Turns `n` tickets into admissions.
-    fn commit(&self, n: u64);
+    /// Turns `n` reserved into admissions.
+    fn admit(&self, n: u64);
 
     /// How far the turns of a throttle reach.
     fn latest(&self) -> &impl SharedInstant;
 
     /// How warm the rule is, as another worker that shares these counts has published last; `None` where none has, or where the
     /// counts are not shared.
-    fn warmth(&self) -> Option<[u64; 4]> {
+    fn warm_up(&self) -> Option<[u64; 4]> {
         None
     }
 
     /// Publishes how warm the rule is to the workers that share these counts.
-    fn tell_warmth(&self, _: [u64; 4]) {}
+    fn publish_warm_up(&self, _: [u64; 4]) {}
 
     /// What is known of the past where the window may have missed something, since it was neither asked for nor kept up to
     /// date; `None` where it goes on with what it knows. Called when a bucket begins, and after [`RuleWindow::rest`].
@@ -87,12 +87,12 @@ impl SharedInstant for LocalInstant {
 
 /// Counts of one worker alone.
 #[derive(Default, Debug)]
-pub struct LocalTally {
-    tickets: Cell<u64>,
+pub struct LocalCounter {
+    reserved: Cell<u64>,
     latest: LocalInstant,
 }
 
-impl Tally for LocalTally {
+impl Counter for LocalCounter {
     type Breaker = LocalBreaker;
 
     #[inline]
@@ -101,23 +101,23 @@ impl Tally for LocalTally {
     }
 
     #[inline]
-    fn tickets(&self) -> u64 {
-        self.tickets.get()
+    fn reserved(&self) -> u64 {
+        self.reserved.get()
     }
 
     #[inline]
-    fn take(&self, n: u64) -> Option<u64> {
-        self.tickets.set(self.tickets.get().wrapping_add(n));
-        Some(self.tickets.get())
+    fn reserve(&self, n: u64) -> Option<u64> {
+        self.reserved.set(self.reserved.get().wrapping_add(n));
+        Some(self.reserved.get())
     }
 
     #[inline]
-    fn give_back(&self, n: u64) {
-        self.tickets.set(self.tickets.get().wrapping_sub(n));
+    fn release(&self, n: u64) {
+        self.reserved.set(self.reserved.get().wrapping_sub(n));
     }
 
     #[inline]
-    fn commit(&self, _: u64) {}
+    fn admit(&self, _: u64) {}
 
     fn latest(&self) -> &impl SharedInstant {
         &self.latest

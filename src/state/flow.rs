@@ -1,7 +1,7 @@
 //! What a flow rule decides at its threshold, and what it has decided so far.
 
 use crate::rule::{ControlBehavior, Counting, Grade};
-use crate::state::counter::{Past, SharedInstant, Tally};
+use crate::state::counter::{Counter, Past, SharedInstant};
 use crate::state::decisions::Decisions;
 use crate::state::in_flight::InFlight;
 use crate::state::terms::{Ask, Terms};
@@ -32,7 +32,7 @@ enum Measure<T> {
 ///
 /// The count is no part of it, nor is how a window counts, so that they can change while the state goes on. A decision has
 /// three steps, which let several rules decide together: whether there is room (`has_room`), or when there will be (`wait`),
-/// for each; if there is for all, `reserve` for each; if all could, `commit` for each.
+/// for each; if there is for all, `reserve` for each; if all could, `admit` for each.
 ///
 /// Sentinel: `TrafficShapingController`: `DefaultController`, `ThrottlingController`, `WarmUpController` and
 /// `WarmUpRateLimiterController`.
@@ -43,28 +43,28 @@ pub struct Controller<T> {
     decisions: Decisions,
 }
 
-impl<T: Tally> Controller<T> {
+impl<T: Counter> Controller<T> {
     /// The state of a rule that decides on what `another` measures, and charges nothing: its own are how it has decided, and
-    /// `tally`, which is not used.
-    pub(crate) fn beside(another: Rc<Controller<T>>, tally: T) -> Controller<T> {
-        Controller::of(Measure::Another(another, tally))
+    /// `counter`, which is not used.
+    pub(crate) fn beside(another: Rc<Controller<T>>, counter: T) -> Controller<T> {
+        Controller::of(Measure::Another(another, counter))
     }
 
-    /// The state of a rule of this grade and behaviour over the counts of `tally`; `compat`: of one that decides as Sentinel does.
+    /// The state of a rule of this grade and behaviour over the counts of `counter`; `compat`: of one that decides as Sentinel does.
     pub fn new(
         grade: Grade,
         behavior: ControlBehavior,
         compat: bool,
-        tally: T,
+        counter: T,
         past: Past,
     ) -> Controller<T> {
         let measure = match (grade, behavior) {
-            (Grade::Concurrency, _) => Measure::InFlight(InFlight::new(tally)),
+            (Grade::Concurrency, _) => Measure::InFlight(InFlight::new(counter)),
             (Grade::Qps { .. }, ControlBehavior::Throttle) => {
-                Measure::Turns(Throttle::new(compat, tally))
+                Measure::Turns(Throttle::new(compat, counter))
             }
             (Grade::Qps { window, counting }, behavior) => {
-                let window = RuleWindow::new(window.window(), counting, tally, past);
+                let window = RuleWindow::new(window.window(), counting, counter, past);
                 let window = if compat {
                     window.with_sentinel_loans()
                 } else {
@@ -107,13 +107,13 @@ impl<T: Tally> Controller<T> {
     }
 
     /// The counts.
-    pub fn tally(&self) -> &T {
+    pub fn counter(&self) -> &T {
         match &self.measure {
-            Measure::Passes(window) => window.tally(),
-            Measure::Warm(warm) => warm.window.tally(),
-            Measure::InFlight(in_flight) => in_flight.tally(),
-            Measure::Turns(throttle) => throttle.tally(),
-            Measure::Another(_, tally) => tally,
+            Measure::Passes(window) => window.counter(),
+            Measure::Warm(warm) => warm.window.counter(),
+            Measure::InFlight(in_flight) => in_flight.counter(),
+            Measure::Turns(throttle) => throttle.counter(),
+            Measure::Another(_, counter) => counter,
         }
     }
 
@@ -166,7 +166,7 @@ impl<T: Tally> Controller<T> {
             Measure::InFlight(in_flight) => in_flight.is_idle(),
             Measure::Turns(..) | Measure::Another(..) => true,
             Measure::Passes(_) | Measure::Warm(_) => {
-                self.tally().admitted() == Some(self.tally().tickets())
+                self.counter().admitted() == Some(self.counter().reserved())
             }
         }
     }
@@ -180,14 +180,14 @@ impl<T: Tally> Controller<T> {
             return false;
         }
         further.count_as(Counting::Strict);
-        let (own, other) = (self.tally(), further.tally());
+        let (own, other) = (self.counter(), further.counter());
         let used = further.window().map_or(0, |window| window.most_used(now));
         if used > MAX_TAKEN_ALONG {
             return false;
         }
-        let charged = used == 0 || own.take(used).is_some();
+        let charged = used == 0 || own.reserve(used).is_some();
         if charged && used > 0 {
-            own.commit(used);
+            own.admit(used);
         }
         let latest = own.latest().get();
         let is_behind = other.latest().get() > latest;
@@ -300,13 +300,13 @@ impl<T: Tally> Controller<T> {
 
     /// Gives back what was just reserved, because another rule refused.
     #[cold]
-    pub(crate) fn give_back(&self, ask: Ask, now: Timestamp) {
+    pub(crate) fn release(&self, ask: Ask, now: Timestamp) {
         match &self.measure {
             Measure::Passes(_) | Measure::InFlight(_) if !ask.counts => {}
-            Measure::Passes(window) => window.give_back_after(ask.cost, ask.wait, now),
-            Measure::InFlight(in_flight) => in_flight.give_back(ask.cost),
-            Measure::Turns(throttle) => throttle.give_back(ask.cost),
-            Measure::Warm(warm) => warm.give_back(ask, now),
+            Measure::Passes(window) => window.release_after(ask.cost, ask.wait, now),
+            Measure::InFlight(in_flight) => in_flight.release(ask.cost),
+            Measure::Turns(throttle) => throttle.release(ask.cost),
+            Measure::Warm(warm) => warm.release(ask, now),
             Measure::Another(..) => {}
         }
     }
@@ -314,24 +314,24 @@ impl<T: Tally> Controller<T> {
     /// Charges what was reserved for a request that passes at once. Whether the call is in flight from now on
     /// ([`Controller::leave`]).
     #[inline]
-    pub(crate) fn commit_at_once(&self, cost: u64) -> bool {
+    pub(crate) fn admit_at_once(&self, cost: u64) -> bool {
         self.decisions.pass();
         match &self.measure {
             Measure::Passes(window) => {
-                window.commit(cost);
+                window.admit(cost);
                 false
             }
-            Measure::InFlight(in_flight) => in_flight.commit(cost),
+            Measure::InFlight(in_flight) => in_flight.admit(cost),
             Measure::Turns(..) | Measure::Another(..) => false,
             Measure::Warm(warm) => {
-                warm.commit(cost);
+                warm.admit(cost);
                 false
             }
         }
     }
 
     /// Charges what was reserved. Whether the call is in flight from now on.
-    pub(crate) fn commit(&self, ask: Ask) -> bool {
+    pub(crate) fn admit(&self, ask: Ask) -> bool {
         let is_lent = ask.wait > 0
             && match &self.measure {
                 Measure::Passes(_) => true,
@@ -339,7 +339,7 @@ impl<T: Tally> Controller<T> {
                 Measure::InFlight(_) | Measure::Turns(..) | Measure::Another(..) => false,
             };
         if ask.counts && !is_lent {
-            return self.commit_at_once(ask.cost);
+            return self.admit_at_once(ask.cost);
         }
         self.decisions.pass();
         false
@@ -350,7 +350,7 @@ impl<T: Tally> Controller<T> {
         match &self.measure {
             Measure::Passes(window) => window.charge(ask.cost, ask.wait, now),
             Measure::Warm(warm) => warm.window.charge(ask.cost, ask.wait, now),
-            Measure::InFlight(in_flight) => return in_flight.commit(0),
+            Measure::InFlight(in_flight) => return in_flight.admit(0),
             Measure::Turns(..) | Measure::Another(..) => {}
         }
         false
@@ -360,7 +360,7 @@ impl<T: Tally> Controller<T> {
     #[inline]
     pub(crate) fn leave(&self, now: Timestamp) {
         match &self.measure {
-            Measure::InFlight(in_flight) => in_flight.give_back(1),
+            Measure::InFlight(in_flight) => in_flight.release(1),
             _ => self.look(now),
         }
     }
@@ -378,7 +378,7 @@ impl<T: Tally> Controller<T> {
     #[inline(never)]
     pub(crate) fn give_up(&self, cost: u64, release: Option<Timestamp>, now: Option<Timestamp>) {
         let window = match &self.measure {
-            Measure::InFlight(in_flight) => return in_flight.give_back(1),
+            Measure::InFlight(in_flight) => return in_flight.release(1),
             Measure::Turns(throttle) => return throttle.give_up(cost, release, now),
             Measure::Warm(warm) if !warm.lends() => return warm.give_turn_up(cost, release, now),
             Measure::Warm(warm) => &warm.window,
@@ -510,7 +510,7 @@ const MAX_TAKEN_ALONG: u64 = 1 << 32;
 mod tests {
     use super::*;
     use crate::rule::{FlowRule, WarmUp};
-    use crate::state::counter::LocalTally;
+    use crate::state::counter::LocalCounter;
 
     fn ms(millis: u64) -> Timestamp {
         Timestamp::from_millis(millis)
@@ -518,7 +518,7 @@ mod tests {
 
     /// A rule that warms up and has been in full use for a second: how many pass at once, four intervals later, where in
     /// between `idle` is all that happens.
-    fn remaining_after(idle: impl Fn(&Controller<LocalTally>, &Terms, Timestamp)) -> u64 {
+    fn remaining_after(idle: impl Fn(&Controller<LocalCounter>, &Terms, Timestamp)) -> u64 {
         let rule = FlowRule::new("r", 100.0).unwrap();
         let rule = rule.warm_up(WarmUp::new(1, 3).unwrap());
         let terms = Terms::new(&rule, 0);
@@ -526,13 +526,13 @@ mod tests {
             rule.grade(),
             rule.control_behavior(),
             false,
-            LocalTally::default(),
+            LocalCounter::default(),
             Past::Fresh,
         );
         for now in (0..2000).step_by(5).map(ms) {
             state.advance(now);
             if state.has_room(&terms, 1, now) && state.reserve_at_once(&terms, 1, now) {
-                state.commit_at_once(1);
+                state.admit_at_once(1);
             } else {
                 state.note_held_back(now);
             }

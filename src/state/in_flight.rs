@@ -1,68 +1,68 @@
 //! A limit on calls in flight: the state is how many there are.
 
-use crate::state::counter::Tally;
+use crate::state::counter::Counter;
 use crate::state::terms::Terms;
 use std::time::Duration;
 
 /// Calls in flight: the tickets that are out. It takes as many to begin as the call costs, and one for as long as it lasts.
 pub(super) struct InFlight<T> {
-    tally: T,
+    counter: T,
 }
 
-impl<T: Tally> InFlight<T> {
-    pub(super) fn new(tally: T) -> InFlight<T> {
-        InFlight { tally }
+impl<T: Counter> InFlight<T> {
+    pub(super) fn new(counter: T) -> InFlight<T> {
+        InFlight { counter }
     }
 
-    pub(super) fn tally(&self) -> &T {
-        &self.tally
+    pub(super) fn counter(&self) -> &T {
+        &self.counter
     }
 
     /// Whether no call is in flight.
     pub(super) fn is_idle(&self) -> bool {
-        self.tally.tickets() == 0
+        self.counter.reserved() == 0
     }
 
     /// Whether a call of that cost may begin. Takes nothing.
     #[inline]
     pub(super) fn has_room(&self, terms: &Terms, cost: u64) -> bool {
-        self.tally.tickets().saturating_add(cost) <= terms.count.whole()
+        self.counter.reserved().saturating_add(cost) <= terms.count.whole()
     }
 
     /// Takes tickets for a call of that cost, if it may begin; else none.
     #[inline]
     pub(super) fn reserve(&self, terms: &Terms, cost: u64) -> bool {
-        let Some(taken) = self.tally.take(cost) else {
+        let Some(taken) = self.counter.reserve(cost) else {
             return false;
         };
         let fits = taken <= terms.count.whole();
         if !fits {
-            self.tally.give_back(cost);
+            self.counter.release(cost);
         }
         fits
     }
 
     /// Gives tickets back: all of a call that does not begin, or the one of a call that has ended.
     #[inline]
-    pub(super) fn give_back(&self, tickets: u64) {
-        self.tally.give_back(tickets);
+    pub(super) fn release(&self, tickets: u64) {
+        self.counter.release(tickets);
     }
 
     /// Lets a call begin whose cost was reserved: whatever that is, a call in flight is one. Whether it is counted.
     #[inline]
-    pub(super) fn commit(&self, cost: u64) -> bool {
+    pub(super) fn admit(&self, cost: u64) -> bool {
         match cost.checked_sub(1) {
             Some(more) => {
-                self.tally.give_back(more);
+                self.counter.release(more);
                 true
             }
-            None => self.tally.take(1).is_some(),
+            None => self.counter.reserve(1).is_some(),
         }
     }
 
     /// How many calls more may begin.
     pub(super) fn remaining(&self, terms: &Terms) -> u64 {
-        terms.count.whole().saturating_sub(self.tally.tickets())
+        terms.count.whole().saturating_sub(self.counter.reserved())
     }
 
     /// How long until a call of that cost may begin: a call in flight may end at any moment, so a millisecond. `None` where it

@@ -310,7 +310,7 @@ impl Line {
     }
 
     /// Gives the turn back that was taken last, at once.
-    pub(super) fn give_back(&self, instant: &impl SharedInstant) {
+    pub(super) fn release(&self, instant: &impl SharedInstant) {
         if let Some(turn) = self.turn.take() {
             instant.swap(Some(turn.to), turn.from);
         }
@@ -328,7 +328,7 @@ impl Line {
             return;
         };
         match now {
-            Some(now) if now < release => self.give_back(instant),
+            Some(now) if now < release => self.release(instant),
             Some(_) => {}
             None => self.turn.set(Some(Turn {
                 given_up: true,

@@ -1,6 +1,6 @@
 //! A rule that lets requests pass in turns: a request waits for its own.
 
-use crate::state::counter::Tally;
+use crate::state::counter::Counter;
 use crate::state::pacer::{Line, Pace, is_free};
 use crate::state::terms::{Ask, Terms};
 use crate::time::Timestamp;
@@ -10,26 +10,26 @@ use std::time::Duration;
 pub(super) struct Throttle<T> {
     line: Line,
     is_compat: bool,
-    tally: T,
+    counter: T,
 }
 
-impl<T: Tally> Throttle<T> {
-    pub(super) fn new(is_compat: bool, tally: T) -> Throttle<T> {
+impl<T: Counter> Throttle<T> {
+    pub(super) fn new(is_compat: bool, counter: T) -> Throttle<T> {
         Throttle {
             line: Line::default(),
             is_compat,
-            tally,
+            counter,
         }
     }
 
-    pub(super) fn tally(&self) -> &T {
-        &self.tally
+    pub(super) fn counter(&self) -> &T {
+        &self.counter
     }
 
     /// Whether no turn that was taken is still to come at `now`.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
         // Sentinel keeps the latest turn, and what it keeps others from is their own cost.
-        !self.is_compat && is_free(self.tally.latest(), now)
+        !self.is_compat && is_free(self.counter.latest(), now)
     }
 
     /// Whether the turn of a request has come; one that costs nothing needs none.
@@ -42,26 +42,26 @@ impl<T: Tally> Throttle<T> {
     #[inline]
     pub(super) fn wait(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<u64> {
         let pace = Pace::new(terms, cost, now);
-        self.line.turn(self.tally.latest(), pace)
+        self.line.turn(self.counter.latest(), pace)
     }
 
     /// Takes the turn of a request, if it is the one that it asks for.
     pub(super) fn reserve(&self, terms: &Terms, ask: Ask, now: Timestamp) -> bool {
         let pace = || Pace::new(terms, ask.cost, now);
-        self.line.reserve(self.tally.latest(), ask, pace)
+        self.line.reserve(self.counter.latest(), ask, pace)
     }
 
     /// Gives the turn back that was just taken.
-    pub(super) fn give_back(&self, cost: u64) {
+    pub(super) fn release(&self, cost: u64) {
         if cost > 0 {
-            self.line.give_back(self.tally.latest());
+            self.line.release(self.counter.latest());
         }
     }
 
     /// Gives up the turn of a request that was made to wait until `release`: see [`Line::give_up`].
     pub(super) fn give_up(&self, cost: u64, release: Option<Timestamp>, now: Option<Timestamp>) {
         if let Some(release) = release.filter(|_| cost > 0) {
-            self.line.give_up(self.tally.latest(), release, now);
+            self.line.give_up(self.counter.latest(), release, now);
         }
     }
 
@@ -78,14 +78,14 @@ impl<T: Tally> Throttle<T> {
         now: Timestamp,
     ) -> Option<Duration> {
         let pace = Pace::new(terms, cost, now)?;
-        Some(self.line.time_to_queue(self.tally.latest(), &pace, now))
+        Some(self.line.time_to_queue(self.counter.latest(), &pace, now))
     }
 
     /// How long until one passes at once, if nothing else came; zero where none ever does.
     pub(super) fn time_to_pass(&self, terms: &Terms, now: Timestamp) -> Duration {
         let pace = Pace::new(terms, 1, now);
         pace.map_or(Duration::ZERO, |pace| {
-            self.line.time_to_pass(self.tally.latest(), &pace, now)
+            self.line.time_to_pass(self.counter.latest(), &pace, now)
         })
     }
 }

@@ -2,7 +2,7 @@
 
 mod state;
 
-use crate::state::counter::Tally;
+use crate::state::counter::Counter;
 use crate::state::pacer::{Line, Pace, is_free};
 use crate::state::terms::{Ask, Terms};
 use crate::state::window::RuleWindow;
@@ -19,7 +19,7 @@ pub(super) struct Warm<T> {
     line: Option<Line>,
 }
 
-impl<T: Tally> Warm<T> {
+impl<T: Counter> Warm<T> {
     /// A rule over that window; `is_paced`: one that lets requests pass in turns.
     pub(super) fn new(window: RuleWindow<T>, compat: bool, is_paced: bool) -> Warm<T> {
         Warm {
@@ -38,7 +38,7 @@ impl<T: Tally> Warm<T> {
     /// Whether nothing counts at `now`.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
         // Sentinel keeps the latest turn, and what it keeps others from is their own cost.
-        let latest = self.window.tally().latest();
+        let latest = self.window.counter().latest();
         let is_free = self.line.is_none() || !self.warmth.is_sentinels() && is_free(latest, now);
         is_free && self.window.is_idle(now)
     }
@@ -73,7 +73,7 @@ impl<T: Tally> Warm<T> {
     fn has_room_at(&self, terms: &Terms, rate: f64, cost: u64, now: Timestamp) -> bool {
         if let Some(line) = &self.line {
             let pace = Pace::at_rate(terms, rate, cost, now);
-            return line.turn(self.window.tally().latest(), pace) == Some(0);
+            return line.turn(self.window.counter().latest(), pace) == Some(0);
         }
         let limit = self.warmth.limit(terms, &self.window, rate, cost, now);
         limit.is_some_and(|limit| self.window.has_room(limit, cost, now))
@@ -82,7 +82,7 @@ impl<T: Tally> Warm<T> {
     /// For how long a request has to wait for its turn, in nanoseconds; `None` where that is too long, or where none is taken.
     pub(super) fn wait(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<u64> {
         let line = self.line.as_ref()?;
-        line.turn(self.window.tally().latest(), self.pace(terms, cost, now))
+        line.turn(self.window.counter().latest(), self.pace(terms, cost, now))
     }
 
     /// Records that a request is held back.
@@ -94,7 +94,7 @@ impl<T: Tally> Warm<T> {
     pub(super) fn reserve(&self, terms: &Terms, ask: Ask, now: Timestamp) -> bool {
         if let Some(line) = &self.line {
             let pace = || self.pace(terms, ask.cost, now);
-            return line.reserve(self.window.tally().latest(), ask, pace);
+            return line.reserve(self.window.counter().latest(), ask, pace);
         }
         if !ask.counts {
             return true;
@@ -108,21 +108,21 @@ impl<T: Tally> Warm<T> {
     }
 
     /// Gives back what was just reserved.
-    pub(super) fn give_back(&self, ask: Ask, now: Timestamp) {
+    pub(super) fn release(&self, ask: Ask, now: Timestamp) {
         match &self.line {
             _ if ask.cost == 0 => {}
-            Some(line) => line.give_back(self.window.tally().latest()),
+            Some(line) => line.release(self.window.counter().latest()),
             None if !ask.counts => {}
-            None => self.window.give_back_after(ask.cost, ask.wait, now),
+            None => self.window.release_after(ask.cost, ask.wait, now),
         }
     }
 
     /// Counts a pass that was reserved. Where requests take turns, none was.
-    pub(super) fn commit(&self, cost: u64) {
+    pub(super) fn admit(&self, cost: u64) {
         if self.line.is_some() {
             self.window.count(cost);
         } else {
-            self.window.commit(cost);
+            self.window.admit(cost);
         }
     }
 
@@ -135,7 +135,7 @@ impl<T: Tally> Warm<T> {
     ) {
         let release = release.filter(|_| cost > 0);
         if let (Some(line), Some(release)) = (&self.line, release) {
-            line.give_up(self.window.tally().latest(), release, now);
+            line.give_up(self.window.counter().latest(), release, now);
         }
     }
 
@@ -179,7 +179,7 @@ impl<T: Tally> Warm<T> {
         cost: u64,
         now: Timestamp,
     ) -> Option<Duration> {
-        let latest = self.window.tally().latest();
+        let latest = self.window.counter().latest();
         let second = now.as_millis() / 1000;
         let mut at = now;
         for ahead in 1..MAX_SECONDS_AHEAD {
@@ -199,7 +199,7 @@ impl<T: Tally> Warm<T> {
     pub(super) fn time_to_pass(&self, terms: &Terms, now: Timestamp) -> Duration {
         let turn = self.line.as_ref().zip(self.pace(terms, 1, now));
         turn.map_or(Duration::ZERO, |(line, pace)| {
-            line.time_to_pass(self.window.tally().latest(), &pace, now)
+            line.time_to_pass(self.window.counter().latest(), &pace, now)
         })
     }
 }

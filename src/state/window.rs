@@ -10,7 +10,7 @@
 //! ```
 //!
 //! So a decision costs the same with 2 buckets and with 600, and a window can be shared by several virtual machines that
-//! have nothing in common but two counters ([`Tally`]): each keeps its own ring of what `admitted` was.
+//! have nothing in common but two counters ([`Counter`]): each keeps its own ring of what `admitted` was.
 //!
 //! Of a shared window, `admitted` has to be read *before* the clock ([`RuleWindow::observe`]): a value that was read late
 //! and filed under an early bucket would forget what was admitted in between.
@@ -19,7 +19,7 @@ mod ahead;
 
 use crate::rule::{Count, Counting};
 use crate::snapshots::Snapshots;
-use crate::state::counter::{Past, Tally};
+use crate::state::counter::{Counter, Past};
 use crate::state::history::{History, RunningCount};
 use crate::state::loans::Loans;
 use crate::stats::occupy::LoanRule;
@@ -63,12 +63,12 @@ pub struct RuleWindow<T> {
     history: History<u64>,
     /// What the history says of the newest bucket, so that a decision need not ask it.
     current: Cell<Option<Current>>,
-    tally: T,
+    counter: T,
 }
 
-impl<T: Tally> RuleWindow<T> {
-    /// A window over the counts of `tally`.
-    pub fn new(window: Window, counting: Counting, tally: T, past: Past) -> RuleWindow<T> {
+impl<T: Counter> RuleWindow<T> {
+    /// A window over the counts of `counter`.
+    pub fn new(window: Window, counting: Counting, counter: T, past: Past) -> RuleWindow<T> {
         let (initial, last) = match &past {
             Past::Fresh => (0, 0),
             Past::Unknown { admitted } => (admitted.wrapping_sub(FULL), *admitted),
@@ -83,7 +83,7 @@ impl<T: Tally> RuleWindow<T> {
             loans: Loans::default(),
             history: History::new(window, initial, last),
             current: Cell::new(None),
-            tally,
+            counter,
         };
         if let Past::Kept(kept) = &past {
             window.history.restore(kept.newest);
@@ -136,14 +136,14 @@ impl<T: Tally> RuleWindow<T> {
     }
 
     /// The counts.
-    pub fn tally(&self) -> &T {
-        &self.tally
+    pub fn counter(&self) -> &T {
+        &self.counter
     }
 
     /// Reads what has been admitted. To be called before the clock is read for the next call here that takes a time.
     #[inline]
     pub fn observe(&self) {
-        self.history.seen.set(self.tally.admitted());
+        self.history.seen.set(self.counter.admitted());
     }
 
     /// Brings the ring up to `now` and files what was observed before.
@@ -164,7 +164,7 @@ impl<T: Tally> RuleWindow<T> {
     #[cold]
     #[inline(never)]
     fn move_to(&self, now: Timestamp) {
-        // Whatever was committed or observed before this call was so before `now`: it is what the new buckets begin with.
+        // Whatever was admitted or observed before this call was so before `now`: it is what the new buckets begin with.
         let before = self.history.newest_start();
         self.settle(now);
         let current = self.history.window().start(now);
@@ -182,7 +182,7 @@ impl<T: Tally> RuleWindow<T> {
             let lent = self.loans.take_before(Timestamp::MAX);
             self.pay(lent, true);
         }
-        match self.tally.published() {
+        match self.counter.published() {
             None => self.refresh(),
             // All that was known here is in there ([`RuleWindow::rest`]).
             Some(Past::Kept(kept)) => self.take_up(&kept, 0),
@@ -215,10 +215,10 @@ impl<T: Tally> RuleWindow<T> {
         if n == 0 || !counts {
             return;
         }
-        if self.loan_rule == LoanRule::Sentinel && self.tally.take(n).is_none() {
+        if self.loan_rule == LoanRule::Sentinel && self.counter.reserve(n).is_none() {
             return;
         }
-        self.tally.commit(n);
+        self.counter.admit(n);
         self.history
             .last
             .set(self.history.last.get().wrapping_add(n));
@@ -239,7 +239,7 @@ impl<T: Tally> RuleWindow<T> {
     fn take_back_tickets(&self, n: u64) {
         // The tickets of a loan that is Sentinel's have not been taken yet.
         if n > 0 && self.loan_rule == LoanRule::Exact {
-            self.tally.give_back(n);
+            self.counter.release(n);
         }
     }
 
@@ -249,7 +249,7 @@ impl<T: Tally> RuleWindow<T> {
     #[inline(never)]
     fn forget(&self, seen: u64) {
         self.history.reset(seen.wrapping_sub(FULL));
-        self.tally.fallen();
+        self.counter.fallen();
         self.refresh();
     }
 
@@ -274,17 +274,17 @@ impl<T: Tally> RuleWindow<T> {
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         let last = self.history.last.get();
         let reads_last = || {
-            self.tally
+            self.counter
                 .admitted()
                 .is_none_or(|admitted| admitted == last)
-                && self.tally.tickets() == last
+                && self.counter.reserved() == last
         };
         self.loans.total() == 0 && self.sum(now) == 0.0 && reads_last()
     }
 
     /// The most that can count at `now`, whatever other workers are about to admit; at most what a count can be. Changes nothing.
     pub(crate) fn most_used(&self, now: Timestamp) -> u64 {
-        let tickets = self.tally.tickets();
+        let tickets = self.counter.reserved();
         let last = self.history.last.get();
         let most = if tickets.is_behind(last) {
             last
@@ -371,19 +371,19 @@ impl<T: Tally> RuleWindow<T> {
     /// that has been advanced to `now`.
     #[inline]
     pub fn reserve(&self, limit: Count, cost: u64, now: Timestamp) -> bool {
-        let Some(taken) = self.tally.take(cost) else {
+        let Some(taken) = self.counter.reserve(cost) else {
             return false;
         };
         let fits = self.fits(taken, limit, 0, now);
         if !fits {
-            self.tally.give_back(cost);
+            self.counter.release(cost);
         }
         fits
     }
 
     /// Gives back tickets that were reserved.
-    pub fn give_back(&self, cost: u64) {
-        self.tally.give_back(cost);
+    pub fn release(&self, cost: u64) {
+        self.counter.release(cost);
     }
 
     /// Takes tickets for a request of that cost which is let in now and released at `at`, if by then it is within `limit`;
@@ -391,21 +391,21 @@ impl<T: Tally> RuleWindow<T> {
     pub fn lend(&self, limit: Count, cost: u64, at: Timestamp, now: Timestamp) -> bool {
         let at = self.history.reading_time(at.max(now));
         if self.loan_rule == LoanRule::Exact {
-            let Some(taken) = self.tally.take(cost) else {
+            let Some(taken) = self.counter.reserve(cost) else {
                 return false;
             };
             let admitted = taken.wrapping_sub(self.loans.total());
             if self.load(admitted, at) > limit.get() {
-                self.tally.give_back(cost);
+                self.counter.release(cost);
                 return false;
             }
         }
         let start = self.history.window().start(at);
         if self.loan_rule == LoanRule::Sentinel && self.history.newest_start() == Some(start) {
             // It is released while the current bucket lasts, and counts there.
-            let counted = self.tally.take(cost).is_some();
+            let counted = self.counter.reserve(cost).is_some();
             if counted {
-                self.commit(cost);
+                self.admit(cost);
             }
             return counted;
         }
@@ -421,9 +421,9 @@ impl<T: Tally> RuleWindow<T> {
     }
 
     /// Gives back what was just reserved for a request, or lent to one that waits for `wait` nanoseconds.
-    pub(super) fn give_back_after(&self, cost: u64, wait: u64, now: Timestamp) {
+    pub(super) fn release_after(&self, cost: u64, wait: u64, now: Timestamp) {
         if wait == 0 {
-            self.give_back(cost);
+            self.release(cost);
         } else {
             self.take_back(cost, now.plus_nanos(wait));
         }
@@ -439,8 +439,8 @@ impl<T: Tally> RuleWindow<T> {
 
     /// Turns tickets that were reserved into admissions.
     #[inline]
-    pub fn commit(&self, cost: u64) {
-        self.tally.commit(cost);
+    pub fn admit(&self, cost: u64) {
+        self.counter.admit(cost);
         self.history.seen.set(None); // it is older than this
         self.history
             .last
@@ -449,8 +449,8 @@ impl<T: Tally> RuleWindow<T> {
 
     /// Counts a pass without asking for room.
     pub(super) fn count(&self, cost: u64) {
-        if self.tally.take(cost).is_some() {
-            self.commit(cost);
+        if self.counter.reserve(cost).is_some() {
+            self.admit(cost);
         }
     }
 
@@ -467,7 +467,7 @@ impl<T: Tally> RuleWindow<T> {
     /// been advanced to now; over counts that are shared, nothing.
     pub(crate) fn refund(&self, cost: u64, charged: Timestamp) {
         let (window, newest) = (self.history.window(), self.history.newest_start());
-        let (Some(newest), None) = (newest, self.tally.admitted()) else {
+        let (Some(newest), None) = (newest, self.counter.admitted()) else {
             return;
         };
         let since = newest
@@ -487,7 +487,7 @@ impl<T: Tally> RuleWindow<T> {
         for later in (0..behind).filter_map(began) {
             later.set(later.get().wrapping_sub(back));
         }
-        self.tally.give_back(back);
+        self.counter.release(back);
         self.history
             .last
             .set(self.history.last.get().wrapping_sub(back));
@@ -500,7 +500,7 @@ impl<T: Tally> RuleWindow<T> {
     }
 }
 
-impl<T: Tally> fmt::Debug for RuleWindow<T> {
+impl<T: Counter> fmt::Debug for RuleWindow<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let window = self.history.window();
         write!(

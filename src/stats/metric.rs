@@ -3,7 +3,7 @@
 //! Every read takes the time and changes nothing. A sum is the difference of two running counts, whatever the number of
 //! buckets; what is no difference (the lowest response time, the most successes of a bucket) is looked up bucket by bucket.
 
-use crate::stats::metric_bucket::{Counter, MetricBucket, MetricEvent};
+use crate::stats::metric_bucket::{MetricBucket, MetricEvent, Series};
 use crate::stats::occupy::{LoanRule, OccupiableBucketLeapArray};
 use crate::stats::view::{Loans, View};
 use crate::time::Timestamp;
@@ -224,28 +224,28 @@ impl ArrayMetric {
     /// What had been counted at `start`, the start of one of the ring's buckets; at the start of the oldest one, where that is
     /// later.
     #[inline]
-    fn counted_before(&self, counter: Counter, start: Timestamp) -> u64 {
+    fn counted_before(&self, series: Series, start: Timestamp) -> u64 {
         let main = self.array.main();
         match main.bucket_at(start) {
-            Some(wrap) => wrap.value().before(counter),
+            Some(wrap) => wrap.value().before(series),
             None if main.newest_start().is_some_and(|newest| start > newest) => {
-                self.counted(counter, Timestamp::from_nanos(start.as_nanos() - 1))
+                self.counted(series, Timestamp::from_nanos(start.as_nanos() - 1))
             }
-            None => main.oldest().map_or(0, |oldest| oldest.before(counter)),
+            None => main.oldest().map_or(0, |oldest| oldest.before(series)),
         }
     }
 
     /// What has been counted at `now`, ever.
     #[inline]
-    fn counted(&self, counter: Counter, now: Timestamp) -> u64 {
+    fn counted(&self, series: Series, now: Timestamp) -> u64 {
         let counted = self
             .array
             .main()
             .newest_and_oldest(0)
-            .map_or(0, |(newest, _)| newest.after(counter));
-        match counter {
-            Counter::Paid => counted.wrapping_add(self.array.due(now)),
-            Counter::Event(_) => counted,
+            .map_or(0, |(newest, _)| newest.after(series));
+        match series {
+            Series::Paid => counted.wrapping_add(self.array.due(now)),
+            Series::Event(_) => counted,
         }
     }
 }
@@ -267,20 +267,20 @@ pub struct SlidingWindowMetric<'a> {
 
 impl<'a> SlidingWindowMetric<'a> {
     /// What was counted from `first` up to, not including, `end`; both start a bucket of the ring.
-    fn between(&self, counter: Counter, first: Timestamp, end: Timestamp) -> u64 {
+    fn between(&self, series: Series, first: Timestamp, end: Timestamp) -> u64 {
         self.array
-            .counted_before(counter, end)
-            .wrapping_sub(self.array.counted_before(counter, first))
+            .counted_before(series, end)
+            .wrapping_sub(self.array.counted_before(series, first))
     }
 
     /// The passes here are those that were let in at once, and the borrowed ones, when they count.
     #[inline]
-    fn count(&self, event: MetricEvent, of: impl Fn(Counter) -> u64) -> u64 {
-        let own = of(Counter::Event(event));
+    fn count(&self, event: MetricEvent, of: impl Fn(Series) -> u64) -> u64 {
+        let own = of(Series::Event(event));
         match (event, self.view.loans) {
-            (MetricEvent::Pass, Loans::WhenDue) => own.wrapping_add(of(Counter::Paid)),
+            (MetricEvent::Pass, Loans::WhenDue) => own.wrapping_add(of(Series::Paid)),
             (MetricEvent::Pass, Loans::WhenMade) => {
-                own.wrapping_add(of(Counter::Event(MetricEvent::OccupiedPass)))
+                own.wrapping_add(of(Series::Event(MetricEvent::OccupiedPass)))
             }
             _ => own,
         }
@@ -314,10 +314,10 @@ impl Metric for SlidingWindowMetric<'_> {
     fn sum(&self, event: MetricEvent, now: Timestamp) -> u64 {
         let now = self.array.array.main().reading_time(now);
         let first = self.view.first_start(now);
-        self.count(event, |counter| {
+        self.count(event, |series| {
             self.array
-                .counted(counter, now)
-                .wrapping_sub(self.array.counted_before(counter, first))
+                .counted(series, now)
+                .wrapping_sub(self.array.counted_before(series, first))
         })
     }
 
@@ -351,7 +351,7 @@ impl Metric for SlidingWindowMetric<'_> {
     fn window_sum(&self, event: MetricEvent, at: Timestamp) -> u64 {
         let start = self.view.window.start(at);
         let end = start.plus_nanos(self.view.window.bucket_nanos());
-        self.count(event, |counter| self.between(counter, start, end))
+        self.count(event, |series| self.between(series, start, end))
     }
 
     fn previous_window_sum(&self, event: MetricEvent, now: Timestamp) -> u64 {
@@ -377,7 +377,7 @@ impl Metric for SlidingWindowMetric<'_> {
             let timestamp = self.view.window.start(start);
             let node = MetricNode {
                 timestamp,
-                pass: self.count(MetricEvent::Pass, |counter| bucket.of(counter)),
+                pass: self.count(MetricEvent::Pass, |series| bucket.of(series)),
                 block: bucket.get(MetricEvent::Block),
                 success: bucket.get(MetricEvent::Success),
                 exception: bucket.get(MetricEvent::Exception),

@@ -7,8 +7,8 @@
 
 use crate::support::{at, rule, rules};
 use leapgate::backend::{
-    BreakerKey, KeyedGeometry, KeyedWindows, Local, LocalBreaker, Past, SharedInstant, Snapshots,
-    StateKey, Store, Tallies, Tally,
+    BreakerKey, Counter, KeyedGeometry, KeyedWindows, Local, LocalBreaker, Past, SharedInstant,
+    Snapshots, StateKey, Store, Tallies,
 };
 use leapgate::rule::{Counting, FlowRule, MaxQueueing};
 use leapgate::{Decision, Engine, Outcome, Request, Timestamp};
@@ -165,28 +165,28 @@ struct Gauges {
     worker: usize,
 }
 
-impl Tally for Gauges {
+impl Counter for Gauges {
     type Breaker = LocalBreaker;
 
     fn admitted(&self) -> Option<u64> {
         Some(self.process.call(self.worker, |state| state.admitted))
     }
 
-    fn tickets(&self) -> u64 {
+    fn reserved(&self) -> u64 {
         self.process.call(self.worker, |state| state.tickets)
     }
 
     /// Two calls, as of a gauge: others come between.
-    fn take(&self, n: u64) -> Option<u64> {
+    fn reserve(&self, n: u64) -> Option<u64> {
         self.process.call(self.worker, |state| state.tickets += n);
         Some(self.process.call(self.worker, |state| state.tickets))
     }
 
-    fn give_back(&self, n: u64) {
+    fn release(&self, n: u64) {
         self.process.call(self.worker, |state| state.tickets -= n);
     }
 
-    fn commit(&self, n: u64) {
+    fn admit(&self, n: u64) {
         self.process.call(self.worker, |state| state.admitted += n);
     }
 
@@ -240,7 +240,7 @@ struct Born {
 }
 
 impl Tallies for Born {
-    type Tally = Gauges;
+    type Counter = Gauges;
     type Keyed = KeyedWindows;
 
     fn open(&self, _: &StateKey) -> (Gauges, Past) {
@@ -654,27 +654,27 @@ struct Atomics {
 #[derive(Clone)]
 struct AtOnce(Arc<Atomics>);
 
-impl Tally for AtOnce {
+impl Counter for AtOnce {
     type Breaker = LocalBreaker;
 
     fn admitted(&self) -> Option<u64> {
         Some(self.0.admitted.load(Ordering::SeqCst))
     }
 
-    fn tickets(&self) -> u64 {
+    fn reserved(&self) -> u64 {
         self.0.tickets.load(Ordering::SeqCst)
     }
 
-    fn take(&self, n: u64) -> Option<u64> {
+    fn reserve(&self, n: u64) -> Option<u64> {
         self.0.tickets.fetch_add(n, Ordering::SeqCst);
         Some(self.0.tickets.load(Ordering::SeqCst))
     }
 
-    fn give_back(&self, n: u64) {
+    fn release(&self, n: u64) {
         self.0.tickets.fetch_sub(n, Ordering::SeqCst);
     }
 
-    fn commit(&self, n: u64) {
+    fn admit(&self, n: u64) {
         self.0.admitted.fetch_add(n, Ordering::SeqCst);
     }
 
@@ -700,7 +700,7 @@ impl SharedInstant for AtOnce {
 }
 
 impl Tallies for AtOnce {
-    type Tally = AtOnce;
+    type Counter = AtOnce;
     type Keyed = KeyedWindows;
 
     fn open(&self, _: &StateKey) -> (AtOnce, Past) {

@@ -1,8 +1,8 @@
 //! What the tests share.
 
 use leapgate::backend::{
-    BreakerKey, KeyedGeometry, KeyedWindows, Local, LocalBreaker, LocalInstant, Past,
-    SharedInstant, StateKey, Store, Tallies, Tally,
+    BreakerKey, Counter, KeyedGeometry, KeyedWindows, Local, LocalBreaker, LocalInstant, Past,
+    SharedInstant, StateKey, Store, Tallies,
 };
 use leapgate::rule::{Count, FlowRule, RuleId};
 use leapgate::stats::Window;
@@ -52,9 +52,9 @@ pub(crate) fn engine(flow: impl Into<Vec<FlowRule>>) -> Engine {
 #[track_caller]
 pub(crate) fn pass<S: Tallies>(
     engine: &Engine<S>,
-    request: &Request<'_, S::Tally>,
+    request: &Request<'_, S::Counter>,
     now: u64,
-) -> Entry<S::Tally> {
+) -> Entry<S::Counter> {
     match engine.enter(request, at(now)) {
         Decision::Pass(entry) => entry,
         Decision::Wait(wait, _) => panic!("told at {now} ms to wait for {wait:?}"),
@@ -66,10 +66,10 @@ pub(crate) fn pass<S: Tallies>(
 #[track_caller]
 pub(crate) fn wait<S: Tallies>(
     engine: &Engine<S>,
-    request: &Request<'_, S::Tally>,
+    request: &Request<'_, S::Counter>,
     now: u64,
     expected: u64,
-) -> Entry<S::Tally> {
+) -> Entry<S::Counter> {
     match engine.enter(request, at(now)) {
         Decision::Pass(entry) => panic!("let in at {now} ms: {entry:?}"),
         Decision::Wait(wait, entry) => {
@@ -85,7 +85,7 @@ pub(crate) fn wait<S: Tallies>(
 #[track_caller]
 pub(crate) fn block<S: Tallies>(
     engine: &Engine<S>,
-    request: &Request<'_, S::Tally>,
+    request: &Request<'_, S::Counter>,
     now: u64,
 ) -> Blocked {
     match engine.enter(request, at(now)) {
@@ -99,7 +99,7 @@ pub(crate) fn block<S: Tallies>(
 #[track_caller]
 pub(crate) fn admitted<S: Tallies>(
     engine: &Engine<S>,
-    request: &Request<'_, S::Tally>,
+    request: &Request<'_, S::Counter>,
     tries: usize,
     now: u64,
 ) -> usize {
@@ -142,18 +142,18 @@ impl std::ops::Deref for Shared {
     }
 }
 
-impl Tally for Shared {
+impl Counter for Shared {
     type Breaker = LocalBreaker;
 
     fn admitted(&self) -> Option<u64> {
         Some(self.admitted.get())
     }
 
-    fn tickets(&self) -> u64 {
+    fn reserved(&self) -> u64 {
         self.tickets.get()
     }
 
-    fn take(&self, n: u64) -> Option<u64> {
+    fn reserve(&self, n: u64) -> Option<u64> {
         if self.broken.get() {
             return None;
         }
@@ -161,11 +161,11 @@ impl Tally for Shared {
         Some(self.tickets.get())
     }
 
-    fn give_back(&self, n: u64) {
+    fn release(&self, n: u64) {
         self.tickets.set(self.tickets.get().wrapping_sub(n));
     }
 
-    fn commit(&self, n: u64) {
+    fn admit(&self, n: u64) {
         self.admitted.set(self.admitted.get().wrapping_add(n));
     }
 
@@ -173,11 +173,11 @@ impl Tally for Shared {
         &self.latest
     }
 
-    fn warmth(&self) -> Option<[u64; 4]> {
+    fn warm_up(&self) -> Option<[u64; 4]> {
         self.warmth.get()
     }
 
-    fn tell_warmth(&self, warmth: [u64; 4]) {
+    fn publish_warm_up(&self, warmth: [u64; 4]) {
         self.warmth.set(Some(warmth));
     }
 }
@@ -196,7 +196,7 @@ impl Workers {
 }
 
 impl Tallies for Workers {
-    type Tally = Shared;
+    type Counter = Shared;
     type Keyed = KeyedWindows;
 
     fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> KeyedWindows {

@@ -24,7 +24,7 @@
 
 use crate::rule::{Count, WarmUp};
 use crate::snapshots::serial_since;
-use crate::state::counter::Tally;
+use crate::state::counter::Counter;
 use crate::state::terms::Terms;
 use crate::state::window::RuleWindow;
 use crate::time::Timestamp;
@@ -51,7 +51,7 @@ impl Warmth {
     }
 
     /// To be called when the window has been advanced to `now`.
-    pub(super) fn advance<T: Tally>(&self, window: &RuleWindow<T>, now: Timestamp) {
+    pub(super) fn advance<T: Counter>(&self, window: &RuleWindow<T>, now: Timestamp) {
         if let Warmth::Sentinels(tokens) = self {
             tokens.roll(window.admitted(), now);
         }
@@ -66,7 +66,7 @@ impl Warmth {
 
     /// How much passes in an interval at `now`.
     #[inline]
-    pub(super) fn rate<T: Tally>(
+    pub(super) fn rate<T: Counter>(
         &self,
         terms: &Terms,
         window: &RuleWindow<T>,
@@ -78,14 +78,14 @@ impl Warmth {
                 rate_at(terms, coldness.coldness.get())
             }
             Warmth::Sentinels(tokens) => {
-                tokens.sync(terms, window.tally(), window.admitted(), now);
+                tokens.sync(terms, window.counter(), window.admitted(), now);
                 Curve::new(terms).rate(tokens.tokens.get())
             }
         }
     }
 
     /// How much will pass in an interval at `at`, if nothing comes until then.
-    pub(super) fn rate_then<T: Tally>(
+    pub(super) fn rate_then<T: Counter>(
         &self,
         terms: &Terms,
         window: &RuleWindow<T>,
@@ -100,7 +100,7 @@ impl Warmth {
     }
 
     /// What can pass in an interval at most, if nothing comes from now on.
-    pub(super) fn fastest_then<T: Tally>(&self, terms: &Terms, window: &RuleWindow<T>) -> f64 {
+    pub(super) fn fastest_then<T: Counter>(&self, terms: &Terms, window: &RuleWindow<T>) -> f64 {
         match self {
             Warmth::Cold(coldness) => rate_at(terms, coldness.least(terms, window)),
             Warmth::Sentinels(_) => terms.count.get(),
@@ -108,7 +108,7 @@ impl Warmth {
     }
 
     /// Up to how much the window may hold together with a request of that cost, at `rate`.
-    pub(super) fn limit<T: Tally>(
+    pub(super) fn limit<T: Counter>(
         &self,
         terms: &Terms,
         window: &RuleWindow<T>,
@@ -181,23 +181,23 @@ impl Default for Coldness {
 
 impl Coldness {
     /// Once in a bucket. A clock that has stepped back starts again from there.
-    fn sync<T: Tally>(&self, terms: &Terms, window: &RuleWindow<T>, now: Timestamp) {
+    fn sync<T: Counter>(&self, terms: &Terms, window: &RuleWindow<T>, now: Timestamp) {
         let start = window.window().start(now);
         let is_synced = || self.synced.get().is_some_and(|(then, _)| then == start);
         if is_synced() {
             return;
         }
-        self.listen(window.tally(), start);
+        self.listen(window.counter(), start);
         if !is_synced() {
             self.coldness.set(self.at(terms, window, now));
             self.synced.set(Some((start, window.admitted())));
-            self.tell(window.tally());
+            self.tell(window.counter());
         }
     }
 
     /// Goes on where another was later, but not after the bucket that starts at `start`.
-    fn listen(&self, tally: &impl Tally, start: Timestamp) {
-        let Some([coldness, then, admitted, held_back]) = tally.warmth() else {
+    fn listen(&self, counter: &impl Counter, start: Timestamp) {
+        let Some([coldness, then, admitted, held_back]) = counter.warm_up() else {
             return;
         };
         let then = Timestamp::from_nanos(then);
@@ -210,17 +210,17 @@ impl Coldness {
         self.coldness.set(coldness);
         self.synced.set(Some((then, admitted)));
         if self.held_back.get() > held_back {
-            self.tell(tally); // the other workers do not know yet that a request was held back
+            self.tell(counter); // the other workers do not know yet that a request was held back
         } else {
             self.held_back.set(held_back);
         }
     }
 
-    fn tell(&self, tally: &impl Tally) {
+    fn tell(&self, counter: &impl Counter) {
         let nanos = |at: Timestamp| at.as_nanos();
         if let Some((then, admitted)) = self.synced.get() {
             let held_back = self.held_back.get().map_or(0, nanos);
-            tally.tell_warmth([
+            counter.publish_warm_up([
                 self.coldness.get().to_bits(),
                 nanos(then),
                 admitted,
@@ -240,7 +240,7 @@ impl Coldness {
     }
 
     /// The least that it can be, if nothing comes from now on.
-    fn least<T: Tally>(&self, terms: &Terms, window: &RuleWindow<T>) -> f64 {
+    fn least<T: Counter>(&self, terms: &Terms, window: &RuleWindow<T>) -> f64 {
         match self.synced.get() {
             None => self.coldness.get(),
             Some((_, admitted)) => self.left(terms, window.admitted(), admitted),
@@ -248,7 +248,7 @@ impl Coldness {
     }
 
     /// How cold it is at `at`, if nothing comes until then.
-    fn at<T: Tally>(&self, terms: &Terms, window: &RuleWindow<T>, at: Timestamp) -> f64 {
+    fn at<T: Counter>(&self, terms: &Terms, window: &RuleWindow<T>, at: Timestamp) -> f64 {
         let coldness = self.coldness.get();
         let start = window.window().start(at);
         let Some((then, admitted)) = self.synced.get().filter(|(then, _)| *then != start) else {
@@ -356,12 +356,12 @@ impl Tokens {
     }
 
     /// Sentinel: `WarmUpController.syncToken`. There a clock that has stepped back changes nothing until it has caught up.
-    fn sync(&self, terms: &Terms, tally: &impl Tally, admitted: u64, now: Timestamp) {
+    fn sync(&self, terms: &Terms, counter: &impl Counter, admitted: u64, now: Timestamp) {
         let number = second_of(now);
         if self.filled.get() == Some(number) {
             return;
         }
-        if let Some([tokens, max, filled, before]) = tally.warmth()
+        if let Some([tokens, max, filled, before]) = counter.warm_up()
             && filled <= number
             && self.filled.get().is_none_or(|own| own < filled)
         {
@@ -382,7 +382,7 @@ impl Tokens {
                 .second
                 .get()
                 .map_or(0, |second| second.before.wrapping_add(1));
-            tally.tell_warmth([tokens, max, number, before]);
+            counter.publish_warm_up([tokens, max, number, before]);
         }
     }
 

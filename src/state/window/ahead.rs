@@ -3,14 +3,14 @@
 use super::RuleWindow;
 use crate::rule::{Count, Counting};
 use crate::snapshots::serial_since;
-use crate::state::counter::Tally;
+use crate::state::counter::Counter;
 use crate::stats::occupy::{LoanRule, OCCUPY_TIMEOUT_MS};
 use crate::time::Timestamp;
 use std::time::Duration;
 
 const OCCUPY_TIMEOUT: Duration = Duration::from_millis(OCCUPY_TIMEOUT_MS);
 
-impl<T: Tally> RuleWindow<T> {
+impl<T: Counter> RuleWindow<T> {
     /// How long a request of that cost would have to wait until a bucket to come can pay for it; `None` for
     /// [`OCCUPY_TIMEOUT_MS`] or more. Of a window that has been advanced to `now` and has no room.
     ///
@@ -33,7 +33,7 @@ impl<T: Tally> RuleWindow<T> {
     /// lent, or are about to admit. Until when that counts is not known here.
     fn lent_elsewhere(&self) -> u64 {
         let known = self.history.last.get().wrapping_add(self.loans.total());
-        serial_since(self.tally.tickets(), known).unwrap_or(0)
+        serial_since(self.counter.reserved(), known).unwrap_or(0)
     }
 
     /// As Sentinel lends: the passes of the bucket that leaves at the next boundary, at that boundary.
