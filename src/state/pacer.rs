@@ -13,7 +13,7 @@
 
 use crate::rule::Count;
 use crate::state::counter::SharedInstant;
-use crate::state::terms::{Ask, Terms, dearest};
+use crate::state::terms::{Ask, Terms, max_spacing};
 use crate::time::Timestamp;
 use std::cell::Cell;
 use std::time::Duration;
@@ -27,10 +27,10 @@ const SLACK_NANOS: u64 = 1_000_000_000;
 
 /// What a turn is worth, under a rule and at an instant. All of it in nanoseconds.
 #[derive(Clone, Copy)]
-pub(crate) struct Pace {
+pub(crate) struct Spacing {
     /// For how long the request keeps the line busy.
     cost: u64,
-    paid: Paid,
+    charge: Charge,
     max_queueing: u64,
     /// How far ahead turns can reach. What reaches further was taken before the clock stepped back.
     furthest: u64,
@@ -50,19 +50,19 @@ fn spacing(interval: u64, count: f64, rate: f64, cost: u64) -> Option<u64> {
 
 /// When a request pays for its turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Paid {
+enum Charge {
     /// The next requests wait: GCRA.
     After,
     /// It waits itself, as in Sentinel.
     Before,
 }
 
-impl Pace {
+impl Spacing {
     /// Of a request of that cost under a throttle. `None` where it never passes.
-    pub(super) fn new(terms: &Terms, cost: u64, now: Timestamp) -> Option<Pace> {
+    pub(super) fn new(terms: &Terms, cost: u64, now: Timestamp) -> Option<Spacing> {
         let count = terms.count.get();
         if !terms.compat {
-            return Pace::at_rate(terms, count, cost, now);
+            return Spacing::at_rate(terms, count, cost, now);
         }
         // Sentinel: `ThrottlingController.canPass`: in milliseconds where the count divides a second, else in nanoseconds. (A
         // count below one half is a division by zero there.)
@@ -70,24 +70,24 @@ impl Pace {
         (count > 0.0).then(|| {
             if millis {
                 let cost_ms = (1000.0 * cost as f64 / count).round();
-                Pace::in_millis(terms, cost_ms as u64, now)
+                Spacing::in_millis(terms, cost_ms as u64, now)
             } else {
                 let cost = (1e6 * 1000.0 * cost as f64 / count).round();
-                Pace::paid_before(terms, cost as u64, now)
+                Spacing::charged_before(terms, cost as u64, now)
             }
         })
     }
 
     /// Of a request of that cost at `rate` passes in the rule's interval. `None` where it never passes.
-    pub(super) fn at_rate(terms: &Terms, rate: f64, cost: u64, now: Timestamp) -> Option<Pace> {
+    pub(super) fn at_rate(terms: &Terms, rate: f64, cost: u64, now: Timestamp) -> Option<Spacing> {
         if terms.compat {
             // Sentinel: `WarmUpRateLimiterController.canPass`.
             let cost_ms = (cost as f64 / rate * 1000.0).round();
-            return (!rate.is_nan()).then(|| Pace::in_millis(terms, cost_ms as u64, now));
+            return (!rate.is_nan()).then(|| Spacing::in_millis(terms, cost_ms as u64, now));
         }
-        Some(Pace {
+        Some(Spacing {
             cost: spacing(terms.interval, terms.count.get(), rate, cost)?,
-            paid: Paid::After,
+            charge: Charge::After,
             max_queueing: terms.max_queueing,
             furthest: terms.furthest,
             now,
@@ -103,13 +103,13 @@ impl Pace {
         (max_queueing, longest_wait): (u64, u64),
         cost: u64,
         now: Timestamp,
-    ) -> Option<Pace> {
+    ) -> Option<Spacing> {
         let count = count.get();
-        Some(Pace {
+        Some(Spacing {
             cost: spacing(interval, count, count, cost)?,
-            paid: Paid::After,
+            charge: Charge::After,
             max_queueing,
-            furthest: longest_wait.saturating_add(dearest(interval, count, count)),
+            furthest: longest_wait.saturating_add(max_spacing(interval, count, count)),
             now,
         })
     }
@@ -124,12 +124,12 @@ impl Pace {
         (max_queueing, longest_wait): (u64, u64),
         cost: u64,
         now: Timestamp,
-    ) -> Option<Pace> {
+    ) -> Option<Spacing> {
         let interval_ms = (interval / NANOS_PER_MILLI) as f64;
         let cost_ms = (interval_ms * cost as f64 / count.whole() as f64).round();
-        (count.whole() > 0).then(|| Pace {
+        (count.whole() > 0).then(|| Spacing {
             cost: (cost_ms as u64).saturating_mul(NANOS_PER_MILLI),
-            paid: Paid::Before,
+            charge: Charge::Before,
             max_queueing: max_queueing.saturating_sub(NANOS_PER_MILLI),
             furthest: longest_wait,
             now: Timestamp::from_millis(now.as_millis()),
@@ -137,15 +137,15 @@ impl Pace {
     }
 
     /// As Sentinel paces in whole milliseconds.
-    fn in_millis(terms: &Terms, cost_ms: u64, now: Timestamp) -> Pace {
+    fn in_millis(terms: &Terms, cost_ms: u64, now: Timestamp) -> Spacing {
         let cost = cost_ms.saturating_mul(NANOS_PER_MILLI);
-        Pace::paid_before(terms, cost, Timestamp::from_millis(now.as_millis()))
+        Spacing::charged_before(terms, cost, Timestamp::from_millis(now.as_millis()))
     }
 
-    fn paid_before(terms: &Terms, cost: u64, now: Timestamp) -> Pace {
-        Pace {
+    fn charged_before(terms: &Terms, cost: u64, now: Timestamp) -> Spacing {
+        Spacing {
             cost,
-            paid: Paid::Before,
+            charge: Charge::Before,
             max_queueing: terms.max_queueing,
             furthest: terms.furthest,
             now,
@@ -155,7 +155,7 @@ impl Pace {
     /// How far turns reach, if `latest` is how far they are said to. Where that is further than the rule allows, the clock has
     /// stepped back, and they are pulled back to the furthest that it does.
     #[inline]
-    pub(crate) fn reached(&self, latest: Timestamp) -> Timestamp {
+    pub(crate) fn clamped(&self, latest: Timestamp) -> Timestamp {
         let furthest = self.now.plus_nanos(self.furthest);
         if latest <= furthest.plus_nanos(SLACK_NANOS) {
             latest
@@ -168,9 +168,9 @@ impl Pace {
     /// for what it costs.
     #[inline]
     pub(crate) fn spacing_before(&self) -> u64 {
-        match self.paid {
-            Paid::After => 0,
-            Paid::Before => self.cost,
+        match self.charge {
+            Charge::After => 0,
+            Charge::Before => self.cost,
         }
     }
 
@@ -183,9 +183,9 @@ impl Pace {
     #[inline]
     pub(crate) fn reach_after(&self, wait: u64) -> Timestamp {
         let release = self.now.plus_nanos(wait);
-        match self.paid {
-            Paid::After => release.plus_nanos(self.cost),
-            Paid::Before => release,
+        match self.charge {
+            Charge::After => release.plus_nanos(self.cost),
+            Charge::Before => release,
         }
     }
 
@@ -212,9 +212,9 @@ impl Pace {
     /// When a request is released that comes now, while turns reach to `latest`.
     #[inline]
     fn release(&self, latest: Option<Timestamp>) -> Timestamp {
-        let free = match self.paid {
-            Paid::After => latest,
-            Paid::Before => latest.map(|latest| latest.plus_nanos(self.cost)),
+        let free = match self.charge {
+            Charge::After => latest,
+            Charge::Before => latest.map(|latest| latest.plus_nanos(self.cost)),
         };
         free.map_or(self.now, |free| free.max(self.now))
     }
@@ -227,7 +227,7 @@ impl Pace {
 
 /// A turn that was taken.
 #[derive(Clone, Copy)]
-struct Turn {
+struct Slot {
     /// How far turns reached before, and with it.
     from: Option<Timestamp>,
     to: Timestamp,
@@ -243,22 +243,22 @@ pub(super) fn is_free(instant: &impl SharedInstant, now: Timestamp) -> bool {
 
 /// The turns of one rule. The instant to which they reach is kept elsewhere, where it can be shared.
 #[derive(Default)]
-pub(super) struct Line {
+pub(super) struct Pacer {
     /// The latest turn that was taken here: it alone can be given back.
-    turn: Cell<Option<Turn>>,
+    slot: Cell<Option<Slot>>,
 }
 
-impl Line {
+impl Pacer {
     /// How far turns reach, without what was given up in time.
-    fn latest(&self, instant: &impl SharedInstant, pace: &Pace) -> Option<Timestamp> {
-        if let Some(turn) = self.turn.get().filter(|turn| turn.given_up) {
-            self.turn.set(None);
-            if turn.release > pace.now {
-                instant.swap(Some(turn.to), turn.from);
+    fn latest(&self, instant: &impl SharedInstant, spacing: &Spacing) -> Option<Timestamp> {
+        if let Some(slot) = self.slot.get().filter(|slot| slot.given_up) {
+            self.slot.set(None);
+            if slot.release > spacing.now {
+                instant.swap(Some(slot.to), slot.from);
             }
         }
         let latest = instant.get()?;
-        let reached = pace.reached(latest);
+        let reached = spacing.clamped(latest);
         if reached != latest {
             instant.swap(Some(latest), Some(reached));
         }
@@ -267,15 +267,19 @@ impl Line {
 
     /// How long the request has to wait, in nanoseconds; `None` where that is longer than it may.
     #[inline]
-    fn wait(&self, instant: &impl SharedInstant, pace: &Pace) -> Option<u64> {
-        pace.wait(self.latest(instant, pace))
+    fn wait(&self, instant: &impl SharedInstant, spacing: &Spacing) -> Option<u64> {
+        spacing.wait(self.latest(instant, spacing))
     }
 
     /// For how long a request has to wait for its turn, in nanoseconds; `None` where that is longer than it may, and where it
-    /// has no pace, since it never passes.
+    /// has no spacing, since it never passes.
     #[inline]
-    pub(super) fn turn(&self, instant: &impl SharedInstant, pace: Option<Pace>) -> Option<u64> {
-        self.wait(instant, &pace?)
+    pub(super) fn turn(
+        &self,
+        instant: &impl SharedInstant,
+        spacing: Option<Spacing>,
+    ) -> Option<u64> {
+        self.wait(instant, &spacing?)
     }
 
     /// Takes the turn of a request; one that costs nothing needs none.
@@ -283,24 +287,24 @@ impl Line {
         &self,
         instant: &impl SharedInstant,
         ask: Ask,
-        pace: impl FnOnce() -> Option<Pace>,
+        spacing: impl FnOnce() -> Option<Spacing>,
     ) -> bool {
-        ask.cost == 0 || pace().is_some_and(|pace| self.take(instant, &pace, ask.wait))
+        ask.cost == 0 || spacing().is_some_and(|spacing| self.take(instant, &spacing, ask.wait))
     }
 
     /// Takes the turn of a request that waits for `wait` nanoseconds: as long as it has to, or longer because of another
     /// rule. Not where another worker has been faster.
-    fn take(&self, instant: &impl SharedInstant, pace: &Pace, wait: u64) -> bool {
-        let from = self.latest(instant, pace);
-        let release = pace.now.plus_nanos(wait);
-        if pace.release(from) > release {
+    fn take(&self, instant: &impl SharedInstant, spacing: &Spacing, wait: u64) -> bool {
+        let from = self.latest(instant, spacing);
+        let release = spacing.now.plus_nanos(wait);
+        if spacing.release(from) > release {
             return false;
         }
-        let to = pace.reach_after(wait);
+        let to = spacing.reach_after(wait);
         if !instant.swap(from, Some(to)) {
             return false;
         }
-        self.turn.set(Some(Turn {
+        self.slot.set(Some(Slot {
             from,
             to,
             release,
@@ -311,8 +315,8 @@ impl Line {
 
     /// Gives the turn back that was taken last, at once.
     pub(super) fn release(&self, instant: &impl SharedInstant) {
-        if let Some(turn) = self.turn.take() {
-            instant.swap(Some(turn.to), turn.from);
+        if let Some(slot) = self.slot.take() {
+            instant.swap(Some(slot.to), slot.from);
         }
     }
 
@@ -324,15 +328,15 @@ impl Line {
         release: Timestamp,
         now: Option<Timestamp>,
     ) {
-        let Some(turn) = self.turn.get().filter(|turn| turn.release == release) else {
+        let Some(slot) = self.slot.get().filter(|slot| slot.release == release) else {
             return;
         };
         match now {
             Some(now) if now < release => self.release(instant),
             Some(_) => {}
-            None => self.turn.set(Some(Turn {
+            None => self.slot.set(Some(Slot {
                 given_up: true,
-                ..turn
+                ..slot
             })),
         }
     }
@@ -341,19 +345,19 @@ impl Line {
     pub(super) fn time_to_queue(
         &self,
         instant: &impl SharedInstant,
-        pace: &Pace,
+        spacing: &Spacing,
         now: Timestamp,
     ) -> Duration {
-        pace.time_to_queue(self.latest(instant, pace), now)
+        spacing.time_to_queue(self.latest(instant, spacing), now)
     }
 
     /// How long after `now` the request would pass at once, if nothing else came.
     pub(super) fn time_to_pass(
         &self,
         instant: &impl SharedInstant,
-        pace: &Pace,
+        spacing: &Spacing,
         now: Timestamp,
     ) -> Duration {
-        pace.time_to_pass(self.latest(instant, pace), now)
+        spacing.time_to_pass(self.latest(instant, spacing), now)
     }
 }

@@ -34,10 +34,10 @@ impl Terms {
                 count / f64::from(rule.warming_up().cold_factor())
             }
         };
-        let dearest = if rule.is_compat() {
+        let max_spacing = if rule.is_compat() {
             0
         } else {
-            dearest(interval, count, slowest)
+            max_spacing(interval, count, slowest)
         };
         Terms {
             count: rule.count(),
@@ -46,7 +46,7 @@ impl Terms {
             warm_up: rule.warming_up(),
             slowest,
             max_queueing: rule.max_queueing().as_nanos(),
-            furthest: longest_wait.saturating_add(dearest),
+            furthest: longest_wait.saturating_add(max_spacing),
             compat: rule.is_compat(),
         }
     }
@@ -76,7 +76,7 @@ impl Ask {
 
 /// For how long a request keeps a line busy at most where at least `slowest` pass in `interval`, in nanoseconds.
 #[inline]
-pub(super) fn dearest(interval: u64, count: f64, slowest: f64) -> u64 {
+pub(super) fn max_spacing(interval: u64, count: f64, slowest: f64) -> u64 {
     if slowest >= count.max(1.0) {
         return interval;
     }

@@ -1,14 +1,14 @@
 //! A rule that lets requests pass in turns: a request waits for its own.
 
 use crate::state::counter::Counter;
-use crate::state::pacer::{Line, Pace, is_free};
+use crate::state::pacer::{Pacer, Spacing, is_free};
 use crate::state::terms::{Ask, Terms};
 use crate::time::Timestamp;
 use std::time::Duration;
 
 /// A line of requests. How far its turns reach is kept in the counts, where it can be shared.
 pub(super) struct Throttle<T> {
-    line: Line,
+    pacer: Pacer,
     is_compat: bool,
     counter: T,
 }
@@ -16,7 +16,7 @@ pub(super) struct Throttle<T> {
 impl<T: Counter> Throttle<T> {
     pub(super) fn new(is_compat: bool, counter: T) -> Throttle<T> {
         Throttle {
-            line: Line::default(),
+            pacer: Pacer::default(),
             is_compat,
             counter,
         }
@@ -41,27 +41,27 @@ impl<T: Counter> Throttle<T> {
     /// For how long a request has to wait for its turn, in nanoseconds; `None` where that is too long. Takes nothing.
     #[inline]
     pub(super) fn wait(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<u64> {
-        let pace = Pace::new(terms, cost, now);
-        self.line.turn(self.counter.latest(), pace)
+        let spacing = Spacing::new(terms, cost, now);
+        self.pacer.turn(self.counter.latest(), spacing)
     }
 
     /// Takes the turn of a request, if it is the one that it asks for.
     pub(super) fn reserve(&self, terms: &Terms, ask: Ask, now: Timestamp) -> bool {
-        let pace = || Pace::new(terms, ask.cost, now);
-        self.line.reserve(self.counter.latest(), ask, pace)
+        let spacing = || Spacing::new(terms, ask.cost, now);
+        self.pacer.reserve(self.counter.latest(), ask, spacing)
     }
 
     /// Gives the turn back that was just taken.
     pub(super) fn release(&self, cost: u64) {
         if cost > 0 {
-            self.line.release(self.counter.latest());
+            self.pacer.release(self.counter.latest());
         }
     }
 
-    /// Gives up the turn of a request that was made to wait until `release`: see [`Line::give_up`].
+    /// Gives up the turn of a request that was made to wait until `release`: see [`Pacer::give_up`].
     pub(super) fn give_up(&self, cost: u64, release: Option<Timestamp>, now: Option<Timestamp>) {
         if let Some(release) = release.filter(|_| cost > 0) {
-            self.line.give_up(self.counter.latest(), release, now);
+            self.pacer.give_up(self.counter.latest(), release, now);
         }
     }
 
@@ -77,15 +77,19 @@ impl<T: Counter> Throttle<T> {
         cost: u64,
         now: Timestamp,
     ) -> Option<Duration> {
-        let pace = Pace::new(terms, cost, now)?;
-        Some(self.line.time_to_queue(self.counter.latest(), &pace, now))
+        let spacing = Spacing::new(terms, cost, now)?;
+        Some(
+            self.pacer
+                .time_to_queue(self.counter.latest(), &spacing, now),
+        )
     }
 
     /// How long until one passes at once, if nothing else came; zero where none ever does.
     pub(super) fn time_to_pass(&self, terms: &Terms, now: Timestamp) -> Duration {
-        let pace = Pace::new(terms, 1, now);
-        pace.map_or(Duration::ZERO, |pace| {
-            self.line.time_to_pass(self.counter.latest(), &pace, now)
+        let spacing = Spacing::new(terms, 1, now);
+        spacing.map_or(Duration::ZERO, |spacing| {
+            self.pacer
+                .time_to_pass(self.counter.latest(), &spacing, now)
         })
     }
 }

@@ -3,11 +3,11 @@
 mod state;
 
 use crate::state::counter::Counter;
-use crate::state::pacer::{Line, Pace, is_free};
+use crate::state::pacer::{Pacer, Spacing, is_free};
 use crate::state::terms::{Ask, Terms};
 use crate::state::window::RuleWindow;
 use crate::time::Timestamp;
-use state::Warmth;
+use state::WarmUpState;
 use std::time::Duration;
 
 /// How many seconds are looked at for one in which a request may queue.
@@ -15,8 +15,8 @@ const MAX_SECONDS_AHEAD: u64 = 1000;
 
 pub(super) struct Warm<T> {
     pub(super) window: RuleWindow<T>,
-    warmth: Warmth,
-    line: Option<Line>,
+    state: WarmUpState,
+    pacer: Option<Pacer>,
 }
 
 impl<T: Counter> Warm<T> {
@@ -24,83 +24,86 @@ impl<T: Counter> Warm<T> {
     pub(super) fn new(window: RuleWindow<T>, compat: bool, is_paced: bool) -> Warm<T> {
         Warm {
             window,
-            warmth: Warmth::new(compat),
-            line: is_paced.then(Line::default),
+            state: WarmUpState::new(compat),
+            pacer: is_paced.then(Pacer::default),
         }
     }
 
     /// Whether a request that waits has a loan of the window. (What takes turns is counted when it takes one: what the window
     /// says is how much the rule is used.)
     pub(super) fn lends(&self) -> bool {
-        self.line.is_none()
+        self.pacer.is_none()
     }
 
     /// Whether nothing counts at `now`.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
         // Sentinel keeps the latest turn, and what it keeps others from is their own cost.
         let latest = self.window.counter().latest();
-        let is_free = self.line.is_none() || !self.warmth.is_sentinels() && is_free(latest, now);
+        let is_free = self.pacer.is_none() || !self.state.is_sentinel() && is_free(latest, now);
         is_free && self.window.is_idle(now)
     }
 
     #[inline(never)]
     pub(super) fn advance(&self, now: Timestamp) {
         self.window.advance(now);
-        self.warmth.advance(&self.window, now);
+        self.state.advance(&self.window, now);
     }
 
     /// What a turn costs at `now`.
-    fn pace(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<Pace> {
-        let rate = self.warmth.rate_then(terms, &self.window, now);
-        Pace::at_rate(terms, rate, cost, now)
+    fn spacing(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<Spacing> {
+        let rate = self.state.rate_then(terms, &self.window, now);
+        Spacing::at_rate(terms, rate, cost, now)
     }
 
     /// Whether a request of that cost may pass at once.
     pub(super) fn has_room(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
         self.window.count_as(terms.counting);
-        let rate = || self.warmth.rate(terms, &self.window, now);
+        let rate = || self.state.rate(terms, &self.window, now);
         cost == 0 || self.has_room_at(terms, rate(), cost, now)
     }
 
     /// The same for another rule that decides on this state: how warm it is follows from this rule's terms, not from the other's.
     pub(super) fn has_room_beside(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
         self.window.count_as(terms.counting);
-        let rate = || self.warmth.rate_then(terms, &self.window, now);
+        let rate = || self.state.rate_then(terms, &self.window, now);
         cost == 0 || self.has_room_at(terms, rate(), cost, now)
     }
 
     #[inline(never)]
     fn has_room_at(&self, terms: &Terms, rate: f64, cost: u64, now: Timestamp) -> bool {
-        if let Some(line) = &self.line {
-            let pace = Pace::at_rate(terms, rate, cost, now);
-            return line.turn(self.window.counter().latest(), pace) == Some(0);
+        if let Some(pacer) = &self.pacer {
+            let spacing = Spacing::at_rate(terms, rate, cost, now);
+            return pacer.turn(self.window.counter().latest(), spacing) == Some(0);
         }
-        let limit = self.warmth.limit(terms, &self.window, rate, cost, now);
+        let limit = self.state.limit(terms, &self.window, rate, cost, now);
         limit.is_some_and(|limit| self.window.has_room(limit, cost, now))
     }
 
     /// For how long a request has to wait for its turn, in nanoseconds; `None` where that is too long, or where none is taken.
     pub(super) fn wait(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<u64> {
-        let line = self.line.as_ref()?;
-        line.turn(self.window.counter().latest(), self.pace(terms, cost, now))
+        let pacer = self.pacer.as_ref()?;
+        pacer.turn(
+            self.window.counter().latest(),
+            self.spacing(terms, cost, now),
+        )
     }
 
     /// Records that a request is held back.
     pub(super) fn note_held_back(&self, now: Timestamp) {
-        self.warmth.hold_back(now);
+        self.state.note_held_back(now);
     }
 
     /// Takes what a request needs, if it is there.
     pub(super) fn reserve(&self, terms: &Terms, ask: Ask, now: Timestamp) -> bool {
-        if let Some(line) = &self.line {
-            let pace = || self.pace(terms, ask.cost, now);
-            return line.reserve(self.window.counter().latest(), ask, pace);
+        if let Some(pacer) = &self.pacer {
+            let spacing = || self.spacing(terms, ask.cost, now);
+            return pacer.reserve(self.window.counter().latest(), ask, spacing);
         }
         if !ask.counts {
             return true;
         }
-        let rate = self.warmth.rate(terms, &self.window, now);
-        let limit = self.warmth.limit(terms, &self.window, rate, ask.cost, now);
+        let rate = self.state.rate(terms, &self.window, now);
+        let limit = self.state.limit(terms, &self.window, rate, ask.cost, now);
         limit.is_some_and(|limit| match ask.wait {
             0 => self.window.reserve(limit, ask.cost, now),
             wait => self.window.lend(limit, ask.cost, now.plus_nanos(wait), now),
@@ -109,9 +112,9 @@ impl<T: Counter> Warm<T> {
 
     /// Gives back what was just reserved.
     pub(super) fn release(&self, ask: Ask, now: Timestamp) {
-        match &self.line {
+        match &self.pacer {
             _ if ask.cost == 0 => {}
-            Some(line) => line.release(self.window.counter().latest()),
+            Some(pacer) => pacer.release(self.window.counter().latest()),
             None if !ask.counts => {}
             None => self.window.release_after(ask.cost, ask.wait, now),
         }
@@ -119,14 +122,14 @@ impl<T: Counter> Warm<T> {
 
     /// Counts a pass that was reserved. Where requests take turns, none was.
     pub(super) fn admit(&self, cost: u64) {
-        if self.line.is_some() {
+        if self.pacer.is_some() {
             self.window.count(cost);
         } else {
             self.window.admit(cost);
         }
     }
 
-    /// Gives up the turn of a request that was made to wait until `release`: see [`Line::give_up`].
+    /// Gives up the turn of a request that was made to wait until `release`: see [`Pacer::give_up`].
     pub(super) fn give_turn_up(
         &self,
         cost: u64,
@@ -134,19 +137,19 @@ impl<T: Counter> Warm<T> {
         now: Option<Timestamp>,
     ) {
         let release = release.filter(|_| cost > 0);
-        if let (Some(line), Some(release)) = (&self.line, release) {
-            line.give_up(self.window.counter().latest(), release, now);
+        if let (Some(pacer), Some(release)) = (&self.pacer, release) {
+            pacer.give_up(self.window.counter().latest(), release, now);
         }
     }
 
     /// How much is left: whole passes, rounded down; where turns are taken, one if it would pass at once.
     pub(super) fn remaining(&self, terms: &Terms, now: Timestamp) -> u64 {
-        let rate = self.warmth.rate_then(terms, &self.window, now);
-        if self.line.is_some() {
+        let rate = self.state.rate_then(terms, &self.window, now);
+        if self.pacer.is_some() {
             return u64::from(self.has_room_at(terms, rate, 1, now));
         }
         let sum = self.window.sum(now);
-        let one = u64::from(self.warmth.fits(terms, rate, sum, 1));
+        let one = u64::from(self.state.fits(terms, rate, sum, 1));
         ((rate - sum) as u64).max(one)
     }
 
@@ -157,16 +160,16 @@ impl<T: Counter> Warm<T> {
         cost: u64,
         now: Timestamp,
     ) -> Option<Duration> {
-        if let Some(line) = &self.line {
-            return self.time_to_queue(line, terms, cost, now);
+        if let Some(pacer) = &self.pacer {
+            return self.time_to_queue(pacer, terms, cost, now);
         }
-        let fastest = self.warmth.fastest_then(terms, &self.window);
+        let fastest = self.state.fastest_then(terms, &self.window);
         self.window.first_fit(
             now,
-            |sum| self.warmth.fits(terms, fastest, sum, cost),
+            |sum| self.state.fits(terms, fastest, sum, cost),
             |at, sum| {
-                let rate = self.warmth.rate_then(terms, &self.window, at);
-                self.warmth.fits(terms, rate, sum, cost)
+                let rate = self.state.rate_then(terms, &self.window, at);
+                self.state.fits(terms, rate, sum, cost)
             },
         )
     }
@@ -174,7 +177,7 @@ impl<T: Counter> Warm<T> {
     /// When a request may queue depends in Sentinel on what it costs itself, and that on the second.
     fn time_to_queue(
         &self,
-        line: &Line,
+        pacer: &Pacer,
         terms: &Terms,
         cost: u64,
         now: Timestamp,
@@ -183,9 +186,9 @@ impl<T: Counter> Warm<T> {
         let second = now.as_millis() / 1000;
         let mut at = now;
         for ahead in 1..MAX_SECONDS_AHEAD {
-            let pace = self.pace(terms, cost, at)?;
+            let spacing = self.spacing(terms, cost, at)?;
             let then = now
-                .plus_nanos(line.time_to_queue(latest, &pace, now).as_nanos() as u64)
+                .plus_nanos(pacer.time_to_queue(latest, &spacing, now).as_nanos() as u64)
                 .max(at);
             let next = Timestamp::from_millis((second + ahead) * 1000);
             if !terms.compat || then < next {
@@ -197,9 +200,9 @@ impl<T: Counter> Warm<T> {
     }
     /// How long until one passes at once, if nothing else came; zero where none ever does, and where none takes turns.
     pub(super) fn time_to_pass(&self, terms: &Terms, now: Timestamp) -> Duration {
-        let turn = self.line.as_ref().zip(self.pace(terms, 1, now));
-        turn.map_or(Duration::ZERO, |(line, pace)| {
-            line.time_to_pass(self.window.counter().latest(), &pace, now)
+        let turn = self.pacer.as_ref().zip(self.spacing(terms, 1, now));
+        turn.map_or(Duration::ZERO, |(pacer, spacing)| {
+            pacer.time_to_pass(self.window.counter().latest(), &spacing, now)
         })
     }
 }

@@ -31,35 +31,35 @@ use crate::time::Timestamp;
 use std::cell::Cell;
 
 /// How cold a rule is.
-pub(super) enum Warmth {
-    Cold(Coldness),
-    Sentinels(Tokens),
+pub(super) enum WarmUpState {
+    Exact(Coldness),
+    Sentinel(Tokens),
 }
 
-impl Warmth {
-    pub(super) fn new(compat: bool) -> Warmth {
+impl WarmUpState {
+    pub(super) fn new(compat: bool) -> WarmUpState {
         if compat {
-            Warmth::Sentinels(Tokens::default())
+            WarmUpState::Sentinel(Tokens::default())
         } else {
-            Warmth::Cold(Coldness::default())
+            WarmUpState::Exact(Coldness::default())
         }
     }
 
     /// Whether it is as cold as Sentinel says.
-    pub(super) fn is_sentinels(&self) -> bool {
-        matches!(self, Warmth::Sentinels(_))
+    pub(super) fn is_sentinel(&self) -> bool {
+        matches!(self, WarmUpState::Sentinel(_))
     }
 
     /// To be called when the window has been advanced to `now`.
     pub(super) fn advance<T: Counter>(&self, window: &RuleWindow<T>, now: Timestamp) {
-        if let Warmth::Sentinels(tokens) = self {
+        if let WarmUpState::Sentinel(tokens) = self {
             tokens.roll(window.admitted(), now);
         }
     }
 
     /// Records that the rule holds a request back.
-    pub(super) fn hold_back(&self, now: Timestamp) {
-        if let Warmth::Cold(coldness) = self {
+    pub(super) fn note_held_back(&self, now: Timestamp) {
+        if let WarmUpState::Exact(coldness) = self {
             coldness.held_back.set(Some(now));
         }
     }
@@ -73,11 +73,11 @@ impl Warmth {
         now: Timestamp,
     ) -> f64 {
         match self {
-            Warmth::Cold(coldness) => {
+            WarmUpState::Exact(coldness) => {
                 coldness.sync(terms, window, now);
                 rate_at(terms, coldness.coldness.get())
             }
-            Warmth::Sentinels(tokens) => {
+            WarmUpState::Sentinel(tokens) => {
                 tokens.sync(terms, window.counter(), window.admitted(), now);
                 Curve::new(terms).rate(tokens.tokens.get())
             }
@@ -92,8 +92,8 @@ impl Warmth {
         at: Timestamp,
     ) -> f64 {
         match self {
-            Warmth::Cold(coldness) => rate_at(terms, coldness.at(terms, window, at)),
-            Warmth::Sentinels(tokens) => {
+            WarmUpState::Exact(coldness) => rate_at(terms, coldness.at(terms, window, at)),
+            WarmUpState::Sentinel(tokens) => {
                 Curve::new(terms).rate(tokens.at(terms, window.admitted(), at))
             }
         }
@@ -102,8 +102,8 @@ impl Warmth {
     /// What can pass in an interval at most, if nothing comes from now on.
     pub(super) fn fastest_then<T: Counter>(&self, terms: &Terms, window: &RuleWindow<T>) -> f64 {
         match self {
-            Warmth::Cold(coldness) => rate_at(terms, coldness.least(terms, window)),
-            Warmth::Sentinels(_) => terms.count.get(),
+            WarmUpState::Exact(coldness) => rate_at(terms, coldness.least(terms, window)),
+            WarmUpState::Sentinel(_) => terms.count.get(),
         }
     }
 
@@ -117,18 +117,18 @@ impl Warmth {
         now: Timestamp,
     ) -> Option<Count> {
         match self {
-            Warmth::Sentinels(_) if rate.is_nan() => None,
-            Warmth::Sentinels(_) => Some(Count::nearest(rate)),
+            WarmUpState::Sentinel(_) if rate.is_nan() => None,
+            WarmUpState::Sentinel(_) => Some(Count::nearest(rate)),
             // Into an empty window one passes, whatever part of the count it costs: else it would stay cold for ever.
-            Warmth::Cold(_)
+            WarmUpState::Exact(_)
                 if cost as f64 > rate
                     && cost as f64 <= terms.count.get()
                     && window.has_room(Count::nearest(0.0), 0, now) =>
             {
                 Some(Count::nearest(cost as f64))
             }
-            Warmth::Cold(_) if cost == 0 => Some(terms.count),
-            Warmth::Cold(_) => Some(Count::nearest(rate)),
+            WarmUpState::Exact(_) if cost == 0 => Some(terms.count),
+            WarmUpState::Exact(_) => Some(Count::nearest(rate)),
         }
     }
 
@@ -136,7 +136,7 @@ impl Warmth {
     pub(super) fn fits(&self, terms: &Terms, rate: f64, sum: f64, cost: u64) -> bool {
         let cost = cost as f64;
         sum + cost <= rate
-            || matches!(self, Warmth::Cold(_)) && sum == 0.0 && cost <= terms.count.get()
+            || matches!(self, WarmUpState::Exact(_)) && sum == 0.0 && cost <= terms.count.get()
     }
 }
 
