@@ -1,8 +1,8 @@
 //! Where a rule's two running counts are kept, and the instant of its throttle.
 //!
 //! `reserved` is raised before a request is let in and lowered if it is not, so it is never behind the truth; `admitted` is
-//! raised after, so it is never ahead of it. A request takes its reserved first and passes if it then finds at most the limit
-//! between the two counts: of two requests that race for the last place, at most one does.
+//! raised after, so it is never ahead of it. A request reserves first and passes if it then finds at most the limit between
+//! the two counts: of two requests that race for the last place, at most one does.
 
 use crate::snapshots::Snapshots;
 use crate::state::breaker::{BreakerStorage, LocalBreaker};
@@ -20,17 +20,17 @@ pub trait Counter {
     /// How much has been admitted so far; never ahead of the truth. `None` where the count is this window's own affair.
     fn admitted(&self) -> Option<u64>;
 
-    /// How many reserved have been taken and not given back; never behind the truth.
+    /// How much has been reserved so far and not released; never behind the truth.
     fn reserved(&self) -> u64;
 
-    /// Takes `n` reserved and says how many have been taken in all, with these and with those of racing requests. `None` where
-    /// none could be taken.
+    /// Reserves `n` and says how much is reserved in all, with these and with what racing requests reserve. `None` where
+    /// nothing could be reserved.
     fn reserve(&self, n: u64) -> Option<u64>;
 
-    /// Gives `n` reserved back.
+    /// Releases `n` that were reserved and are not admitted.
     fn release(&self, n: u64);
 
-    /// Turns `n` reserved into admissions.
+    /// Turns `n` that were reserved into admissions.
     fn admit(&self, n: u64);
 
     /// How far the turns of a throttle reach.
@@ -46,7 +46,7 @@ pub trait Counter {
     fn publish_warm_up(&self, _: [u64; 4]) {}
 
     /// What is known of the past where the window may have missed something, since it was neither asked for nor kept up to
-    /// date; `None` where it goes on with what it knows. Called when a bucket begins, and after [`RuleWindow::rest`].
+    /// date; `None` where it goes on with what it knows. Called when a bucket begins, and after [`RuleWindow::rest`](crate::backend::RuleWindow::rest).
     fn published(&self) -> Option<Past> {
         None
     }

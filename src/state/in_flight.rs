@@ -4,7 +4,7 @@ use crate::state::counter::Counter;
 use crate::state::terms::Terms;
 use std::time::Duration;
 
-/// Calls in flight: the tickets that are out. It takes as many to begin as the call costs, and one for as long as it lasts.
+/// Calls in flight: what is reserved. A call reserves its cost to begin, and holds one for as long as it lasts.
 pub(super) struct InFlight<T> {
     counter: T,
 }
@@ -29,7 +29,7 @@ impl<T: Counter> InFlight<T> {
         self.counter.reserved().saturating_add(cost) <= terms.count.whole()
     }
 
-    /// Takes tickets for a call of that cost, if it may begin; else none.
+    /// Reserves the cost of a call, if it may begin; else nothing.
     #[inline]
     pub(super) fn reserve(&self, terms: &Terms, cost: u64) -> bool {
         let Some(taken) = self.counter.reserve(cost) else {
@@ -42,10 +42,10 @@ impl<T: Counter> InFlight<T> {
         fits
     }
 
-    /// Gives tickets back: all of a call that does not begin, or the one of a call that has ended.
+    /// Releases `n`: all of a call that does not begin, or the one of a call that has ended.
     #[inline]
-    pub(super) fn release(&self, tickets: u64) {
-        self.counter.release(tickets);
+    pub(super) fn release(&self, n: u64) {
+        self.counter.release(n);
     }
 
     /// Lets a call begin whose cost was reserved: whatever that is, a call in flight is one. Whether it is counted.

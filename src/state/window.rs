@@ -232,12 +232,12 @@ impl<T: Counter> RuleWindow<T> {
     fn settle(&self, now: Timestamp) {
         if self.loans.total() > 0 {
             let given_up = self.loans.settle(now);
-            self.take_back_tickets(given_up);
+            self.release_loan(given_up);
         }
     }
 
-    fn take_back_tickets(&self, n: u64) {
-        // The tickets of a loan that is Sentinel's have not been taken yet.
+    fn release_loan(&self, n: u64) {
+        // A loan that is Sentinel's has reserved nothing yet.
         if n > 0 && self.loan_rule == LoanRule::Exact {
             self.counter.release(n);
         }
@@ -284,12 +284,12 @@ impl<T: Counter> RuleWindow<T> {
 
     /// The most that can count at `now`, whatever other workers are about to admit; at most what a count can be. Changes nothing.
     pub(crate) fn most_used(&self, now: Timestamp) -> u64 {
-        let tickets = self.counter.reserved();
+        let reserved = self.counter.reserved();
         let last = self.history.last.get();
-        let most = if tickets.is_behind(last) {
+        let most = if reserved.is_behind(last) {
             last
         } else {
-            tickets
+            reserved
         };
         self.load(most, now).ceil().min(Count::MAX) as u64
     }
@@ -367,7 +367,7 @@ impl<T: Counter> RuleWindow<T> {
         }
     }
 
-    /// Takes tickets for `cost`, if that is within `limit`; else, or where it could not be counted, takes none. Of a window
+    /// Reserves `cost`, if that is within `limit`; else, or where it could not be counted, nothing. Of a window
     /// that has been advanced to `now`.
     #[inline]
     pub fn reserve(&self, limit: Count, cost: u64, now: Timestamp) -> bool {
@@ -381,12 +381,12 @@ impl<T: Counter> RuleWindow<T> {
         fits
     }
 
-    /// Gives back tickets that were reserved.
+    /// Releases what was reserved and is not admitted.
     pub fn release(&self, cost: u64) {
         self.counter.release(cost);
     }
 
-    /// Takes tickets for a request of that cost which is let in now and released at `at`, if by then it is within `limit`;
+    /// Reserves the cost of a request which is let in now and released at `at`, if by then it is within `limit`;
     /// else, or where it could not be counted, takes none. Of a window that has been advanced to `now`.
     pub fn lend(&self, limit: Count, cost: u64, at: Timestamp, now: Timestamp) -> bool {
         let at = self.history.reading_time(at.max(now));
@@ -417,7 +417,7 @@ impl<T: Counter> RuleWindow<T> {
     pub fn take_back(&self, cost: u64, at: Timestamp) {
         let start = self.history.window().start(self.history.reading_time(at));
         let taken_back = self.loans.remove(start, cost);
-        self.take_back_tickets(taken_back);
+        self.release_loan(taken_back);
     }
 
     /// Gives back what was just reserved for a request, or lent to one that waits for `wait` nanoseconds.
@@ -437,7 +437,7 @@ impl<T: Counter> RuleWindow<T> {
         self.current.set(None);
     }
 
-    /// Turns tickets that were reserved into admissions.
+    /// Turns what was reserved into admissions.
     #[inline]
     pub fn admit(&self, cost: u64) {
         self.counter.admit(cost);

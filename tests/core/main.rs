@@ -23,7 +23,7 @@ mod metric;
 
 mod node;
 
-mod tally;
+mod rule_window;
 
 mod authority;
 mod breaker;

@@ -82,7 +82,8 @@ pub struct State {
     since: CallCounts,
 }
 
-/// How a breaker let a call in. It comes back once: [`Breaker::complete`], or [`Breaker::give_back`].
+/// How a breaker let a call in. It comes back once: [`Breaker::complete`](crate::backend::Breaker::complete), or
+/// [`Breaker::give_back`](crate::backend::Breaker::give_back).
 #[must_use]
 #[derive(PartialEq, Eq, Debug)]
 pub enum Admission {

@@ -29,7 +29,7 @@ impl<T: Counter> RuleWindow<T> {
         (wait < OCCUPY_TIMEOUT).then_some(wait)
     }
 
-    /// How many tickets are out that are neither admissions nor loans of this window: what other workers over the same counts have
+    /// How much is reserved that is neither an admission nor a loan of this window: what other workers over the same counts have
     /// lent, or are about to admit. Until when that counts is not known here.
     fn lent_elsewhere(&self) -> u64 {
         let known = self.history.last.get().wrapping_add(self.loans.total());
