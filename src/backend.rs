@@ -8,11 +8,12 @@ pub use crate::rule::system::{Gauges, Inbound};
 pub use crate::snapshots::Snapshots;
 pub use crate::state::backend::{Backend, BreakerKey, Local, Seeded, StateKey};
 pub use crate::state::breaker::{
-    Admission, Breaker, BreakerStorage, Counts, LocalBreaker, Phase, Refused, State, Ticket,
+    Admission, Breaker, BreakerStorage, CallCounts, LocalBreaker, Phase, Refused, State, Ticket,
 };
+pub use crate::state::counter::{Counter, LocalCounter, LocalInstant, Past, SharedInstant};
 pub use crate::state::flow::Controller;
 pub use crate::state::keyed::{
     Asked, HotKey, KEYS_PER_PAGE, Key, KeyedGeometry, KeyedPages, KeyedStates, KeyedTerms,
     KeyedWindows, MAX_LABEL, MAX_LABELS, Place, Reserved, Standing, Turn,
 };
-pub use crate::state::window::{LocalInstant, LocalTally, Past, RuleWindow, SharedInstant, Tally};
+pub use crate::state::window::RuleWindow;

@@ -11,7 +11,7 @@
 //! The ring knows no counter. What a bucket holds is a [`Bucket`]; the ring only tells it when it is reused.
 //!
 //! Unlike Sentinel's, this ring has no gaps: where the clock leaps over buckets, they are opened too (at most all of
-//! them), though nobody has touched them. That is what lets a [`crate::stats::MetricBucket`] remember what had been counted before
+//! them), though no call has touched them. That is what lets a [`crate::stats::MetricBucket`] remember what had been counted before
 //! it, and a sum over any run of buckets be one subtraction. Lists show only what was touched, as Sentinel's do.
 
 use crate::time::Timestamp;
@@ -37,7 +37,7 @@ pub trait Bucket: Default {
 #[doc(alias = "BucketWrap")]
 #[derive(Default)]
 pub struct WindowWrap<T> {
-    /// `None` while nobody has touched the bucket.
+    /// `None` while no call has touched the bucket.
     start: Cell<Option<Timestamp>>,
     value: T,
 }
@@ -66,7 +66,7 @@ struct Newest {
 ///
 /// The clock may step back. While `now` lies less than one interval behind the newest bucket, everything happens in that
 /// bucket. One interval or more behind, the ring moves to the new time, and what it held is counted in the newest bucket
-/// there: too strict for a moment, never an amnesty. (Sentinel writes to a bucket that nobody reads, until the clock has
+/// there: too strict for a moment, never an amnesty. (Sentinel writes to a bucket that is never read, until the clock has
 /// caught up.)
 ///
 /// ```
@@ -167,7 +167,7 @@ impl<T: Bucket> LeapArray<T> {
         self.current_window_with(now, |_, _| {})
     }
 
-    /// As [`LeapArray::current_window`]; `opened` is told of each bucket that is opened on the way, in the order of time,
+    /// As [`LeapArray::current_window`]; `opened` is called with each bucket that is opened on the way, in the order of time,
     /// with its start.
     #[inline]
     pub(crate) fn current_window_with(
@@ -289,12 +289,12 @@ impl<T: Bucket> LeapArray<T> {
         Some(self.slot(self.slot_of(self.window.number(start))))
     }
 
-    /// Tells `fill` of each bucket, in no particular order.
+    /// Calls `fill` with each bucket, in no particular order.
     pub(crate) fn fill(&self, fill: impl Fn(&T)) {
         self.slots.iter().for_each(|wrap| fill(&wrap.value));
     }
 
-    /// Tells `each` of every bucket, touched or not, and of its start, newest first. What would have started before the clock
+    /// Calls `each` with every bucket, touched or not, and of its start, newest first. What would have started before the clock
     /// did wraps around.
     pub(crate) fn for_each_start(&self, mut each: impl FnMut(&T, Timestamp)) {
         let Some(newest) = self.newest.get() else {
@@ -316,7 +316,7 @@ impl<T: Bucket> LeapArray<T> {
         self.slot(slot).start.set(Some(start));
     }
 
-    /// What the bucket of `at` holds; `None` where nobody has touched it, or where one that lies whole intervals later has
+    /// What the bucket of `at` holds; `None` where no call has touched it, or where one that lies whole intervals later has
     /// been touched: that one took its slot.
     ///
     /// Nothing is opened, and a bucket that no longer counts is still told while it is there: for two buckets' time.
@@ -338,7 +338,7 @@ impl<T: Bucket> LeapArray<T> {
         successors.any(|at| self.touched(at).is_some())
     }
 
-    /// The bucket before the current one; `None` where nobody has touched it, and in a ring of one bucket.
+    /// The bucket before the current one; `None` where no call has touched it, and in a ring of one bucket.
     ///
     /// Sentinel: `LeapArray.getPreviousWindow(long)`, which answers with the current bucket in a ring of one (issue 3309).
     #[doc(alias = "getPreviousWindow")]
@@ -352,7 +352,7 @@ impl<T: Bucket> LeapArray<T> {
             .filter(|_| self.window.sample_count() > 1)
     }
 
-    /// The oldest bucket that may still count at `now`: the one whose slot is used next. `None` where nobody has touched it.
+    /// The oldest bucket that may still count at `now`: the one whose slot is used next. `None` where no call has touched it.
     ///
     /// Sentinel: `LeapArray.getValidHead`.
     #[doc(alias = "getValidHead")]
@@ -365,7 +365,7 @@ impl<T: Bucket> LeapArray<T> {
             .filter(|wrap| wrap.start.get().is_some())
     }
 
-    /// Whether `wrap` does not count at `now`. One that nobody has touched never does.
+    /// Whether `wrap` does not count at `now`. One that no call has touched never does.
     ///
     /// Sentinel: `LeapArray.isWindowDeprecated`.
     #[doc(alias = "isWindowDeprecated")]

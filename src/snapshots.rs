@@ -3,6 +3,16 @@
 use crate::time::Timestamp;
 use crate::window::Window;
 
+/// How far the running count `later` is past `earlier`; `None` where it lies before it. Serial number arithmetic (RFC 1982) over
+/// 64 bits: counts wrap around, and no two that are compared are 2^63 or more apart.
+#[inline]
+pub(crate) const fn serial_since(later: u64, earlier: u64) -> Option<u64> {
+    match later.wrapping_sub(earlier) {
+        since if since < 1 << 63 => Some(since),
+        _ => None,
+    }
+}
+
 /// What one running count, or several that go together, were at each bucket start of a window.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshots {
@@ -26,10 +36,8 @@ impl Snapshots {
 
     /// What it was known to be when the bucket began that starts at `start`; `None` where that is longer ago than these reach.
     pub(crate) fn at(&self, index: usize, start: Timestamp, window: Window) -> Option<u64> {
-        let behind = match self.newest.as_nanos().wrapping_sub(start.as_nanos()) {
-            later if later >= 1 << 63 => 0,
-            since => since / window.bucket_nanos() + 1,
-        };
+        let since = serial_since(self.newest.as_nanos(), start.as_nanos());
+        let behind = since.map_or(0, |since| since / window.bucket_nanos() + 1);
         self.of(index, window)?.get(behind as usize).copied()
     }
 }

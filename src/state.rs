@@ -2,8 +2,15 @@
 
 pub(crate) mod backend;
 pub(crate) mod breaker;
+pub(crate) mod counter;
+mod decisions;
 pub(crate) mod flow;
+mod history;
+mod in_flight;
 pub(crate) mod keyed;
-pub(crate) mod throttle;
-pub(crate) mod warm_up;
+mod loans;
+pub(crate) mod pacer;
+pub(crate) mod terms;
+mod throttle;
+mod warm_up;
 pub(crate) mod window;

@@ -126,7 +126,7 @@ impl<H: Host> BreakerPlace<H> {
             changes: changes.and_then(Result::ok),
             known_at: Cell::new(None),
             ring: Published::new(counts, ["breaker_ring", &exact], key.geometry.window()),
-            known: Cell::new((State::new(leapgate::backend::Counts::default()), 0)),
+            known: Cell::new((State::new(leapgate::backend::CallCounts::default()), 0)),
             shown: Shown::find(counts, counts.name("breaker_state", &readable), &state_key),
             key: state_key,
             host: counts.host().clone(),
@@ -203,10 +203,10 @@ impl<H: Host> Shared<H> {
         found.is_some()
     }
 
-    fn counts(&self) -> leapgate::backend::Counts {
+    fn counts(&self) -> leapgate::backend::CallCounts {
         // Of the two, `bad` is read first and raised last: no ratio is higher than it is.
         let (total, bad) = self.counts.pair().unwrap_or_default();
-        leapgate::backend::Counts { total, bad }
+        leapgate::backend::CallCounts { total, bad }
     }
 
     fn reload(&self) {
@@ -248,7 +248,7 @@ impl<H: Host> Shared<H> {
         self.shown.show(&self.host);
     }
 
-    fn add(&self, bad: bool) -> leapgate::backend::Counts {
+    fn add(&self, bad: bool) -> leapgate::backend::CallCounts {
         self.counts.raise(1, bad.into());
         self.counts()
     }
@@ -311,14 +311,14 @@ impl<H: Host> BreakerStorage for BreakerPlace<H> {
         }
     }
 
-    fn counts(&self) -> leapgate::backend::Counts {
+    fn counts(&self) -> leapgate::backend::CallCounts {
         match self {
             BreakerPlace::Process(shared) => shared.counts(),
             BreakerPlace::Worker(local) => local.counts(),
         }
     }
 
-    fn add(&self, bad: bool) -> leapgate::backend::Counts {
+    fn add(&self, bad: bool) -> leapgate::backend::CallCounts {
         match self {
             BreakerPlace::Process(shared) => shared.add(bad),
             BreakerPlace::Worker(local) => local.add(bad),

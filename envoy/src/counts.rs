@@ -16,8 +16,8 @@ use crate::places::ProcessPlaces;
 use crate::ring::Published;
 use leapgate::Timestamp;
 use leapgate::backend::{
-    Backend, BreakerKey, Controller, Key, KeyedGeometry, KeyedPages, LocalInstant, LocalTally,
-    NamePlace, Past, Places, RuleWindow, SharedInstant, StateKey, Tally,
+    Backend, BreakerKey, Controller, Counter, Key, KeyedGeometry, KeyedPages, LocalCounter,
+    LocalInstant, NamePlace, Past, Places, RuleWindow, SharedInstant, StateKey,
 };
 use leapgate::rule::{ControlBehavior, Grade, Strategy};
 use leapgate::stats::Window;
@@ -291,7 +291,7 @@ impl<H: Host> Counts<H> {
     /// Where two running counts are kept; as gauges they are called `names`, and are one if these are the same.
     pub(crate) fn keeper(&self, labels: &str, names: [&str; 2]) -> Keeper<H> {
         if !self.shared {
-            return Keeper::Local(LocalTally::default());
+            return Keeper::Local(LocalCounter::default());
         }
         let silent = match self.gauges(labels, names) {
             Ok(gauges) => return gauges,
@@ -309,7 +309,7 @@ impl<H: Host> Counts<H> {
                     labels,
                     &format!("neither gauges nor shared data work here: {now}"),
                 );
-                Keeper::Local(LocalTally::default())
+                Keeper::Local(LocalCounter::default())
             }
         }
     }
@@ -446,11 +446,11 @@ pub(crate) enum Keeper<H> {
         admitted: MetricId,
     },
     SharedData(Swapped<H>),
-    Local(LocalTally),
+    Local(LocalCounter),
 }
 
 impl<H: Host> Backend for Counts<H> {
-    type Tally = RuleCounts<H>;
+    type Counter = RuleCounts<H>;
     type Keyed = KeyStates<H>;
     type Breaker = BreakerPlace<H>;
     const STATISTICS: bool = false;
@@ -557,7 +557,7 @@ impl<H: Host> Counts<H> {
     /// Of a rule that has decisions to tell, and counts nothing that others share.
     fn deciding(&self, labels: String) -> RuleCounts<H> {
         RuleCounts {
-            keeper: Keeper::Local(LocalTally::default()),
+            keeper: Keeper::Local(LocalCounter::default()),
             host: self.host.clone(),
             ring: None,
             latest: Latest::Local(LocalInstant::default()),
@@ -576,7 +576,7 @@ impl<H: Host> Counts<H> {
     ) -> (RuleCounts<H>, Past) {
         // A throttle has turns, and counts nothing.
         let keeper = if window.is_some() && behavior == ControlBehavior::Throttle {
-            Keeper::Local(LocalTally::default())
+            Keeper::Local(LocalCounter::default())
         } else {
             self.keeper(&exact, names)
         };
@@ -700,16 +700,16 @@ impl<H: Host> RuleCounts<H> {
 }
 
 /// How often a rule has let pass, refused, and would have refused.
-fn decisions<T: Tally>(state: &Controller<T>) -> [u64; 3] {
+fn decisions<T: Counter>(state: &Controller<T>) -> [u64; 3] {
     [state.passed(), state.blocked(), state.shadow_blocked()]
 }
 
-impl<H: Host> Tally for RuleCounts<H> {
+impl<H: Host> Counter for RuleCounts<H> {
     fn latest(&self) -> &impl SharedInstant {
         &self.latest
     }
 
-    fn warmth(&self) -> Option<[u64; 4]> {
+    fn warm_up(&self) -> Option<[u64; 4]> {
         let bytes = self.host.shared(self.warmth_key.as_deref()?)?.bytes;
         let (numbers, rest) = bytes.as_chunks::<8>();
         let mut warmth = [0; 4];
@@ -722,7 +722,7 @@ impl<H: Host> Tally for RuleCounts<H> {
         Some(warmth)
     }
 
-    fn tell_warmth(&self, warmth: [u64; 4]) {
+    fn publish_warm_up(&self, warmth: [u64; 4]) {
         if let Some(key) = &self.warmth_key {
             // Where that fails, the others go by what they see themselves.
             let bytes = warmth.map(u64::to_le_bytes);
@@ -753,17 +753,17 @@ impl<H: Host> Tally for RuleCounts<H> {
     }
 
     #[inline]
-    fn tickets(&self) -> u64 {
+    fn reserved(&self) -> u64 {
         match &self.keeper {
             // What cannot be read counts as full.
             Keeper::Gauges { host, tickets, .. } => count(host, *tickets).unwrap_or(u64::MAX),
             Keeper::SharedData(place) => place.read().map_or(u64::MAX, |(tickets, _)| tickets),
-            Keeper::Local(tally) => tally.tickets(),
+            Keeper::Local(counter) => counter.reserved(),
         }
     }
 
     #[inline]
-    fn take(&self, n: u64) -> Option<u64> {
+    fn reserve(&self, n: u64) -> Option<u64> {
         match &self.keeper {
             Keeper::Gauges { host, tickets, .. } => {
                 if !host.add(*tickets, n as i64) {
@@ -776,29 +776,29 @@ impl<H: Host> Tally for RuleCounts<H> {
                 taken
             }
             Keeper::SharedData(place) => place.change(n as i64, 0),
-            Keeper::Local(tally) => tally.take(n),
+            Keeper::Local(counter) => counter.reserve(n),
         }
     }
 
-    fn give_back(&self, n: u64) {
+    fn release(&self, n: u64) {
         match &self.keeper {
             Keeper::Gauges { host, tickets, .. } => {
                 host.add(*tickets, -(n as i64));
             }
             Keeper::SharedData(place) => place.change_or_owe(-(n as i64), 0),
-            Keeper::Local(tally) => tally.give_back(n),
+            Keeper::Local(counter) => counter.release(n),
         }
     }
 
     #[inline]
-    fn commit(&self, n: u64) {
+    fn admit(&self, n: u64) {
         match &self.keeper {
             Keeper::Gauges { host, admitted, .. } => {
                 // A limit on calls in flight has no second gauge to raise.
                 host.add(*admitted, n as i64);
             }
             Keeper::SharedData(place) => place.change_or_owe(0, n as i64),
-            Keeper::Local(tally) => tally.commit(n),
+            Keeper::Local(counter) => counter.admit(n),
         }
     }
 }

@@ -207,7 +207,7 @@ impl<H: Host> Filter<H> {
     fn bring_up_to_date(&self, first: usize, end: usize, at_once: bool) -> bool {
         let store = self.engine.store();
         store.for_each_state(first, end, |state| {
-            if state.tally().is_moving(state) {
+            if state.counter().is_moving(state) {
                 state.observe();
             }
         });
@@ -225,9 +225,9 @@ impl<H: Host> Filter<H> {
         };
         let mut is_settled = true;
         store.for_each_state(first, end, |state| {
-            if state.tally().is_moving(state) {
+            if state.counter().is_moving(state) {
                 state.advance(now);
-                is_settled &= state.tally().settle(state, now, at_once);
+                is_settled &= state.counter().settle(state, now, at_once);
             }
         });
         if first == 0 {

@@ -16,7 +16,7 @@ use crate::counts::{Counts, RuleCounts};
 use crate::host::{Host, Put};
 use crate::ring::{Published, Ring};
 use leapgate::Timestamp;
-use leapgate::backend::{Inbound, Past, RuleWindow, Snapshots, Tally};
+use leapgate::backend::{Counter, Inbound, Past, RuleWindow, Snapshots};
 use leapgate::rule::{Counting, DEFAULT_SAMPLE_COUNT, SystemLimit, SystemRule};
 use leapgate::stats::Window;
 use std::cell::Cell;
@@ -45,8 +45,8 @@ pub struct Numbers<H> {
 /// Of completions and of their milliseconds: an average of what is known at different times would be none.
 impl<H: Host> Ring for Numbers<H> {
     fn counts(&self) -> Option<[u64; 2]> {
-        let completed = self.completed.tally().admitted()?;
-        Some([completed, self.millis.tally().admitted()?])
+        let completed = self.completed.counter().admitted()?;
+        Some([completed, self.millis.counter().admitted()?])
     }
 
     fn known(&self) -> [u64; 2] {
@@ -70,21 +70,21 @@ impl<H: Host> Numbers<H> {
         );
         let now = counts.host().now().unwrap_or(Timestamp::ZERO);
         let names = ["inbound_passes_tickets", "inbound_passes_admitted"];
-        let (tally, past) = counts.open_as(names, Some(second));
-        let passes = RuleWindow::new(second, Counting::Strict, tally, past);
+        let (counter, past) = counts.open_as(names, Some(second));
+        let passes = RuleWindow::new(second, Counting::Strict, counter, past);
         let (in_flight, _) = counts.open_as(["inbound_in_flight"; 2], None);
         let average = |name: &'static str| {
-            let (tally, _) = counts.open_as([name; 2], None);
+            let (counter, _) = counts.open_as([name; 2], None);
             // Nothing is known of the past, and nothing is taken for it.
-            let last = tally.admitted().unwrap_or(0);
+            let last = counter.admitted().unwrap_or(0);
             let past = Past::Kept(Snapshots {
                 newest: halves.start(now),
                 counts: vec![last; 4],
             });
-            RuleWindow::new(halves, Counting::Sentinel, tally, past)
+            RuleWindow::new(halves, Counting::Sentinel, counter, past)
         };
         let (completed, millis) = (average("inbound_completed"), average("inbound_response_ms"));
-        let is_shared = completed.tally().admitted().is_some();
+        let is_shared = completed.counter().admitted().is_some();
         let times = || Published::new(counts, ["inbound_times", ""], halves);
         Some(Numbers {
             passes,
@@ -197,14 +197,14 @@ impl<H: Host> System<H> {
         if self.looks.passes {
             is_settled &= numbers
                 .passes
-                .tally()
+                .counter()
                 .publish(&numbers.passes, now, at_once);
         }
         if let (true, Some(times)) = (self.looks.times, &numbers.times) {
             is_settled &= times.publish(numbers, now, at_once);
         }
         for window in [&numbers.passes, &numbers.completed, &numbers.millis] {
-            is_settled &= window.tally().pay();
+            is_settled &= window.counter().pay();
         }
         is_settled & numbers.in_flight.pay()
     }
@@ -213,8 +213,11 @@ impl<H: Host> System<H> {
     pub fn ask(&self, now: Timestamp) -> (Call<H>, Inbound) {
         let (numbers, looks) = (&self.numbers, self.looks);
         numbers.advance(looks, now);
-        let take = |tally: &RuleCounts<H>| tally.take(1).map(|taken| taken.wrapping_sub(1));
-        let ticket = looks.passes.then(|| take(numbers.passes.tally())).flatten();
+        let take = |counter: &RuleCounts<H>| counter.reserve(1).map(|taken| taken.wrapping_sub(1));
+        let ticket = looks
+            .passes
+            .then(|| take(numbers.passes.counter()))
+            .flatten();
         let seat = looks.in_flight.then(|| take(&numbers.in_flight)).flatten();
         let mut inbound = Inbound {
             // What cannot be counted is full.
@@ -276,7 +279,7 @@ impl<H: Host> Call<H> {
     /// It passes.
     pub fn passes(&mut self) {
         if std::mem::take(&mut self.has_ticket) {
-            self.numbers.passes.commit(1);
+            self.numbers.passes.admit(1);
         }
     }
 
@@ -290,8 +293,8 @@ impl<H: Host> Call<H> {
         if self.looks.times {
             let millis = now.since(self.began).as_millis() as u64;
             self.numbers.advance(self.looks, now); // it is counted in the bucket of now
-            self.numbers.millis.commit(millis);
-            self.numbers.completed.commit(1);
+            self.numbers.millis.admit(millis);
+            self.numbers.completed.admit(1);
             if self.looks.estimate {
                 self.numbers.shortest.beat(millis, now);
             }
@@ -302,10 +305,10 @@ impl<H: Host> Call<H> {
 impl<H: Host> Drop for Call<H> {
     fn drop(&mut self) {
         if self.has_ticket {
-            self.numbers.passes.tally().give_back(1);
+            self.numbers.passes.counter().release(1);
         }
         if self.has_seat {
-            self.numbers.in_flight.give_back(1);
+            self.numbers.in_flight.release(1);
         }
     }
 }

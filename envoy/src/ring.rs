@@ -9,7 +9,7 @@
 use crate::counts::Counts;
 use crate::host::{Host, Put};
 use leapgate::Timestamp;
-use leapgate::backend::{Breaker, BreakerStorage, RuleWindow, Snapshots, Tally};
+use leapgate::backend::{Breaker, BreakerStorage, Counter, RuleWindow, Snapshots};
 use leapgate::stats::Window;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -26,9 +26,9 @@ pub(crate) trait Ring {
     fn snapshots(&self) -> Option<Snapshots>;
 }
 
-impl<T: Tally> Ring for RuleWindow<T> {
+impl<T: Counter> Ring for RuleWindow<T> {
     fn counts(&self) -> Option<[u64; 2]> {
-        Some([self.tally().admitted()?; 2])
+        Some([self.counter().admitted()?; 2])
     }
 
     fn known(&self) -> [u64; 2] {

@@ -10,8 +10,8 @@ use leapgate::backend::{KeyedStates, Seeded, StateKey};
 use leapgate::config::{Fields, Located};
 use leapgate::rule::{ControlBehavior, MAX_SAMPLE_COUNT, RuleGeometry};
 use leapgate::stats::{
-    ArrayMetric, BucketLeapArray, ClusterNode, DefaultNode, EntranceNode, Metric, MetricBucket,
-    MetricEvent, MetricNode, Node, NodeTree, StatisticNode, Untouched, View, Window, WindowWrap,
+    ArrayMetric, BucketLeapArray, ClusterNode, DefaultNode, EntranceNode, LoanRule, Metric,
+    MetricBucket, MetricEvent, MetricNode, Node, NodeTree, StatisticNode, View, Window, WindowWrap,
 };
 use leapgate::{Engine, Timestamp};
 use std::cell::RefCell;
@@ -209,11 +209,11 @@ fn geometry(fields: &Fields<'_>) -> Result<Window, Wrong> {
     Ok(geometry.window())
 }
 
-fn untouched(fields: &Fields<'_>) -> Result<Untouched, Wrong> {
-    let choices = [("kept", Untouched::Kept), ("lost", Untouched::Lost)];
+fn untouched(fields: &Fields<'_>) -> Result<LoanRule, Wrong> {
+    let choices = [("kept", LoanRule::Exact), ("lost", LoanRule::Sentinel)];
     match fields.get("untouched") {
         Some(given) => Ok(given.one_of(&choices)?),
-        None => Ok(Untouched::Kept),
+        None => Ok(LoanRule::Exact),
     }
 }
 

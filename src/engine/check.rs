@@ -6,7 +6,7 @@ use crate::engine::store::{ControllerOf, Store};
 use crate::places::NamePlace;
 use crate::rule::{ControlBehavior, FlowRule, LimitApp, RuleId, Strategy, Target};
 use crate::state::backend::{Backend, StateKey};
-use crate::state::flow::Terms;
+use crate::state::terms::Terms;
 use crate::stats::occupy::OCCUPY_TIMEOUT_MS;
 use std::cell::Cell;
 use std::rc::Rc;

@@ -8,7 +8,7 @@ use crate::engine::origin::Origin;
 use crate::engine::request::Request;
 use crate::engine::resource::Resource;
 use crate::state::backend::Backend;
-use crate::state::flow::Ask;
+use crate::state::terms::Ask;
 use crate::time::Timestamp;
 use std::rc::Rc;
 use std::time::Duration;
@@ -117,8 +117,8 @@ impl<S: Backend> Resource<S> {
             }
         }
         let first = first?;
-        self.each_state(refusing | shadow_refusing, origin, |_, check, state| {
-            state.wait(&check.terms, cost, false, now);
+        self.each_state(refusing | shadow_refusing, origin, |_, _, state| {
+            state.note_held_back(now);
         });
         self.each_state(shadow_refusing, origin, |_, _, state| state.shadow_block());
         Some(Refusal {
@@ -152,7 +152,7 @@ impl<S: Backend> Resource<S> {
             state.advance(now);
             let takes = state.has_room(&check.terms, cost, now)
                 && state.reserve_at_once(&check.terms, cost, now);
-            return takes.then(|| u64::from(state.commit_at_once(cost)) | self.told_of_ends);
+            return takes.then(|| u64::from(state.admit_at_once(cost)) | self.told_of_ends);
         }
         let (mut willing, mut refusing) = (0, 0);
         for (i, check) in self.checks.iter().enumerate() {
@@ -179,20 +179,20 @@ impl<S: Backend> Resource<S> {
         });
         if !could {
             self.each_state(reserved, origin, |_, _, state| {
-                state.give_back(Ask::at_once(cost), now);
+                state.release(Ask::at_once(cost), now);
             });
             return None;
         }
         let mut held = reserved & self.told_of_ends;
         self.each_state(reserved, origin, |i, _, state| {
-            if state.commit_at_once(cost) {
+            if state.admit_at_once(cost) {
                 held |= 1 << i;
             }
         });
         if refusing != 0 {
             // Rules in shadow mode, and none that would lend.
-            self.each_state(refusing, origin, |_, check, state| {
-                state.wait(&check.terms, cost, false, now);
+            self.each_state(refusing, origin, |_, _, state| {
+                state.note_held_back(now);
                 state.shadow_block();
             });
         }
@@ -253,6 +253,7 @@ impl<S: Backend> Resource<S> {
                 willing |= bit;
                 continue;
             }
+            state.note_held_back(now);
             match state.wait(&check.terms, cost, caller.prioritized, now) {
                 Some(own) if !(caller.impatient && check.enforced && own > 0) => {
                     willing |= bit;
@@ -300,7 +301,7 @@ impl<S: Backend> Resource<S> {
             }
             if refusing != 0 || overtaken || keys.refuse() {
                 self.each_state(reserved, caller.origin, |i, check, state| {
-                    state.give_back(ask(i, check), now);
+                    state.release(ask(i, check), now);
                 });
                 if overtaken {
                     return None;
@@ -329,7 +330,7 @@ impl<S: Backend> Resource<S> {
         }
         let mut lender = None;
         self.each_state(reserved, caller.origin, |i, check, state| {
-            if state.commit(ask(i, check)) {
+            if state.admit(ask(i, check)) {
                 held |= 1 << i;
             }
             if waiting >> i & 1 == 1 {

@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-pub(super) type ControllerOf<S> = Controller<<S as Backend>::Tally>;
+pub(super) type ControllerOf<S> = Controller<<S as Backend>::Counter>;
 pub(super) type BreakerOf<S> = Breaker<<S as Backend>::Breaker>;
 
 /// The states of rules with a key, by what they belong to.
@@ -101,10 +101,10 @@ impl<S: Backend> Store<S> {
         if let Some(state) = states.get(&key).and_then(Weak::upgrade) {
             return state;
         }
-        let (tally, past) = self.tallies.open(&key);
+        let (counter, past) = self.tallies.open(&key);
         let controller = match another {
-            Some(another) => Controller::beside(another, tally),
-            None => Controller::new(key.grade, key.behavior, key.compat, tally, past),
+            Some(another) => Controller::beside(another, counter),
+            None => Controller::new(key.grade, key.behavior, key.compat, counter, past),
         };
         let state = Rc::new(controller);
         states.insert(key, Rc::downgrade(&state));

@@ -12,7 +12,7 @@ use crate::rule::{
     PARAM_FLOW_RULES, RuleId, Rules, RulesError, Strategy, SystemRule, Target,
 };
 use crate::state::backend::{Backend, BreakerKey};
-use crate::state::flow::Terms;
+use crate::state::terms::Terms;
 use crate::time::Timestamp;
 use hashbrown::{HashMap, HashSet};
 use std::cell::{Cell, OnceCell};

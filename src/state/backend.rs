@@ -4,8 +4,8 @@ use crate::places::{NamePlace, Places};
 use crate::rule::degrade::BreakerGeometry;
 use crate::rule::{ControlBehavior, Grade, KeyPart, RuleId, Strategy};
 use crate::state::breaker::{BreakerStorage, LocalBreaker};
+use crate::state::counter::{Counter, LocalCounter, Past};
 use crate::state::keyed::{KeyedGeometry, KeyedStates, KeyedWindows};
-use crate::state::window::{LocalTally, Past, Tally};
 use std::rc::Rc;
 
 /// What the state of a rule belongs to: the same key, the same state, whatever the rule's count and position.
@@ -55,7 +55,7 @@ pub struct BreakerKey {
 /// Where the counts of rules are kept.
 pub trait Backend: 'static {
     /// The counts of one rule.
-    type Tally: Tally;
+    type Counter: Counter;
     /// The counts of one rule that limits each key for itself.
     type Keyed: KeyedStates + 'static;
     /// Where a breaker keeps its state.
@@ -65,7 +65,7 @@ pub trait Backend: 'static {
     const STATISTICS: bool = true;
 
     /// The counts for the state of `key`, and what is known of their past.
-    fn open(&self, key: &StateKey) -> (Self::Tally, Past);
+    fn open(&self, key: &StateKey) -> (Self::Counter, Past);
 
     /// The counts for the states of `key`, a rule with a key. Called by the first request that the rule is for.
     fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> Self::Keyed;
@@ -85,12 +85,12 @@ pub trait Backend: 'static {
 pub struct Local;
 
 impl Backend for Local {
-    type Tally = LocalTally;
+    type Counter = LocalCounter;
     type Keyed = KeyedWindows;
     type Breaker = LocalBreaker;
 
-    fn open(&self, _: &StateKey) -> (LocalTally, Past) {
-        (LocalTally::default(), Past::Fresh)
+    fn open(&self, _: &StateKey) -> (LocalCounter, Past) {
+        (LocalCounter::default(), Past::Fresh)
     }
 
     fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> KeyedWindows {
@@ -107,11 +107,11 @@ impl Backend for Local {
 pub struct Seeded(pub [u64; 2]);
 
 impl Backend for Seeded {
-    type Tally = LocalTally;
+    type Counter = LocalCounter;
     type Keyed = KeyedWindows;
     type Breaker = LocalBreaker;
 
-    fn open(&self, key: &StateKey) -> (LocalTally, Past) {
+    fn open(&self, key: &StateKey) -> (LocalCounter, Past) {
         Local.open(key)
     }
 

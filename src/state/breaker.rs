@@ -1,145 +1,29 @@
 //! The circuit breaker: three states, one transition table, and a sliding window of what completed.
 
+mod storage;
 mod transitions;
 
-pub use transitions::{Counts, Phase, State};
+pub use storage::{BreakerStorage, LocalBreaker};
+pub use transitions::{Admission, CallCounts, Phase, State, Ticket};
 
-use crate::leap_array::{Bucket, LeapArray};
 use crate::rule::degrade::{BreakerGeometry, DegradeRule};
 use crate::snapshots::Snapshots;
+use crate::state::history::History;
 use crate::time::Timestamp;
 use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 use transitions::Event;
 
-/// How often a change of the state is tried again where others change it at the same time. Each failure is one of theirs that
-/// succeeded.
+/// How often a change of the state is tried where other workers change it at the same time. Each failure is a change of theirs
+/// that succeeded: it takes 16 of them in one moment to use up all tries.
 const TRIES: u32 = 16;
-
-/// Where a breaker keeps what it may share with others: its state and its two running counts.
-///
-/// A shell keeps the state in shared data ([`State::pack`]) and the counts in two counters.
-pub trait BreakerStorage {
-    /// The state, as far as is known here. It may be behind the truth: a change is made by [`BreakerStorage::replace`].
-    fn load(&self) -> State;
-
-    /// The state as it is now; from now on it is known here.
-    fn reload(&self) -> State {
-        self.load()
-    }
-
-    /// A rule that decides by this state has come into force, or a request is about to be decided on by it.
-    fn in_use(&self) {}
-
-    /// Puts `next` in the place of `current`. `false` where something else is there, or the change could not be made; after
-    /// that it is known here what is there.
-    fn replace(&self, current: State, next: State) -> bool;
-
-    /// The counts, those of others included.
-    fn counts(&self) -> Counts;
-
-    /// Counts one completed call, and says what the counts are then.
-    fn add(&self, bad: bool) -> Counts;
-
-    /// What another breaker over these counts has kept of their totals and of the bad ones, where this one may have missed
-    /// something: it was not asked for, and not kept up to date. Called when a bucket begins, and first when the breaker is
-    /// made.
-    fn published(&self) -> Option<Snapshots> {
-        None
-    }
-}
-
-/// A state and counts that nobody shares.
-#[derive(Debug)]
-pub struct LocalBreaker {
-    state: Cell<State>,
-    counts: Cell<Counts>,
-}
-
-impl Default for LocalBreaker {
-    fn default() -> LocalBreaker {
-        LocalBreaker {
-            state: Cell::new(State::new(Counts::default())),
-            counts: Cell::default(),
-        }
-    }
-}
-
-impl BreakerStorage for LocalBreaker {
-    #[inline]
-    fn load(&self) -> State {
-        self.state.get()
-    }
-
-    #[inline]
-    fn replace(&self, _: State, next: State) -> bool {
-        self.state.set(next);
-        true
-    }
-
-    #[inline]
-    fn counts(&self) -> Counts {
-        self.counts.get()
-    }
-
-    #[inline]
-    fn add(&self, bad: bool) -> Counts {
-        self.counts.set(self.counts.get().plus_one(bad));
-        self.counts.get()
-    }
-}
-
-/// How a breaker let a call in. It comes back once: [`Breaker::complete`], or [`Breaker::give_back`].
-#[must_use]
-#[derive(PartialEq, Eq, Debug)]
-pub enum Admission {
-    /// As one of many.
-    Normal,
-    /// As a probe: its own completion decides.
-    Probe(Ticket),
-}
-
-/// Which probes a probe is one of: those of an earlier half-open time, and those that expired, decide nothing.
-#[derive(PartialEq, Eq, Debug)]
-pub struct Ticket {
-    round: u32,
-    /// What the state was before it was let through, and after.
-    step: Box<(State, State)>,
-}
-
-impl Admission {
-    fn is_probe_of(&self, round: u32) -> bool {
-        matches!(self, Admission::Probe(ticket) if ticket.round == round)
-    }
-}
 
 /// A breaker that is not closed has refused a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refused {
     /// How long until a request would be let through, as a probe, if nothing else happened.
     pub retry_after: Duration,
-}
-
-/// What was counted when a bucket began.
-#[derive(Default)]
-struct Snapshot(Cell<Counts>);
-
-impl Bucket for Snapshot {
-    fn open(&self, previous: &Snapshot) {
-        self.0.set(previous.0.get());
-    }
-
-    fn absorb(&self, older: &Snapshot) {
-        let (own, older) = (self.0.get(), older.0.get());
-        if own.later(older) == own {
-            self.0.set(older);
-        }
-    }
-
-    fn precede(&self, next: &Snapshot) {
-        self.0.set(next.0.get());
-    }
 }
 
 /// The state of a degrade rule on one resource.
@@ -206,14 +90,8 @@ impl Bucket for Snapshot {
 #[doc(alias = "ResponseTimeCircuitBreaker")]
 pub struct Breaker<S = LocalBreaker> {
     geometry: BreakerGeometry,
-    /// One bucket more than the window: the one that is leaving.
-    ring: LeapArray<Snapshot>,
-    /// The counts as last read, and what was added here since.
-    last: Cell<Counts>,
-    /// The counts that were read and have no time yet.
-    seen: Cell<Option<Counts>>,
-    /// What was counted before the ring begins.
-    initial: Counts,
+    /// The counts as they are known to be, and what they were.
+    history: History<CallCounts>,
     /// When it was first asked whether it is idle.
     watched_since: Cell<Option<Timestamp>>,
     storage: S,
@@ -230,20 +108,15 @@ impl<S: BreakerStorage> Breaker<S> {
     /// A breaker over what `storage` keeps. What was counted there before is not in its window, but for what another breaker
     /// has published.
     pub fn with_storage(geometry: BreakerGeometry, storage: S) -> Breaker<S> {
-        let ring = LeapArray::<Snapshot>::with_one_more(geometry.window());
-        let initial = storage.counts();
-        ring.fill(|snapshot| snapshot.0.set(initial));
+        let counts = storage.counts();
         let breaker = Breaker {
             geometry,
-            ring,
-            last: Cell::new(initial),
-            seen: Cell::new(None),
-            initial,
+            history: History::new(geometry.window(), counts, counts),
             watched_since: Cell::new(None),
             storage,
         };
         if let Some(kept) = breaker.storage.published() {
-            breaker.ring.restore(kept.newest);
+            breaker.history.restore(kept.newest);
             breaker.take_up(&kept);
         }
         breaker
@@ -271,33 +144,25 @@ impl<S: BreakerStorage> Breaker<S> {
     }
 
     /// What is counted in the window at `now`, as far as it was read. Changes nothing.
-    pub fn counts(&self, now: Timestamp) -> Counts {
+    pub fn counts(&self, now: Timestamp) -> CallCounts {
         self.counts_since(self.state(), now)
     }
 
-    fn counts_since(&self, state: State, now: Timestamp) -> Counts {
-        self.last
+    fn counts_since(&self, state: State, now: Timestamp) -> CallCounts {
+        self.history
+            .last
             .get()
             .since(self.counted_before(now).later(state.since()))
     }
 
     /// What had been counted when the oldest bucket began that counts at `now`.
-    fn counted_before(&self, now: Timestamp) -> Counts {
-        let now = self.ring.reading_time(now);
-        let window = self.ring.window();
-        let start = window.start(now);
-        let newest = self.ring.newest_start().unwrap_or(start);
-        let ahead = start.as_nanos().saturating_sub(newest.as_nanos()) / window.bucket_nanos();
-        match self.geometry.buckets_before().checked_sub(ahead) {
-            None => self.last.get(),
-            Some(behind) => self
-                .ring
-                .newest_and_oldest(behind as usize)
-                .map_or(self.initial, |(_, oldest)| oldest.0.get()),
-        }
+    fn counted_before(&self, now: Timestamp) -> CallCounts {
+        let now = self.history.reading_time(now);
+        let start = self.history.window().start(now);
+        self.history.before(start, self.geometry.buckets_before())
     }
 
-    /// Whether it is closed, and has counted nothing in the window at `now`. What others have counted since it was last read
+    /// Whether it is closed, and has counted nothing in the window at `now`. What other workers have counted since it was last read
     /// counts, and what they had counted before this was made may: so not before a window has gone by since it was first asked.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         self.storage.reload();
@@ -309,23 +174,23 @@ impl<S: BreakerStorage> Breaker<S> {
             .interval_nanos()
             .saturating_add(window.bucket_nanos())
             && self.phase() == Phase::Closed
-            && self.storage.counts() == self.last.get()
-            && self.counts(now) == Counts::default()
+            && self.storage.counts() == self.history.last.get()
+            && self.counts(now) == CallCounts::default()
     }
 
-    /// Reads what is shared. To be called now and then, before the clock is read for [`Breaker::move_to`]: what others counted
+    /// Reads what is shared. To be called now and then, before the clock is read for [`Breaker::move_to`]: what other workers counted
     /// since then is taken for as recent as the next call here.
     #[inline]
     pub fn observe(&self) {
         self.storage.reload();
-        self.seen.set(Some(self.storage.counts()));
+        self.history.seen.set(Some(self.storage.counts()));
     }
 
     /// Brings window and instants up to `now`.
     #[inline]
     pub fn advance(&self, rule: &DegradeRule, now: Timestamp) {
         self.move_to(now);
-        // Where somebody else changes the state at the same time, its instants are theirs.
+        // Where another worker changes the state at the same time, its instants are that worker's.
         let state = self.storage.load();
         let pulled_back = state.pulled_back(rule, now);
         if pulled_back != state {
@@ -343,20 +208,19 @@ impl<S: BreakerStorage> Breaker<S> {
     /// Brings the ring up to `now` and files what was observed before.
     #[inline]
     pub fn move_to(&self, now: Timestamp) {
-        match self.ring.newest_start() {
-            Some(start) if self.ring.window().contains(start, now) => {}
+        match self.history.newest_start() {
+            Some(start) if self.history.window().contains(start, now) => {}
             _ => self.begin_bucket(now),
         }
-        if let Some(seen) = self.seen.take() {
-            self.last.set(seen);
+        if let Some(seen) = self.history.seen.take() {
+            self.history.last.set(seen);
         }
     }
 
     #[cold]
     #[inline(never)]
     fn begin_bucket(&self, now: Timestamp) {
-        self.ring
-            .current_window_with(now, |snapshot, _| snapshot.0.set(self.last.get()));
+        self.history.move_to(now, |_| {}, |_| {});
         if let Some(kept) = self.storage.published() {
             self.take_up(&kept);
         }
@@ -364,31 +228,24 @@ impl<S: BreakerStorage> Breaker<S> {
 
     /// Takes up what another breaker over the same counts has kept, and all that was known here with it.
     fn take_up(&self, kept: &Snapshots) {
-        let window = self.ring.window();
-        self.ring.for_each_start(|snapshot, start| {
-            let at = |index| kept.at(index, start, window);
-            if let (Some(total), Some(bad)) = (at(0), at(1)) {
-                snapshot.0.set(Counts { total, bad });
-            }
+        self.history.take_up(|start, window| {
+            Some(CallCounts {
+                total: kept.at(0, start, window)?,
+                bad: kept.at(1, start, window)?,
+            })
         });
     }
 
     /// What another breaker over the same counts needs to go on with this one: of the totals, and of the bad ones. `None`
     /// while this one has not begun.
     pub fn snapshots(&self) -> Option<Snapshots> {
-        let newest = self.ring.newest_start()?;
-        let mut counts = Vec::new();
-        for of in [|counts: Counts| counts.total, |counts: Counts| counts.bad] {
-            counts.push(of(self.last.get()));
-            self.ring
-                .for_each_start(|snapshot, _| counts.push(of(snapshot.0.get())));
-        }
-        Some(Snapshots { newest, counts })
+        self.history
+            .snapshots(&[|counts| counts.total, |counts| counts.bad])
     }
 
     /// All that was counted so far, as far as it is known here.
-    pub fn counted(&self) -> Counts {
-        self.last.get()
+    pub fn counted(&self) -> CallCounts {
+        self.history.last.get()
     }
 
     /// Whether a request would be let through. Takes nothing.
@@ -432,7 +289,7 @@ impl<S: BreakerStorage> Breaker<S> {
     }
 
     /// Undoes what was just let through, because another rule refuses it: where nothing has happened to the breaker since, it
-    /// is as if nobody had asked. Else it is given back.
+    /// is as if no request had come. Else it is given back.
     pub fn undo(&self, admission: Admission, rule: &DegradeRule, now: Timestamp) {
         if let Admission::Probe(ticket) = &admission {
             let (before, after) = *ticket.step;
@@ -471,9 +328,9 @@ impl<S: BreakerStorage> Breaker<S> {
         self.move_to(now);
         let bad = rule.is_bad(rt_ms, failed);
         let counts = self.storage.add(bad);
-        self.last.set(counts);
+        self.history.last.set(counts);
         if let Admission::Probe(_) = &admission {
-            self.storage.reload(); // nobody else can decide in its place
+            self.storage.reload(); // no other call can decide in its place
         }
         self.change(|state| {
             let event = match state.is_decided_by(&admission, rule) {
@@ -509,7 +366,7 @@ impl<S: BreakerStorage> fmt::Debug for Breaker<S> {
             f,
             "{:?}, {:?} counted, window of {} x {:?}",
             self.state(),
-            self.last.get(),
+            self.history.last.get(),
             self.geometry.window().sample_count(),
             self.geometry.window().bucket_length()
         )

@@ -1,176 +1,89 @@
 //! What a flow rule decides at its threshold, and what it has decided so far.
 
-use crate::rule::{ControlBehavior, Count, Counting, FlowRule, Grade, WarmUp};
-use crate::state::throttle::{self, Line, Pace};
-use crate::state::warm_up::Warmth;
-use crate::state::window::{Past, RuleWindow, SharedInstant, Tally};
+use crate::rule::{ControlBehavior, Counting, Grade};
+use crate::state::counter::{Counter, Past, SharedInstant};
+use crate::state::decisions::Decisions;
+use crate::state::in_flight::InFlight;
+use crate::state::terms::{Ask, Terms};
+use crate::state::throttle::Throttle;
+use crate::state::warm_up::Warm;
+use crate::state::window::RuleWindow;
 use crate::time::Timestamp;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What a rule asks of its state. It is no part of the state, so that it can change while the state goes on.
-pub(crate) struct Terms {
-    pub(crate) count: Count,
-    /// How the window counts.
-    pub(crate) counting: Counting,
-    /// In nanoseconds.
-    pub(crate) interval: u64,
-    pub(crate) warm_up: WarmUp,
-    /// How much passes in an interval at least: where it warms up, when it is cold.
-    pub(crate) slowest: f64,
-    /// In nanoseconds.
-    pub(crate) max_queueing: u64,
-    /// How far ahead turns can reach, in nanoseconds: the longest wait on the resource, and what a request can cost.
-    pub(crate) furthest: u64,
-    /// Whether it decides as Sentinel does.
-    pub(crate) compat: bool,
-}
-
-impl Terms {
-    /// What `rule` asks, on a resource where no rule lets a request wait for longer than `longest_wait` nanoseconds.
-    pub(crate) fn new(rule: &FlowRule, longest_wait: u64) -> Terms {
-        let count = rule.count().get();
-        let interval = match rule.grade() {
-            Grade::Qps { window, .. } => window.window().interval_nanos(),
-            Grade::Concurrency => 0,
-        };
-        let slowest = match rule.control_behavior() {
-            ControlBehavior::Reject | ControlBehavior::Throttle => count,
-            ControlBehavior::WarmUp | ControlBehavior::WarmUpThrottle => {
-                count / f64::from(rule.warming_up().cold_factor())
-            }
-        };
-        let dearest = if rule.is_compat() {
-            0
-        } else {
-            throttle::dearest(interval, count, slowest)
-        };
-        Terms {
-            count: rule.count(),
-            counting: rule.grade().counting(),
-            interval,
-            warm_up: rule.warming_up(),
-            slowest,
-            max_queueing: rule.max_queueing().as_nanos(),
-            furthest: longest_wait.saturating_add(dearest),
-            compat: rule.is_compat(),
-        }
-    }
-}
-
-/// What a rule measures, and whom it makes wait.
+/// What a rule measures, and which requests it makes wait.
 #[repr(u8)] // a tag of its own is looked at sooner than one that is hidden in a variant
 enum Measure<T> {
     /// Passes in a window.
     Passes(RuleWindow<T>),
-    /// Calls in flight: the tickets that are out.
-    InFlight(T),
+    /// Calls in flight.
+    InFlight(InFlight<T>),
     /// Turns.
-    Turns(Box<Line>, T),
+    Turns(Throttle<T>),
     /// Passes in a window, and how cold the rule is; and turns, if they are taken.
     Warm(Box<Warm<T>>),
     /// What another rule measures, which charges it for both: here nothing is taken.
     Another(Rc<Controller<T>>, T),
 }
 
-struct Warm<T> {
-    window: RuleWindow<T>,
-    warmth: Warmth,
-    line: Option<Line>,
-}
-
 /// The state of a rule on one resource: its window, its turns or its calls in flight, and how it has decided.
 ///
-/// The count is no part of it, nor is how a window counts, so that they can change while the state goes on. A decision has three steps, which let several
-/// rules decide together: whether there is room (`has_room`), or when there will be (`wait`), for each; if there is for all,
-/// `reserve` for each; if all could, `commit` for each.
+/// The count is no part of it, nor is how a window counts, so that they can change while the state goes on. A decision has
+/// three steps, which let several rules decide together: whether there is room (`has_room`), or when there will be (`wait`),
+/// for each; if there is for all, `reserve` for each; if all could, `admit` for each.
 ///
 /// Sentinel: `TrafficShapingController`: `DefaultController`, `ThrottlingController`, `WarmUpController` and
 /// `WarmUpRateLimiterController`.
 pub struct Controller<T> {
     measure: Measure<T>,
-    is_compat: bool,
     /// Whether what it measures has ever been asked for; kept where Sentinel asks.
     met: Cell<bool>,
-    passed: Cell<u64>,
-    waited: Cell<u64>,
-    blocked: Cell<u64>,
-    shadow_blocked: Cell<u64>,
+    decisions: Decisions,
 }
 
-/// A request, as far as a rule is told of it.
-#[derive(Clone, Copy)]
-pub(crate) struct Ask {
-    pub(crate) cost: u64,
-    /// Whether the rule counts it: not where it measures others.
-    pub(crate) counts: bool,
-    /// For how long it waits, in nanoseconds.
-    pub(crate) wait: u64,
-}
-
-impl Ask {
-    /// A request that passes at once, of a rule that counts it.
-    #[inline]
-    pub(crate) fn at_once(cost: u64) -> Ask {
-        Ask {
-            cost,
-            counts: true,
-            wait: 0,
-        }
-    }
-}
-
-impl<T: Tally> Controller<T> {
+impl<T: Counter> Controller<T> {
     /// The state of a rule that decides on what `another` measures, and charges nothing: its own are how it has decided, and
-    /// `tally`, which is not used.
-    pub(crate) fn beside(another: Rc<Controller<T>>, tally: T) -> Controller<T> {
-        Controller::of(Measure::Another(another, tally))
+    /// `counter`, which is not used.
+    pub(crate) fn beside(another: Rc<Controller<T>>, counter: T) -> Controller<T> {
+        Controller::of(Measure::Another(another, counter))
     }
 
-    /// The state of a rule of this grade and behaviour over those counts; `compat`: of one that decides as Sentinel does.
+    /// The state of a rule of this grade and behaviour over the counts of `counter`; `compat`: of one that decides as Sentinel does.
     pub fn new(
         grade: Grade,
         behavior: ControlBehavior,
         compat: bool,
-        tally: T,
+        counter: T,
         past: Past,
     ) -> Controller<T> {
         let measure = match (grade, behavior) {
-            (Grade::Concurrency, _) => Measure::InFlight(tally),
-            (Grade::Qps { .. }, ControlBehavior::Throttle) => Measure::Turns(Box::default(), tally),
+            (Grade::Concurrency, _) => Measure::InFlight(InFlight::new(counter)),
+            (Grade::Qps { .. }, ControlBehavior::Throttle) => {
+                Measure::Turns(Throttle::new(compat, counter))
+            }
             (Grade::Qps { window, counting }, behavior) => {
-                let window = RuleWindow::new(window.window(), counting, tally, past);
+                let window = RuleWindow::new(window.window(), counting, counter, past);
                 let window = if compat {
-                    window.losing_untouched_loans()
+                    window.with_sentinel_loans()
                 } else {
                     window
                 };
                 match behavior {
                     ControlBehavior::Reject => Measure::Passes(window),
-                    _ => Measure::Warm(Box::new(Warm {
-                        window,
-                        warmth: Warmth::new(compat),
-                        line: behavior.is_paced().then(Line::default),
-                    })),
+                    _ => Measure::Warm(Box::new(Warm::new(window, compat, behavior.is_paced()))),
                 }
             }
         };
-        Controller {
-            is_compat: compat,
-            ..Controller::of(measure)
-        }
+        Controller::of(measure)
     }
 
     fn of(measure: Measure<T>) -> Controller<T> {
         Controller {
             measure,
-            is_compat: false,
             met: Cell::new(false),
-            passed: Cell::new(0),
-            waited: Cell::new(0),
-            blocked: Cell::new(0),
-            shadow_blocked: Cell::new(0),
+            decisions: Decisions::default(),
         }
     }
 
@@ -194,13 +107,13 @@ impl<T: Tally> Controller<T> {
     }
 
     /// The counts.
-    pub fn tally(&self) -> &T {
+    pub fn counter(&self) -> &T {
         match &self.measure {
-            Measure::Passes(window) => window.tally(),
-            Measure::Warm(warm) => warm.window.tally(),
-            Measure::InFlight(tally) | Measure::Turns(_, tally) | Measure::Another(_, tally) => {
-                tally
-            }
+            Measure::Passes(window) => window.counter(),
+            Measure::Warm(warm) => warm.window.counter(),
+            Measure::InFlight(in_flight) => in_flight.counter(),
+            Measure::Turns(throttle) => throttle.counter(),
+            Measure::Another(_, counter) => counter,
         }
     }
 
@@ -236,17 +149,11 @@ impl<T: Tally> Controller<T> {
     /// last read count.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         self.count_as(Counting::Strict);
-        let is_free = |tally: &T| tally.latest().get().is_none_or(|latest| latest <= now);
         match &self.measure {
             Measure::Passes(window) => window.is_idle(now),
-            Measure::InFlight(tally) => tally.tickets() == 0,
-            Measure::Turns(_, tally) => !self.is_compat && is_free(tally),
-            Measure::Warm(warm) => {
-                // Sentinel keeps the latest turn, and what it keeps others from is their own cost.
-                let has_turns = warm.line.is_some();
-                let is_free = !has_turns || !self.is_compat && is_free(warm.window.tally());
-                is_free && warm.window.is_idle(now)
-            }
+            Measure::InFlight(in_flight) => in_flight.is_idle(),
+            Measure::Turns(throttle) => throttle.is_idle(now),
+            Measure::Warm(warm) => warm.is_idle(now),
             // It is the other rule's.
             Measure::Another(..) => true,
         }
@@ -256,10 +163,10 @@ impl<T: Tally> Controller<T> {
     /// is lent, which counts for longer than what is charged now.
     pub(crate) fn can_be_left(&self) -> bool {
         match &self.measure {
-            Measure::InFlight(tally) => tally.tickets() == 0,
+            Measure::InFlight(in_flight) => in_flight.is_idle(),
             Measure::Turns(..) | Measure::Another(..) => true,
             Measure::Passes(_) | Measure::Warm(_) => {
-                self.tally().admitted() == Some(self.tally().tickets())
+                self.counter().admitted() == Some(self.counter().reserved())
             }
         }
     }
@@ -273,14 +180,14 @@ impl<T: Tally> Controller<T> {
             return false;
         }
         further.count_as(Counting::Strict);
-        let (own, other) = (self.tally(), further.tally());
+        let (own, other) = (self.counter(), further.counter());
         let used = further.window().map_or(0, |window| window.most_used(now));
         if used > MAX_TAKEN_ALONG {
             return false;
         }
-        let charged = used == 0 || own.take(used).is_some();
+        let charged = used == 0 || own.reserve(used).is_some();
         if charged && used > 0 {
-            own.commit(used);
+            own.admit(used);
         }
         let latest = own.latest().get();
         let is_behind = other.latest().get() > latest;
@@ -308,13 +215,9 @@ impl<T: Tally> Controller<T> {
                 window.count_as(terms.counting);
                 window.has_room(terms.count, cost, now)
             }
-            Measure::InFlight(tally) => tally.tickets().saturating_add(cost) <= terms.count.whole(),
-            Measure::Turns(line, tally) => has_turn(line, tally, terms, cost, now),
-            Measure::Warm(warm) => {
-                warm.window.count_as(terms.counting);
-                let rate = || warm.warmth.rate(terms, &warm.window, now);
-                cost == 0 || warm.has_room(terms, rate(), cost, now)
-            }
+            Measure::InFlight(in_flight) => in_flight.has_room(terms, cost),
+            Measure::Turns(throttle) => throttle.has_room(terms, cost, now),
+            Measure::Warm(warm) => warm.has_room(terms, cost, now),
             Measure::Another(another, _) => another.has_room_beside(terms, cost, now),
         }
     }
@@ -324,12 +227,7 @@ impl<T: Tally> Controller<T> {
     #[inline(never)]
     fn has_room_beside(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
         match &self.measure {
-            // How warm it is follows from the terms of the rule that warms up, and not from these.
-            Measure::Warm(warm) => {
-                warm.window.count_as(terms.counting);
-                let rate = warm.warmth.rate_then(terms, &warm.window, now);
-                cost == 0 || warm.has_room(terms, rate, cost, now)
-            }
+            Measure::Warm(warm) => warm.has_room_beside(terms, cost, now),
             _ => self.has_room(terms, cost, now),
         }
     }
@@ -351,21 +249,18 @@ impl<T: Tally> Controller<T> {
                 Some(wait.as_nanos() as u64)
             }
             Measure::Passes(_) | Measure::InFlight(_) => None,
-            Measure::Turns(line, tally) => turn(line, tally, Pace::new(terms, cost, now)),
-            Measure::Warm(warm) => {
-                warm.warmth.hold_back(now);
-                let line = warm.line.as_ref()?;
-                turn(line, warm.window.tally(), warm.pace(terms, cost, now))
-            }
-            Measure::Another(another, _) => match &another.measure {
-                // Nothing is held back for the sake of this rule.
-                Measure::Warm(warm) => {
-                    warm.window.count_as(terms.counting);
-                    let pace = warm.pace(terms, cost, now);
-                    turn(warm.line.as_ref()?, warm.window.tally(), pace)
-                }
-                _ => another.wait(terms, cost, prioritized, now),
-            },
+            Measure::Turns(throttle) => throttle.wait(terms, cost, now),
+            Measure::Warm(warm) => warm.wait(terms, cost, now),
+            Measure::Another(another, _) => another.wait(terms, cost, prioritized, now),
+        }
+    }
+
+    /// Records that a request is held back: it waits, or is refused. (A rule that warms up is in use then, however little
+    /// passes.) Nothing is held back for the sake of a rule that decides on what another measures.
+    #[inline]
+    pub(crate) fn note_held_back(&self, now: Timestamp) {
+        if let Measure::Warm(warm) = &self.measure {
+            warm.note_held_back(now);
         }
     }
 
@@ -375,16 +270,7 @@ impl<T: Tally> Controller<T> {
     pub(crate) fn reserve_at_once(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
         match &self.measure {
             Measure::Passes(window) => window.reserve(terms.count, cost, now),
-            Measure::InFlight(tally) => {
-                let Some(taken) = tally.take(cost) else {
-                    return false;
-                };
-                if taken > terms.count.whole() {
-                    tally.give_back(cost);
-                    return false;
-                }
-                true
-            }
+            Measure::InFlight(in_flight) => in_flight.reserve(terms, cost),
             Measure::Turns(..) | Measure::Warm(_) => self.reserve(terms, Ask::at_once(cost), now),
             Measure::Another(..) => true,
         }
@@ -403,9 +289,7 @@ impl<T: Tally> Controller<T> {
                 self.count_as(terms.counting);
                 self.reserve_at_once(terms, ask.cost, now)
             }
-            Measure::Turns(line, tally) => {
-                take_turn(line, tally, ask, || Pace::new(terms, ask.cost, now))
-            }
+            Measure::Turns(throttle) => throttle.reserve(terms, ask, now),
             Measure::Warm(warm) => {
                 warm.window.count_as(terms.counting);
                 warm.reserve(terms, ask, now)
@@ -416,72 +300,57 @@ impl<T: Tally> Controller<T> {
 
     /// Gives back what was just reserved, because another rule refused.
     #[cold]
-    pub(crate) fn give_back(&self, ask: Ask, now: Timestamp) {
+    pub(crate) fn release(&self, ask: Ask, now: Timestamp) {
         match &self.measure {
             Measure::Passes(_) | Measure::InFlight(_) if !ask.counts => {}
-            Measure::Passes(window) if ask.wait == 0 => window.give_back(ask.cost),
-            Measure::Passes(window) => window.take_back(ask.cost, now.plus_nanos(ask.wait)),
-            Measure::InFlight(tally) => tally.give_back(ask.cost),
-            Measure::Turns(..) | Measure::Warm(_) if ask.cost == 0 => {}
+            Measure::Passes(window) => window.release_after(ask.cost, ask.wait, now),
+            Measure::InFlight(in_flight) => in_flight.release(ask.cost),
+            Measure::Turns(throttle) => throttle.release(ask.cost),
+            Measure::Warm(warm) => warm.release(ask, now),
             Measure::Another(..) => {}
-            Measure::Turns(line, tally) => line.give_back(tally.latest()),
-            Measure::Warm(warm) => match &warm.line {
-                Some(line) => line.give_back(warm.window.tally().latest()),
-                None if !ask.counts => {}
-                None if ask.wait == 0 => warm.window.give_back(ask.cost),
-                None => warm.window.take_back(ask.cost, now.plus_nanos(ask.wait)),
-            },
         }
     }
 
     /// Charges what was reserved for a request that passes at once. Whether the call is in flight from now on
     /// ([`Controller::leave`]).
     #[inline]
-    pub(crate) fn commit_at_once(&self, cost: u64) -> bool {
-        self.passed.set(self.passed.get().wrapping_add(1));
+    pub(crate) fn admit_at_once(&self, cost: u64) -> bool {
+        self.decisions.pass();
         match &self.measure {
             Measure::Passes(window) => {
-                window.commit(cost);
+                window.admit(cost);
                 false
             }
-            // Whatever it costs to begin, a call in flight is one.
-            Measure::InFlight(tally) => match cost.checked_sub(1) {
-                Some(more) => {
-                    tally.give_back(more);
-                    true
-                }
-                None => tally.take(1).is_some(),
-            },
+            Measure::InFlight(in_flight) => in_flight.admit(cost),
             Measure::Turns(..) | Measure::Another(..) => false,
             Measure::Warm(warm) => {
-                warm.commit(cost);
+                warm.admit(cost);
                 false
             }
         }
     }
 
     /// Charges what was reserved. Whether the call is in flight from now on.
-    pub(crate) fn commit(&self, ask: Ask) -> bool {
+    pub(crate) fn admit(&self, ask: Ask) -> bool {
         let is_lent = ask.wait > 0
             && match &self.measure {
                 Measure::Passes(_) => true,
-                // What takes turns is counted when it takes one: what the window says is how much the rule is used.
-                Measure::Warm(warm) => warm.line.is_none(),
+                Measure::Warm(warm) => warm.lends(),
                 Measure::InFlight(_) | Measure::Turns(..) | Measure::Another(..) => false,
             };
         if ask.counts && !is_lent {
-            return self.commit_at_once(ask.cost);
+            return self.admit_at_once(ask.cost);
         }
-        self.passed.set(self.passed.get().wrapping_add(1));
+        self.decisions.pass();
         false
     }
 
     /// Counts a request that the rule measures and does not limit. Whether the call is in flight from now on.
     pub(crate) fn charge(&self, ask: Ask, now: Timestamp) -> bool {
         match &self.measure {
-            Measure::Passes(window) => charge(window, ask.cost, ask.wait, now),
-            Measure::Warm(warm) => charge(&warm.window, ask.cost, ask.wait, now),
-            Measure::InFlight(tally) => return tally.take(1).is_some(),
+            Measure::Passes(window) => window.charge(ask.cost, ask.wait, now),
+            Measure::Warm(warm) => warm.window.charge(ask.cost, ask.wait, now),
+            Measure::InFlight(in_flight) => return in_flight.admit(0),
             Measure::Turns(..) | Measure::Another(..) => {}
         }
         false
@@ -491,7 +360,7 @@ impl<T: Tally> Controller<T> {
     #[inline]
     pub(crate) fn leave(&self, now: Timestamp) {
         match &self.measure {
-            Measure::InFlight(tally) => tally.give_back(1),
+            Measure::InFlight(in_flight) => in_flight.release(1),
             _ => self.look(now),
         }
     }
@@ -499,27 +368,20 @@ impl<T: Tally> Controller<T> {
     /// Opens the current bucket, where Sentinel looks at it: what it records then does so.
     #[inline(never)]
     fn look(&self, now: Timestamp) {
-        if self.window().is_some_and(RuleWindow::loses_untouched_loans) {
+        if self.window().is_some_and(RuleWindow::has_sentinel_loans) {
             self.advance(now);
         }
     }
 
-    /// Records that a call was given up: at a time that nobody knows, if there is no `now`. If it was made to wait, until
+    /// Records that a call was given up: at an unknown time, if there is no `now`. If it was made to wait, until
     /// `release`, and that is still to come, what was lent to it is given back, and its turn, if no later one was taken.
     #[inline(never)]
     pub(crate) fn give_up(&self, cost: u64, release: Option<Timestamp>, now: Option<Timestamp>) {
-        let give_turn_back = |line: &Line, tally: &T| {
-            if let Some(release) = release.filter(|_| cost > 0) {
-                line.give_up(tally.latest(), release, now);
-            }
-        };
         let window = match &self.measure {
-            Measure::InFlight(tally) => return tally.give_back(1),
-            Measure::Turns(line, tally) => return give_turn_back(line, tally),
-            Measure::Warm(warm) => match &warm.line {
-                Some(line) => return give_turn_back(line, warm.window.tally()),
-                None => &warm.window,
-            },
+            Measure::InFlight(in_flight) => return in_flight.release(1),
+            Measure::Turns(throttle) => return throttle.give_up(cost, release, now),
+            Measure::Warm(warm) if !warm.lends() => return warm.give_turn_up(cost, release, now),
+            Measure::Warm(warm) => &warm.window,
             Measure::Passes(window) => window,
             Measure::Another(..) => return,
         };
@@ -539,13 +401,13 @@ impl<T: Tally> Controller<T> {
     pub(crate) fn refund(&self, cost: u64, charged: Timestamp, waited: bool, now: Timestamp) {
         let window = match &self.measure {
             Measure::Passes(window) => window,
-            Measure::Warm(warm) if warm.line.is_none() => &warm.window,
+            Measure::Warm(warm) if warm.lends() => &warm.window,
             Measure::Warm(_) | Measure::InFlight(_) | Measure::Turns(..) | Measure::Another(..) => {
                 return;
             }
         };
-        // Whether a loan of Sentinel's has ever counted nobody knows.
-        if waited && window.loses_untouched_loans() {
+        // Whether a loan of Sentinel's has ever counted is unknown.
+        if waited && window.has_sentinel_loans() {
             return;
         }
         self.advance(now);
@@ -554,38 +416,37 @@ impl<T: Tally> Controller<T> {
 
     /// Records that the rule has made a request wait.
     pub(crate) fn waits(&self) {
-        self.waited.set(self.waited.get().wrapping_add(1));
+        self.decisions.wait();
     }
 
     /// Records that the rule has refused a request.
     pub(crate) fn block(&self) {
-        self.blocked.set(self.blocked.get().wrapping_add(1));
+        self.decisions.block();
     }
 
     /// Records that the rule would have refused a request.
     pub(crate) fn shadow_block(&self) {
-        self.shadow_blocked
-            .set(self.shadow_blocked.get().wrapping_add(1));
+        self.decisions.shadow_block();
     }
 
     /// Requests that the rule has let pass and that passed.
     pub fn passed(&self) -> u64 {
-        self.passed.get()
+        self.decisions.passed()
     }
 
-    /// Requests, of those, that the rule has made wait, or would have, had it not been in shadow mode.
+    /// Of the requests that have passed, those that the rule has made wait, or would have, had it not been in shadow mode.
     pub fn waited(&self) -> u64 {
-        self.waited.get()
+        self.decisions.waited()
     }
 
     /// Requests that the rule was the first to refuse.
     pub fn blocked(&self) -> u64 {
-        self.blocked.get()
+        self.decisions.blocked()
     }
 
     /// Requests that the rule would have refused, had it not been in shadow mode.
     pub fn shadow_blocked(&self) -> u64 {
-        self.shadow_blocked.get()
+        self.decisions.shadow_blocked()
     }
 
     /// How much is left: whole passes, rounded down. Where turns are taken, one if it would pass at once.
@@ -593,28 +454,15 @@ impl<T: Tally> Controller<T> {
         self.count_as(terms.counting);
         match &self.measure {
             Measure::Passes(window) => (terms.count.get() - window.sum(now)) as u64,
-            Measure::InFlight(tally) => terms.count.whole().saturating_sub(tally.tickets()),
-            Measure::Turns(line, tally) => {
-                u64::from(turn(line, tally, Pace::new(terms, 1, now)) == Some(0))
-            }
-            Measure::Warm(warm) => match &warm.line {
-                Some(_) => {
-                    let rate = warm.warmth.rate_then(terms, &warm.window, now);
-                    u64::from(warm.has_room(terms, rate, 1, now))
-                }
-                None => {
-                    let rate = warm.warmth.rate_then(terms, &warm.window, now);
-                    let sum = warm.window.sum(now);
-                    let one = u64::from(warm.warmth.fits(terms, rate, sum, 1));
-                    ((rate - sum) as u64).max(one)
-                }
-            },
+            Measure::InFlight(in_flight) => in_flight.remaining(terms),
+            Measure::Turns(throttle) => throttle.remaining(terms, now),
+            Measure::Warm(warm) => warm.remaining(terms, now),
             Measure::Another(another, _) => another.remaining(terms, now),
         }
     }
 
     /// How long until a request of that cost is let in, to pass or to wait, if nothing else came; `None` where it never is. A
-    /// call in flight may end at any moment: for those it is a millisecond.
+    /// call in flight may end at any moment: a limit on them says a millisecond.
     pub(crate) fn time_to_room(
         &self,
         terms: &Terms,
@@ -628,13 +476,8 @@ impl<T: Tally> Controller<T> {
                 window.time_to_loan_or_room(terms.count, cost, now)
             }
             Measure::Passes(window) => window.time_to_room(terms.count, cost, now),
-            Measure::InFlight(_) => {
-                (cost as f64 <= terms.count.get()).then_some(Duration::from_millis(1))
-            }
-            Measure::Turns(line, tally) => {
-                let pace = Pace::new(terms, cost, now)?;
-                Some(line.time_to_queue(tally.latest(), &pace, now))
-            }
+            Measure::InFlight(_) => InFlight::<T>::time_to_room(terms, cost),
+            Measure::Turns(throttle) => throttle.time_to_room(terms, cost, now),
             Measure::Warm(warm) => warm.time_to_room(terms, cost, now),
             Measure::Another(another, _) => another.time_to_room(terms, cost, prioritized, now),
         }
@@ -647,17 +490,10 @@ impl<T: Tally> Controller<T> {
             return another.time_to_more(terms, remaining, now);
         }
         self.count_as(terms.counting);
-        let turns = match &self.measure {
-            Measure::Turns(line, tally) => Some((&**line, tally, Pace::new(terms, 1, now))),
-            Measure::Warm(warm) => warm
-                .line
-                .as_ref()
-                .map(|line| (line, warm.window.tally(), warm.pace(terms, 1, now))),
-            _ => None,
-        };
-        if let Some((line, tally, pace)) = turns {
-            let wait = pace.map(|pace| line.time_to_pass(tally.latest(), &pace, now));
-            return wait.unwrap_or_default();
+        match &self.measure {
+            Measure::Turns(throttle) => return throttle.time_to_pass(terms, now),
+            Measure::Warm(warm) if !warm.lends() => return warm.time_to_pass(terms, now),
+            _ => {}
         }
         match (remaining, self.window()) {
             (0, _) => self.time_to_room(terms, 1, false, now).unwrap_or_default(),
@@ -667,134 +503,61 @@ impl<T: Tally> Controller<T> {
     }
 }
 
-impl<T: Tally> Warm<T> {
-    /// What a turn costs at `now`.
-    fn pace(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<Pace> {
-        let rate = self.warmth.rate_then(terms, &self.window, now);
-        Pace::at_rate(terms, rate, cost, now)
-    }
-
-    #[inline(never)]
-    fn advance(&self, now: Timestamp) {
-        self.window.advance(now);
-        self.warmth.advance(&self.window, now);
-    }
-
-    /// Counts a pass that was reserved. Those that take turns have reserved none.
-    fn commit(&self, cost: u64) {
-        if self.line.is_some() {
-            count(&self.window, cost);
-        } else {
-            self.window.commit(cost);
-        }
-    }
-
-    #[inline(never)]
-    fn has_room(&self, terms: &Terms, rate: f64, cost: u64, now: Timestamp) -> bool {
-        if let Some(line) = &self.line {
-            let pace = Pace::at_rate(terms, rate, cost, now);
-            return turn(line, self.window.tally(), pace) == Some(0);
-        }
-        let limit = self.warmth.limit(terms, &self.window, rate, cost, now);
-        limit.is_some_and(|limit| self.window.has_room(limit, cost, now))
-    }
-
-    fn reserve(&self, terms: &Terms, ask: Ask, now: Timestamp) -> bool {
-        if let Some(line) = &self.line {
-            let pace = || self.pace(terms, ask.cost, now);
-            return take_turn(line, self.window.tally(), ask, pace);
-        }
-        if !ask.counts {
-            return true;
-        }
-        let rate = self.warmth.rate(terms, &self.window, now);
-        let limit = self.warmth.limit(terms, &self.window, rate, ask.cost, now);
-        limit.is_some_and(|limit| match ask.wait {
-            0 => self.window.reserve(limit, ask.cost, now),
-            wait => self.window.lend(limit, ask.cost, now.plus_nanos(wait), now),
-        })
-    }
-
-    fn time_to_room(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<Duration> {
-        if let Some(line) = &self.line {
-            return self.time_to_queue(line, terms, cost, now);
-        }
-        let fastest = self.warmth.fastest_then(terms, &self.window);
-        self.window.first_fit(
-            now,
-            |sum| self.warmth.fits(terms, fastest, sum, cost),
-            |at, sum| {
-                let rate = self.warmth.rate_then(terms, &self.window, at);
-                self.warmth.fits(terms, rate, sum, cost)
-            },
-        )
-    }
-
-    /// When a request may queue depends in Sentinel on what it costs itself, and that on the second.
-    fn time_to_queue(
-        &self,
-        line: &Line,
-        terms: &Terms,
-        cost: u64,
-        now: Timestamp,
-    ) -> Option<Duration> {
-        let latest = self.window.tally().latest();
-        let second = now.as_millis() / 1000;
-        let mut at = now;
-        for ahead in 1..MAX_SECONDS_AHEAD {
-            let pace = self.pace(terms, cost, at)?;
-            let then = now
-                .plus_nanos(line.time_to_queue(latest, &pace, now).as_nanos() as u64)
-                .max(at);
-            let next = Timestamp::from_millis((second + ahead) * 1000);
-            if !terms.compat || then < next {
-                return Some(then.since(now));
-            }
-            at = next;
-        }
-        Some(at.since(now))
-    }
-}
-
-/// What is more than this is a past that is not known: where counts are kept in shared numbers, those would leap by it.
+/// A window that seems to hold more than this has a past that is not known: shared numbers that count it would leap by as much.
 const MAX_TAKEN_ALONG: u64 = 1 << 32;
 
-/// How many seconds are looked at for one in which a request may queue.
-const MAX_SECONDS_AHEAD: u64 = 1000;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::{FlowRule, WarmUp};
+    use crate::state::counter::LocalCounter;
 
-/// For how long a request has to wait for its turn; `None` where that is too long.
-#[inline]
-fn turn<T: Tally>(line: &Line, tally: &T, pace: Option<Pace>) -> Option<u64> {
-    line.wait(tally.latest(), &pace?)
-}
-
-/// Whether the turn of a request has come; one that costs nothing needs none.
-#[inline(never)]
-fn has_turn<T: Tally>(line: &Line, tally: &T, terms: &Terms, cost: u64, now: Timestamp) -> bool {
-    cost == 0 || turn(line, tally, Pace::new(terms, cost, now)) == Some(0)
-}
-
-/// Takes the turn of a request; one that costs nothing needs none.
-fn take_turn<T: Tally>(
-    line: &Line,
-    tally: &T,
-    ask: Ask,
-    pace: impl FnOnce() -> Option<Pace>,
-) -> bool {
-    ask.cost == 0 || pace().is_some_and(|pace| line.take(tally.latest(), &pace, ask.wait))
-}
-
-/// Counts a request in a window that does not limit it.
-fn charge<T: Tally>(window: &RuleWindow<T>, cost: u64, wait: u64, now: Timestamp) {
-    if wait > 0 {
-        window.lend(Count::nearest(Count::MAX), cost, now.plus_nanos(wait), now);
-    } else {
-        count(window, cost);
+    fn ms(millis: u64) -> Timestamp {
+        Timestamp::from_millis(millis)
     }
-}
 
-fn count<T: Tally>(window: &RuleWindow<T>, cost: u64) {
-    if window.tally().take(cost).is_some() {
-        window.commit(cost);
+    /// A rule that warms up and has been in full use for a second: how many pass at once, four intervals later, where in
+    /// between `idle` is all that happens.
+    fn remaining_after(idle: impl Fn(&Controller<LocalCounter>, &Terms, Timestamp)) -> u64 {
+        let rule = FlowRule::new("r", 100.0).unwrap();
+        let rule = rule.warm_up(WarmUp::new(1, 3).unwrap());
+        let terms = Terms::new(&rule, 0);
+        let state = Controller::new(
+            rule.grade(),
+            rule.control_behavior(),
+            false,
+            LocalCounter::default(),
+            Past::Fresh,
+        );
+        for now in (0..2000).step_by(5).map(ms) {
+            state.advance(now);
+            if state.has_room(&terms, 1, now) && state.reserve_at_once(&terms, 1, now) {
+                state.admit_at_once(1);
+            } else {
+                state.note_held_back(now);
+            }
+        }
+        for now in (2000..6000).step_by(100).map(ms) {
+            state.advance(now);
+            idle(&state, &terms, now);
+        }
+        state.advance(ms(6000));
+        state.remaining(&terms, ms(6000))
+    }
+
+    #[test]
+    fn asking_how_long_to_wait_keeps_no_rule_warm() {
+        let untouched = remaining_after(|_, _, _| {});
+        let asked = remaining_after(|state, terms, now| {
+            state.has_room(terms, 1, now);
+            assert_eq!(state.wait(terms, 1, false, now), None);
+            state.time_to_room(terms, 1, false, now);
+        });
+        let held_back = remaining_after(|state, terms, now| {
+            state.has_room(terms, 1, now);
+            state.note_held_back(now);
+        });
+        assert_eq!((untouched, asked), (33, 33));
+        assert!(held_back > 33, "{held_back}");
     }
 }

@@ -98,7 +98,7 @@ pub use hottest::{HotKey, MAX_LABEL, MAX_LABELS};
 pub use page::{KEYS_PER_PAGE, KeyedPages};
 
 use crate::rule::{Count, Counting, Grade, MAX_KEYS};
-use crate::state::throttle::Pace;
+use crate::state::pacer::Spacing;
 use crate::time::Timestamp;
 use hottest::{LABEL_BYTES, Wanted};
 use siphasher::sip::SipHasher13;
@@ -556,7 +556,13 @@ impl KeyedWindows {
 
     /// What a turn is worth.
     #[inline]
-    fn pace(&self, table: &Table, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Option<Pace> {
+    fn pace(
+        &self,
+        table: &Table,
+        terms: &KeyedTerms,
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Spacing> {
         let (window, _) = self.shape.window?;
         let queue = (
             terms.max_queueing_ns,
@@ -564,9 +570,9 @@ impl KeyedWindows {
         );
         let (interval, count) = (window.interval_nanos(), terms.count);
         if self.geometry.compat {
-            Pace::of_hot_parameter(interval, count, queue, cost, now)
+            Spacing::of_hot_parameter(interval, count, queue, cost, now)
         } else {
-            Pace::evenly(interval, count, queue, cost, now)
+            Spacing::evenly(interval, count, queue, cost, now)
         }
     }
 
@@ -866,7 +872,7 @@ impl KeyedStates for KeyedWindows {
         if self.shape.is_paced {
             let pace = self.pace(table, terms, 1, now);
             let latest = table.reach(place, now);
-            let at = |pace: Pace| (pace, latest.map(|latest| pace.reached(latest)));
+            let at = |pace: Spacing| (pace, latest.map(|latest| pace.clamped(latest)));
             return pace
                 .map(at)
                 .map_or(Standing::default(), |(pace, latest)| Standing {

@@ -1,345 +1,95 @@
-//! Pacing: requests pass one by one, each in its turn.
-//!
-//! ```text
-//!   10 a second         |---- a ----|---- b ----|---- c ----|
-//!                       ^           ^           ^           ^
-//!                  a passes    b waits for  c waits for   the line is free
-//!                  at once     its turn     its turn
-//! ```
-//!
-//! The state is one instant. Here it is when the line is free: a request that passes keeps it busy for as long as it costs.
-//! Sentinel keeps when the latest one passed, and the next waits for as long as it costs itself, so that one that costs much
-//! and finds the line idle costs those behind it nothing. Where all cost the same, both are the same.
+//! A rule that lets requests pass in turns: a request waits for its own.
 
-use crate::rule::Count;
-use crate::state::flow::Terms;
-use crate::state::window::SharedInstant;
+use crate::state::counter::Counter;
+use crate::state::pacer::{Pacer, Spacing, is_free};
+use crate::state::terms::{Ask, Terms};
 use crate::time::Timestamp;
-use std::cell::Cell;
 use std::time::Duration;
 
-const NANOS_PER_MILLI: u64 = 1_000_000;
-
-/// Those who share a throttle read the clock each for itself: what reaches too far by less was taken by one that has read it
-/// later, and is no sign of a clock that has stepped back.
-const SLACK_NANOS: u64 = 1_000_000_000;
-
-/// What a turn is worth, under a rule and at an instant. All of it in nanoseconds.
-#[derive(Clone, Copy)]
-pub(crate) struct Pace {
-    /// For how long the request keeps the line busy.
-    cost: u64,
-    paid: Paid,
-    max_queueing: u64,
-    /// How far ahead turns can reach. What reaches further was taken before the clock stepped back.
-    furthest: u64,
-    now: Timestamp,
+/// A line of requests. How far its turns reach is kept in the counts, where it can be shared.
+pub(super) struct Throttle<T> {
+    pacer: Pacer,
+    is_compat: bool,
+    counter: T,
 }
 
-/// For how long a request keeps a line busy where `count` pass in `interval`, at present at `rate`, in nanoseconds. `None`
-/// where it never passes.
-#[inline]
-fn spacing(interval: u64, count: f64, rate: f64, cost: u64) -> Option<u64> {
-    if count == 0.0 || cost as f64 > count.max(1.0) {
-        return None;
-    }
-    // Rounded up: never faster than the rate. Exact to the nanosecond for turns of up to 104 days.
-    Some((interval as f64 * cost as f64 / rate).ceil() as u64)
-}
-
-/// For how long a request keeps a line busy at most where at least `slowest` pass in `interval`, in nanoseconds.
-#[inline]
-pub(super) fn dearest(interval: u64, count: f64, slowest: f64) -> u64 {
-    if slowest >= count.max(1.0) {
-        return interval;
-    }
-    (interval as f64 * count.max(1.0) / slowest).ceil() as u64
-}
-
-/// When a request pays for its turn.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Paid {
-    /// Those who come next wait.
-    After,
-    /// It waits itself, as in Sentinel.
-    Before,
-}
-
-impl Pace {
-    /// Of a request of that cost under a throttle. `None` where it never passes.
-    pub(super) fn new(terms: &Terms, cost: u64, now: Timestamp) -> Option<Pace> {
-        let count = terms.count.get();
-        if !terms.compat {
-            return Pace::at_rate(terms, count, cost, now);
+impl<T: Counter> Throttle<T> {
+    pub(super) fn new(is_compat: bool, counter: T) -> Throttle<T> {
+        Throttle {
+            pacer: Pacer::default(),
+            is_compat,
+            counter,
         }
-        // Sentinel: `ThrottlingController.canPass`: in milliseconds where the count divides a second, else in nanoseconds. (A
-        // count below one half is a division by zero there.)
-        let millis = 1000_u64.checked_rem(count.round() as u64) == Some(0) && count <= 1000.0;
-        (count > 0.0).then(|| {
-            if millis {
-                let cost_ms = (1000.0 * cost as f64 / count).round();
-                Pace::in_millis(terms, cost_ms as u64, now)
-            } else {
-                let cost = (1e6 * 1000.0 * cost as f64 / count).round();
-                Pace::paid_before(terms, cost as u64, now)
-            }
-        })
     }
 
-    /// Of a request of that cost at `rate` passes in the rule's interval. `None` where it never passes.
-    pub(super) fn at_rate(terms: &Terms, rate: f64, cost: u64, now: Timestamp) -> Option<Pace> {
-        if terms.compat {
-            // Sentinel: `WarmUpRateLimiterController.canPass`.
-            let cost_ms = (cost as f64 / rate * 1000.0).round();
-            return (!rate.is_nan()).then(|| Pace::in_millis(terms, cost_ms as u64, now));
-        }
-        Some(Pace {
-            cost: spacing(terms.interval, terms.count.get(), rate, cost)?,
-            paid: Paid::After,
-            max_queueing: terms.max_queueing,
-            furthest: terms.furthest,
-            now,
-        })
+    pub(super) fn counter(&self) -> &T {
+        &self.counter
     }
 
-    /// Of a request of that cost at `count` passes in `interval`, where none waits for longer than `longest_wait`. `None`
-    /// where it never passes.
+    /// Whether no turn that was taken is still to come at `now`.
+    pub(super) fn is_idle(&self, now: Timestamp) -> bool {
+        // Sentinel keeps the latest turn, and what it keeps others from is their own cost.
+        !self.is_compat && is_free(self.counter.latest(), now)
+    }
+
+    /// Whether the turn of a request has come; one that costs nothing needs none.
+    #[inline(never)]
+    pub(super) fn has_room(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
+        cost == 0 || self.wait(terms, cost, now) == Some(0)
+    }
+
+    /// For how long a request has to wait for its turn, in nanoseconds; `None` where that is too long. Takes nothing.
     #[inline]
-    pub(crate) fn evenly(
-        interval: u64,
-        count: Count,
-        (max_queueing, longest_wait): (u64, u64),
+    pub(super) fn wait(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<u64> {
+        let spacing = Spacing::new(terms, cost, now);
+        self.pacer.turn(self.counter.latest(), spacing)
+    }
+
+    /// Takes the turn of a request, if it is the one that it asks for.
+    pub(super) fn reserve(&self, terms: &Terms, ask: Ask, now: Timestamp) -> bool {
+        let spacing = || Spacing::new(terms, ask.cost, now);
+        self.pacer.reserve(self.counter.latest(), ask, spacing)
+    }
+
+    /// Gives the turn back that was just taken.
+    pub(super) fn release(&self, cost: u64) {
+        if cost > 0 {
+            self.pacer.release(self.counter.latest());
+        }
+    }
+
+    /// Gives up the turn of a request that was made to wait until `release`: see [`Pacer::give_up`].
+    pub(super) fn give_up(&self, cost: u64, release: Option<Timestamp>, now: Option<Timestamp>) {
+        if let Some(release) = release.filter(|_| cost > 0) {
+            self.pacer.give_up(self.counter.latest(), release, now);
+        }
+    }
+
+    /// One if it would pass at once.
+    pub(super) fn remaining(&self, terms: &Terms, now: Timestamp) -> u64 {
+        u64::from(self.wait(terms, 1, now) == Some(0))
+    }
+
+    /// How long until a request of that cost is let in, to pass or to wait, if nothing else came.
+    pub(super) fn time_to_room(
+        &self,
+        terms: &Terms,
         cost: u64,
         now: Timestamp,
-    ) -> Option<Pace> {
-        let count = count.get();
-        Some(Pace {
-            cost: spacing(interval, count, count, cost)?,
-            paid: Paid::After,
-            max_queueing,
-            furthest: longest_wait.saturating_add(dearest(interval, count, count)),
-            now,
+    ) -> Option<Duration> {
+        let spacing = Spacing::new(terms, cost, now)?;
+        Some(
+            self.pacer
+                .time_to_queue(self.counter.latest(), &spacing, now),
+        )
+    }
+
+    /// How long until one passes at once, if nothing else came; zero where none ever does.
+    pub(super) fn time_to_pass(&self, terms: &Terms, now: Timestamp) -> Duration {
+        let spacing = Spacing::new(terms, 1, now);
+        spacing.map_or(Duration::ZERO, |spacing| {
+            self.pacer
+                .time_to_pass(self.counter.latest(), &spacing, now)
         })
-    }
-
-    /// The same as Sentinel paces the values of a hot parameter: in whole milliseconds, by the whole part of the count, and a
-    /// wait has to be shorter than the longest one.
-    ///
-    /// Sentinel: `ParamFlowChecker.passThrottleLocalCheck`.
-    pub(crate) fn of_hot_parameter(
-        interval: u64,
-        count: Count,
-        (max_queueing, longest_wait): (u64, u64),
-        cost: u64,
-        now: Timestamp,
-    ) -> Option<Pace> {
-        let interval_ms = (interval / NANOS_PER_MILLI) as f64;
-        let cost_ms = (interval_ms * cost as f64 / count.whole() as f64).round();
-        (count.whole() > 0).then(|| Pace {
-            cost: (cost_ms as u64).saturating_mul(NANOS_PER_MILLI),
-            paid: Paid::Before,
-            max_queueing: max_queueing.saturating_sub(NANOS_PER_MILLI),
-            furthest: longest_wait,
-            now: Timestamp::from_millis(now.as_millis()),
-        })
-    }
-
-    /// As Sentinel paces in whole milliseconds.
-    fn in_millis(terms: &Terms, cost_ms: u64, now: Timestamp) -> Pace {
-        let cost = cost_ms.saturating_mul(NANOS_PER_MILLI);
-        Pace::paid_before(terms, cost, Timestamp::from_millis(now.as_millis()))
-    }
-
-    fn paid_before(terms: &Terms, cost: u64, now: Timestamp) -> Pace {
-        Pace {
-            cost,
-            paid: Paid::Before,
-            max_queueing: terms.max_queueing,
-            furthest: terms.furthest,
-            now,
-        }
-    }
-
-    /// How far turns reach, if `latest` is how far they are said to. Where that is further than the rule allows, the clock has
-    /// stepped back, and they are pulled back to the furthest that it does.
-    #[inline]
-    pub(crate) fn reached(&self, latest: Timestamp) -> Timestamp {
-        let furthest = self.now.plus_nanos(self.furthest);
-        if latest <= furthest.plus_nanos(SLACK_NANOS) {
-            latest
-        } else {
-            furthest
-        }
-    }
-
-    /// How long after the latest turn the request is released at the earliest, in nanoseconds: 0 where it is those behind it
-    /// that wait for what it costs.
-    #[inline]
-    pub(crate) fn spacing_before(&self) -> u64 {
-        match self.paid {
-            Paid::After => 0,
-            Paid::Before => self.cost,
-        }
-    }
-
-    /// When the request comes, as far as its turn is concerned.
-    pub(crate) fn now(&self) -> Timestamp {
-        self.now
-    }
-
-    /// How far turns reach with that of a request that waits for `wait` nanoseconds.
-    #[inline]
-    pub(crate) fn reach_after(&self, wait: u64) -> Timestamp {
-        let release = self.now.plus_nanos(wait);
-        match self.paid {
-            Paid::After => release.plus_nanos(self.cost),
-            Paid::Before => release,
-        }
-    }
-
-    /// How long the request has to wait, in nanoseconds, while turns reach to `latest`; `None` where that is longer than it
-    /// may.
-    #[inline]
-    pub(crate) fn wait(&self, latest: Option<Timestamp>) -> Option<u64> {
-        let release = self.release(latest);
-        self.admits(release)
-            .then(|| release.as_nanos() - self.now.as_nanos())
-    }
-
-    /// How long after `now` the request would be let in, to pass or to wait, if nothing else came.
-    pub(crate) fn time_to_queue(&self, latest: Option<Timestamp>, now: Timestamp) -> Duration {
-        let release = self.release(latest).as_nanos();
-        Timestamp::from_nanos(release.saturating_sub(self.max_queueing)).since(now)
-    }
-
-    /// How long after `now` the request would pass at once, if nothing else came.
-    pub(crate) fn time_to_pass(&self, latest: Option<Timestamp>, now: Timestamp) -> Duration {
-        self.release(latest).since(now)
-    }
-
-    /// When a request is released that comes now, while turns reach to `latest`.
-    #[inline]
-    fn release(&self, latest: Option<Timestamp>) -> Timestamp {
-        let free = match self.paid {
-            Paid::After => latest,
-            Paid::Before => latest.map(|latest| latest.plus_nanos(self.cost)),
-        };
-        free.map_or(self.now, |free| free.max(self.now))
-    }
-
-    /// Whether a request may wait until `release`: as long as the queue exactly it may.
-    fn admits(&self, release: Timestamp) -> bool {
-        release.as_nanos() - self.now.as_nanos() <= self.max_queueing
-    }
-}
-
-/// A turn that was taken.
-#[derive(Clone, Copy)]
-struct Turn {
-    /// How far turns reached before, and with it.
-    from: Option<Timestamp>,
-    to: Timestamp,
-    release: Timestamp,
-    /// Whether it was given up, at a time that nobody knows.
-    given_up: bool,
-}
-
-/// The turns of one rule. The instant to which they reach is kept elsewhere, where it can be shared.
-#[derive(Default)]
-pub(super) struct Line {
-    /// The latest turn that was taken here: it alone can be given back.
-    turn: Cell<Option<Turn>>,
-}
-
-impl Line {
-    /// How far turns reach, without what was given up in time.
-    fn latest(&self, instant: &impl SharedInstant, pace: &Pace) -> Option<Timestamp> {
-        if let Some(turn) = self.turn.get().filter(|turn| turn.given_up) {
-            self.turn.set(None);
-            if turn.release > pace.now {
-                instant.swap(Some(turn.to), turn.from);
-            }
-        }
-        let latest = instant.get()?;
-        let reached = pace.reached(latest);
-        if reached != latest {
-            instant.swap(Some(latest), Some(reached));
-        }
-        Some(reached)
-    }
-
-    /// How long the request has to wait, in nanoseconds; `None` where that is longer than it may.
-    #[inline]
-    pub(super) fn wait(&self, instant: &impl SharedInstant, pace: &Pace) -> Option<u64> {
-        pace.wait(self.latest(instant, pace))
-    }
-
-    /// Takes the turn of a request that waits for `wait` nanoseconds: as long as it has to, or longer because of another
-    /// rule. Not where somebody else has been faster.
-    pub(super) fn take(&self, instant: &impl SharedInstant, pace: &Pace, wait: u64) -> bool {
-        let from = self.latest(instant, pace);
-        let release = pace.now.plus_nanos(wait);
-        if pace.release(from) > release {
-            return false;
-        }
-        let to = pace.reach_after(wait);
-        if !instant.swap(from, Some(to)) {
-            return false;
-        }
-        self.turn.set(Some(Turn {
-            from,
-            to,
-            release,
-            given_up: false,
-        }));
-        true
-    }
-
-    /// Gives the turn back that was taken last, at once.
-    pub(super) fn give_back(&self, instant: &impl SharedInstant) {
-        if let Some(turn) = self.turn.take() {
-            instant.swap(Some(turn.to), turn.from);
-        }
-    }
-
-    /// Gives the turn back of a request that was to be released at `release`, if no later one was taken and it is still to
-    /// come. At a time that nobody knows (`None`) that is left to the next call here.
-    pub(super) fn give_up(
-        &self,
-        instant: &impl SharedInstant,
-        release: Timestamp,
-        now: Option<Timestamp>,
-    ) {
-        let Some(turn) = self.turn.get().filter(|turn| turn.release == release) else {
-            return;
-        };
-        match now {
-            Some(now) if now < release => self.give_back(instant),
-            Some(_) => {}
-            None => self.turn.set(Some(Turn {
-                given_up: true,
-                ..turn
-            })),
-        }
-    }
-
-    /// How long after `now` the request would be let in, to pass or to wait, if nothing else came.
-    pub(super) fn time_to_queue(
-        &self,
-        instant: &impl SharedInstant,
-        pace: &Pace,
-        now: Timestamp,
-    ) -> Duration {
-        pace.time_to_queue(self.latest(instant, pace), now)
-    }
-
-    /// How long after `now` the request would pass at once, if nothing else came.
-    pub(super) fn time_to_pass(
-        &self,
-        instant: &impl SharedInstant,
-        pace: &Pace,
-        now: Timestamp,
-    ) -> Duration {
-        pace.time_to_pass(self.latest(instant, pace), now)
     }
 }

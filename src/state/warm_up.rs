@@ -1,423 +1,208 @@
-//! Warming up: a rule that has been used little admits a part of its count, and more the more it is used.
-//!
-//! ```text
-//!   rate
-//!   count   |------------.                     coldness 0: in full use
-//!           |             '.                            w: the rate begins to fall here
-//!           |               '-.                         1: not used for long
-//!   count/c |                  '---
-//!           +------------|---------|
-//!           0            w         1  coldness
-//! ```
-//!
-//! The curve is Guava's `SmoothWarmingUp`, as in Sentinel's `WarmUpController`: with a period of `P` intervals and a cold
-//! factor of `c`, `P * count / (c - 1)` tokens lie below `w` and `2 * P * count / (1 + c)` above it; each pass takes a token,
-//! and time brings `count` of them an interval. Here tokens are told as the part of all that there can be, so that the state
-//! goes on when the count or the period change.
-//!
-//! Who shares the counts shares the tokens: the first to come in a bucket (with `compat`: in a second) says how many there are,
-//! and the others take its word. So one that was not asked for long does not take for used what nobody has used, nor is it
-//! warm where the others are cold.
-//!
-//! Time brings tokens where nobody has been held back for an interval, and above `w` only while less passes than when the rule
-//! is cold: else it would never get warm. (Sentinel goes by what passed alone, which in full use need not be as much as may.)
+//! A rule that warms up: a window that says how much it is used, how cold it is, and a line if its requests take turns.
 
-use crate::rule::{Count, WarmUp};
-use crate::state::flow::Terms;
-use crate::state::window::{RuleWindow, Tally};
+mod state;
+
+use crate::state::counter::Counter;
+use crate::state::pacer::{Pacer, Spacing, is_free};
+use crate::state::terms::{Ask, Terms};
+use crate::state::window::RuleWindow;
 use crate::time::Timestamp;
-use std::cell::Cell;
+use state::WarmUpState;
+use std::time::Duration;
 
-/// How cold a rule is.
-pub(super) enum Warmth {
-    Cold(Coldness),
-    Sentinels(Tokens),
+/// How many seconds are looked at for one in which a request may queue.
+const MAX_SECONDS_AHEAD: u64 = 1000;
+
+pub(super) struct Warm<T> {
+    pub(super) window: RuleWindow<T>,
+    state: WarmUpState,
+    pacer: Option<Pacer>,
 }
 
-impl Warmth {
-    pub(super) fn new(compat: bool) -> Warmth {
-        if compat {
-            Warmth::Sentinels(Tokens::default())
+impl<T: Counter> Warm<T> {
+    /// A rule over that window; `is_paced`: one that lets requests pass in turns.
+    pub(super) fn new(window: RuleWindow<T>, compat: bool, is_paced: bool) -> Warm<T> {
+        Warm {
+            window,
+            state: WarmUpState::new(compat),
+            pacer: is_paced.then(Pacer::default),
+        }
+    }
+
+    /// Whether a request that waits has a loan of the window. (What takes turns is counted when it takes one: what the window
+    /// says is how much the rule is used.)
+    pub(super) fn lends(&self) -> bool {
+        self.pacer.is_none()
+    }
+
+    /// Whether nothing counts at `now`.
+    pub(super) fn is_idle(&self, now: Timestamp) -> bool {
+        // Sentinel keeps the latest turn, and what it keeps others from is their own cost.
+        let latest = self.window.counter().latest();
+        let is_free = self.pacer.is_none() || !self.state.is_sentinel() && is_free(latest, now);
+        is_free && self.window.is_idle(now)
+    }
+
+    #[inline(never)]
+    pub(super) fn advance(&self, now: Timestamp) {
+        self.window.advance(now);
+        self.state.advance(&self.window, now);
+    }
+
+    /// What a turn costs at `now`.
+    fn spacing(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<Spacing> {
+        let rate = self.state.rate_then(terms, &self.window, now);
+        Spacing::at_rate(terms, rate, cost, now)
+    }
+
+    /// Whether a request of that cost may pass at once.
+    pub(super) fn has_room(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
+        self.window.count_as(terms.counting);
+        let rate = || self.state.rate(terms, &self.window, now);
+        cost == 0 || self.has_room_at(terms, rate(), cost, now)
+    }
+
+    /// The same for another rule that decides on this state: how warm it is follows from this rule's terms, not from the other's.
+    pub(super) fn has_room_beside(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
+        self.window.count_as(terms.counting);
+        let rate = || self.state.rate_then(terms, &self.window, now);
+        cost == 0 || self.has_room_at(terms, rate(), cost, now)
+    }
+
+    #[inline(never)]
+    fn has_room_at(&self, terms: &Terms, rate: f64, cost: u64, now: Timestamp) -> bool {
+        if let Some(pacer) = &self.pacer {
+            let spacing = Spacing::at_rate(terms, rate, cost, now);
+            return pacer.turn(self.window.counter().latest(), spacing) == Some(0);
+        }
+        let limit = self.state.limit(terms, &self.window, rate, cost, now);
+        limit.is_some_and(|limit| self.window.has_room(limit, cost, now))
+    }
+
+    /// For how long a request has to wait for its turn, in nanoseconds; `None` where that is too long, or where none is taken.
+    pub(super) fn wait(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<u64> {
+        let pacer = self.pacer.as_ref()?;
+        pacer.turn(
+            self.window.counter().latest(),
+            self.spacing(terms, cost, now),
+        )
+    }
+
+    /// Records that a request is held back.
+    pub(super) fn note_held_back(&self, now: Timestamp) {
+        self.state.note_held_back(now);
+    }
+
+    /// Takes what a request needs, if it is there.
+    pub(super) fn reserve(&self, terms: &Terms, ask: Ask, now: Timestamp) -> bool {
+        if let Some(pacer) = &self.pacer {
+            let spacing = || self.spacing(terms, ask.cost, now);
+            return pacer.reserve(self.window.counter().latest(), ask, spacing);
+        }
+        if !ask.counts {
+            return true;
+        }
+        let rate = self.state.rate(terms, &self.window, now);
+        let limit = self.state.limit(terms, &self.window, rate, ask.cost, now);
+        limit.is_some_and(|limit| match ask.wait {
+            0 => self.window.reserve(limit, ask.cost, now),
+            wait => self.window.lend(limit, ask.cost, now.plus_nanos(wait), now),
+        })
+    }
+
+    /// Gives back what was just reserved.
+    pub(super) fn release(&self, ask: Ask, now: Timestamp) {
+        match &self.pacer {
+            _ if ask.cost == 0 => {}
+            Some(pacer) => pacer.release(self.window.counter().latest()),
+            None if !ask.counts => {}
+            None => self.window.release_after(ask.cost, ask.wait, now),
+        }
+    }
+
+    /// Counts a pass that was reserved. Where requests take turns, none was.
+    pub(super) fn admit(&self, cost: u64) {
+        if self.pacer.is_some() {
+            self.window.count(cost);
         } else {
-            Warmth::Cold(Coldness::default())
+            self.window.admit(cost);
         }
     }
 
-    /// Is told that the window has been advanced to `now`.
-    pub(super) fn advance<T: Tally>(&self, window: &RuleWindow<T>, now: Timestamp) {
-        if let Warmth::Sentinels(tokens) = self {
-            tokens.roll(window.admitted(), now);
+    /// Gives up the turn of a request that was made to wait until `release`: see [`Pacer::give_up`].
+    pub(super) fn give_turn_up(
+        &self,
+        cost: u64,
+        release: Option<Timestamp>,
+        now: Option<Timestamp>,
+    ) {
+        let release = release.filter(|_| cost > 0);
+        if let (Some(pacer), Some(release)) = (&self.pacer, release) {
+            pacer.give_up(self.window.counter().latest(), release, now);
         }
     }
 
-    /// Is told that the rule holds a request back.
-    pub(super) fn hold_back(&self, now: Timestamp) {
-        if let Warmth::Cold(coldness) = self {
-            coldness.held_back.set(Some(now));
+    /// How much is left: whole passes, rounded down; where turns are taken, one if it would pass at once.
+    pub(super) fn remaining(&self, terms: &Terms, now: Timestamp) -> u64 {
+        let rate = self.state.rate_then(terms, &self.window, now);
+        if self.pacer.is_some() {
+            return u64::from(self.has_room_at(terms, rate, 1, now));
         }
+        let sum = self.window.sum(now);
+        let one = u64::from(self.state.fits(terms, rate, sum, 1));
+        ((rate - sum) as u64).max(one)
     }
 
-    /// How much passes in an interval at `now`.
-    #[inline]
-    pub(super) fn rate<T: Tally>(
+    /// How long until a request of that cost is let in, to pass or to wait, if nothing else came; `None` where it never is.
+    pub(super) fn time_to_room(
         &self,
         terms: &Terms,
-        window: &RuleWindow<T>,
-        now: Timestamp,
-    ) -> f64 {
-        match self {
-            Warmth::Cold(coldness) => {
-                coldness.sync(terms, window, now);
-                rate_at(terms, coldness.coldness.get())
-            }
-            Warmth::Sentinels(tokens) => {
-                tokens.sync(terms, window.tally(), window.admitted(), now);
-                Curve::new(terms).rate(tokens.tokens.get())
-            }
-        }
-    }
-
-    /// How much will pass in an interval at `at`, if nothing comes until then.
-    pub(super) fn rate_then<T: Tally>(
-        &self,
-        terms: &Terms,
-        window: &RuleWindow<T>,
-        at: Timestamp,
-    ) -> f64 {
-        match self {
-            Warmth::Cold(coldness) => rate_at(terms, coldness.at(terms, window, at)),
-            Warmth::Sentinels(tokens) => {
-                Curve::new(terms).rate(tokens.at(terms, window.admitted(), at))
-            }
-        }
-    }
-
-    /// What can pass in an interval at most, if nothing comes from now on.
-    pub(super) fn fastest_then<T: Tally>(&self, terms: &Terms, window: &RuleWindow<T>) -> f64 {
-        match self {
-            Warmth::Cold(coldness) => rate_at(terms, coldness.least(terms, window)),
-            Warmth::Sentinels(_) => terms.count.get(),
-        }
-    }
-
-    /// Up to how much the window may hold together with a request of that cost, at `rate`.
-    pub(super) fn limit<T: Tally>(
-        &self,
-        terms: &Terms,
-        window: &RuleWindow<T>,
-        rate: f64,
         cost: u64,
         now: Timestamp,
-    ) -> Option<Count> {
-        match self {
-            Warmth::Sentinels(_) if rate.is_nan() => None,
-            Warmth::Sentinels(_) => Some(Count::nearest(rate)),
-            // Into an empty window one passes, whatever part of the count it costs: else it would stay cold for ever.
-            Warmth::Cold(_)
-                if cost as f64 > rate
-                    && cost as f64 <= terms.count.get()
-                    && window.has_room(Count::nearest(0.0), 0, now) =>
-            {
-                Some(Count::nearest(cost as f64))
+    ) -> Option<Duration> {
+        if let Some(pacer) = &self.pacer {
+            return self.time_to_queue(pacer, terms, cost, now);
+        }
+        let fastest = self.state.fastest_then(terms, &self.window);
+        self.window.first_fit(
+            now,
+            |sum| self.state.fits(terms, fastest, sum, cost),
+            |at, sum| {
+                let rate = self.state.rate_then(terms, &self.window, at);
+                self.state.fits(terms, rate, sum, cost)
+            },
+        )
+    }
+
+    /// When a request may queue depends in Sentinel on what it costs itself, and that on the second.
+    fn time_to_queue(
+        &self,
+        pacer: &Pacer,
+        terms: &Terms,
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Duration> {
+        let latest = self.window.counter().latest();
+        let second = now.as_millis() / 1000;
+        let mut at = now;
+        for ahead in 1..MAX_SECONDS_AHEAD {
+            let spacing = self.spacing(terms, cost, at)?;
+            let then = now
+                .plus_nanos(pacer.time_to_queue(latest, &spacing, now).as_nanos() as u64)
+                .max(at);
+            let next = Timestamp::from_millis((second + ahead) * 1000);
+            if !terms.compat || then < next {
+                return Some(then.since(now));
             }
-            Warmth::Cold(_) if cost == 0 => Some(terms.count),
-            Warmth::Cold(_) => Some(Count::nearest(rate)),
+            at = next;
         }
+        Some(at.since(now))
     }
-
-    /// Whether a request of that cost fits into a window that holds `sum`, at `rate`.
-    pub(super) fn fits(&self, terms: &Terms, rate: f64, sum: f64, cost: u64) -> bool {
-        let cost = cost as f64;
-        sum + cost <= rate
-            || matches!(self, Warmth::Cold(_)) && sum == 0.0 && cost <= terms.count.get()
-    }
-}
-
-/// Where the rate begins to fall, as a part of all tokens.
-fn warning(warm_up: WarmUp) -> f64 {
-    let c = f64::from(warm_up.cold_factor());
-    (c + 1.0) / (3.0 * c - 1.0)
-}
-
-/// In how many nanoseconds an idle rule gets cold that was in full use.
-fn nanos_to_cold(warm_up: WarmUp) -> f64 {
-    let c = f64::from(warm_up.cold_factor());
-    f64::from(warm_up.period_sec()) * 1e9 * (3.0 * c - 1.0) / ((c - 1.0) * (c + 1.0))
-}
-
-/// How much passes in an interval.
-fn rate_at(terms: &Terms, coldness: f64) -> f64 {
-    let warning = warning(terms.warm_up);
-    let above = ((coldness - warning) / (1.0 - warning)).max(0.0);
-    terms.count.get() / (1.0 + (f64::from(terms.warm_up.cold_factor()) - 1.0) * above)
-}
-
-/// The tokens that there are, as a part of those that there can be: none in full use, all when not used for long.
-pub(super) struct Coldness {
-    /// From 0 to 1; it begins with 1, whatever the clock says.
-    coldness: Cell<f64>,
-    /// As of when, and what had been admitted by then.
-    synced: Cell<Option<(Timestamp, u64)>>,
-    /// When it last held a request back.
-    held_back: Cell<Option<Timestamp>>,
-}
-
-impl Default for Coldness {
-    fn default() -> Coldness {
-        Coldness {
-            coldness: Cell::new(1.0),
-            synced: Cell::new(None),
-            held_back: Cell::new(None),
-        }
-    }
-}
-
-impl Coldness {
-    /// Once in a bucket. A clock that has stepped back starts again from there.
-    fn sync<T: Tally>(&self, terms: &Terms, window: &RuleWindow<T>, now: Timestamp) {
-        let start = window.window().start(now);
-        let is_synced = || self.synced.get().is_some_and(|(then, _)| then == start);
-        if is_synced() {
-            return;
-        }
-        self.listen(window.tally(), start);
-        if !is_synced() {
-            self.coldness.set(self.at(terms, window, now));
-            self.synced.set(Some((start, window.admitted())));
-            self.tell(window.tally());
-        }
-    }
-
-    /// Goes on where another was later, but not after the bucket that starts at `start`.
-    fn listen(&self, tally: &impl Tally, start: Timestamp) {
-        let Some([coldness, then, admitted, held_back]) = tally.warmth() else {
-            return;
-        };
-        let then = Timestamp::from_nanos(then);
-        let held_back = (held_back > 0).then(|| Timestamp::from_nanos(held_back));
-        let is_later = self.synced.get().is_none_or(|(own, _)| own < then);
-        let coldness = f64::from_bits(coldness);
-        if !is_later || then > start || !(0.0..=1.0).contains(&coldness) {
-            return;
-        }
-        self.coldness.set(coldness);
-        self.synced.set(Some((then, admitted)));
-        if self.held_back.get() > held_back {
-            self.tell(tally); // that somebody was held back is news to the others
-        } else {
-            self.held_back.set(held_back);
-        }
-    }
-
-    fn tell(&self, tally: &impl Tally) {
-        let nanos = |at: Timestamp| at.as_nanos();
-        if let Some((then, admitted)) = self.synced.get() {
-            let held_back = self.held_back.get().map_or(0, nanos);
-            tally.tell_warmth([
-                self.coldness.get().to_bits(),
-                nanos(then),
-                admitted,
-                held_back,
-            ]);
-        }
-    }
-
-    /// What the passes since it was told leave, if so much has been `admitted` by now, and so much `before`. Another may
-    /// have counted more before than is known here.
-    fn left(&self, terms: &Terms, admitted: u64, before: u64) -> f64 {
-        let passes = match admitted.wrapping_sub(before) {
-            fewer if fewer >= 1 << 63 => 0,
-            passes => passes,
-        };
-        // Where the count is zero nothing passes.
-        let count = terms.count.get().max(f64::MIN_POSITIVE);
-        let used = passes as f64 * terms.interval as f64 / count;
-        (self.coldness.get() - used / nanos_to_cold(terms.warm_up)).max(0.0)
-    }
-
-    /// The least that it can be, if nothing comes from now on.
-    fn least<T: Tally>(&self, terms: &Terms, window: &RuleWindow<T>) -> f64 {
-        match self.synced.get() {
-            None => self.coldness.get(),
-            Some((_, admitted)) => self.left(terms, window.admitted(), admitted),
-        }
-    }
-
-    /// How cold it is at `at`, if nothing comes until then.
-    fn at<T: Tally>(&self, terms: &Terms, window: &RuleWindow<T>, at: Timestamp) -> f64 {
-        let coldness = self.coldness.get();
-        let start = window.window().start(at);
-        let Some((then, admitted)) = self.synced.get().filter(|(then, _)| *then != start) else {
-            return coldness;
-        };
-        let nanos_to_cold = nanos_to_cold(terms.warm_up);
-        let left = self.left(terms, window.admitted(), admitted);
-        let held_back = self.held_back.get();
-        let since_then = held_back.map(|then| at.as_nanos().abs_diff(then.as_nanos()));
-        let most = if since_then.is_some_and(|since| since < terms.interval) {
-            left
-        } else if window.sum(at) < terms.slowest.floor().max(1.0) {
-            1.0
-        } else {
-            left.max(warning(terms.warm_up))
-        };
-        let elapsed = start.as_nanos().saturating_sub(then.as_nanos()) as f64;
-        (left + elapsed / nanos_to_cold).min(most)
-    }
-}
-
-/// Sentinel's tokens, and the passes of the second before the current one.
-///
-/// Sentinel: `WarmUpController`, whose `int`s and `long`s these are.
-#[derive(Default)]
-pub(super) struct Tokens {
-    tokens: Cell<i64>,
-    /// How many there could be when they were counted.
-    max: Cell<i64>,
-    /// In which second they were counted.
-    filled: Cell<Option<u64>>,
-    second: Cell<Option<Second>>,
-}
-
-/// A second of the clock.
-#[derive(Clone, Copy)]
-struct Second {
-    number: u64,
-    /// What had been admitted when it began.
-    before: u64,
-    /// What was admitted in the one before it.
-    previous: u64,
-}
-
-fn second_of(at: Timestamp) -> u64 {
-    at.as_millis() / 1000
-}
-
-/// What a rule's count, period and cold factor come to.
-struct Curve {
-    count: f64,
-    warning: i64,
-    max: i64,
-    slope: f64,
-}
-
-impl Curve {
-    /// Sentinel: `WarmUpController.construct`.
-    fn new(terms: &Terms) -> Curve {
-        let (count, period) = (terms.count.get(), f64::from(terms.warm_up.period_sec()));
-        let cold_factor = f64::from(terms.warm_up.cold_factor());
-        let warning = (period * count) as i32 / (terms.warm_up.cold_factor() as i32 - 1);
-        let max = warning.wrapping_add((2.0 * period * count / (1.0 + cold_factor)) as i32);
-        Curve {
-            count,
-            warning: warning.into(),
-            max: max.into(),
-            slope: (cold_factor - 1.0) / count / f64::from(max.wrapping_sub(warning)),
-        }
-    }
-
-    /// Sentinel: `WarmUpController.canPass`. Not a number where there are no tokens above the line: then nothing passes.
-    fn rate(&self, tokens: i64) -> f64 {
-        if tokens < self.warning {
-            return self.count;
-        }
-        let above = (tokens - self.warning) as f64;
-        (1.0 / (above * self.slope + 1.0 / self.count)).next_up()
-    }
-}
-
-impl Tokens {
-    fn roll(&self, admitted: u64, now: Timestamp) {
-        let number = second_of(now);
-        let previous = match self.second.get() {
-            Some(second) if second.number == number => return,
-            Some(second) if second.number + 1 == number => admitted.wrapping_sub(second.before),
-            _ => 0,
-        };
-        self.second.set(Some(Second {
-            number,
-            before: admitted,
-            previous,
-        }));
-    }
-
-    /// What was admitted in the second before the one of that `number`.
-    fn previous(&self, admitted: u64, number: u64) -> i64 {
-        let passes = match self.second.get() {
-            Some(second) if second.number == number => second.previous,
-            Some(second) if second.number + 1 == number => admitted.wrapping_sub(second.before),
-            _ => 0,
-        };
-        i64::try_from(passes).unwrap_or(i64::MAX)
-    }
-
-    /// Sentinel: `WarmUpController.syncToken`. There a clock that has stepped back changes nothing until it has caught up.
-    fn sync(&self, terms: &Terms, tally: &impl Tally, admitted: u64, now: Timestamp) {
-        let number = second_of(now);
-        if self.filled.get() == Some(number) {
-            return;
-        }
-        if let Some([tokens, max, filled, before]) = tally.warmth()
-            && filled <= number
-            && self.filled.get().is_none_or(|own| own < filled)
-        {
-            self.tokens.set(tokens as i64);
-            self.max.set(max as i64);
-            self.filled.set(Some(filled));
-            if before > 0 {
-                self.listen(before - 1, filled, number);
-            }
-        }
-        if self.filled.get() != Some(number) {
-            self.tokens.set(self.at(terms, admitted, now));
-            self.max.set(Curve::new(terms).max);
-            self.filled.set(Some(number));
-            let (tokens, max) = (self.tokens.get() as u64, self.max.get() as u64);
-            // One more than it was: 0 says nothing.
-            let before = self
-                .second
-                .get()
-                .map_or(0, |second| second.before.wrapping_add(1));
-            tally.tell_warmth([tokens, max, number, before]);
-        }
-    }
-
-    /// Goes by what another says had been admitted `before` the second in which it `filled` up tokens, where that is the one
-    /// before this: a worker that was not asked then does not know what passed in it.
-    fn listen(&self, before: u64, filled: u64, number: u64) {
-        if let Some(second) = self.second.get().filter(|_| filled + 1 == number) {
-            let previous = match second.before.wrapping_sub(before) {
-                fewer if fewer >= 1 << 63 => second.previous,
-                passes => passes,
-            };
-            self.second.set(Some(Second { previous, ..second }));
-        }
-    }
-
-    /// How many there are at `at`, if nothing comes until then.
-    ///
-    /// Sentinel: `WarmUpController.coolDownTokens`.
-    fn at(&self, terms: &Terms, admitted: u64, at: Timestamp) -> i64 {
-        let (curve, number) = (Curve::new(terms), second_of(at));
-        let Some(filled) = self.filled.get() else {
-            // There they begin with none, and the time since 1970 fills them, if any lie below the line.
-            return if curve.warning > 0 { curve.max } else { 0 };
-        };
-        let mut tokens = self.tokens.get();
-        if number <= filled {
-            return tokens;
-        }
-        if self.max.get() > 0 && self.max.get() != curve.max {
-            let rescaled = i128::from(tokens) * i128::from(curve.max) / i128::from(self.max.get());
-            tokens = rescaled as i64;
-        }
-        let previous = self.previous(admitted, number);
-        let is_used_little =
-            previous < i64::from(curve.count as i32 / terms.warm_up.cold_factor() as i32);
-        if tokens < curve.warning || tokens > curve.warning && is_used_little {
-            let elapsed_ms = ((number - filled) * 1000) as f64;
-            tokens = (tokens as f64 + elapsed_ms * curve.count / 1000.0) as i64;
-        }
-        tokens.min(curve.max).saturating_sub(previous).max(0)
+    /// How long until one passes at once, if nothing else came; zero where none ever does, and where none takes turns.
+    pub(super) fn time_to_pass(&self, terms: &Terms, now: Timestamp) -> Duration {
+        let turn = self.pacer.as_ref().zip(self.spacing(terms, 1, now));
+        turn.map_or(Duration::ZERO, |(pacer, spacing)| {
+            pacer.time_to_pass(self.window.counter().latest(), &spacing, now)
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! Where a rule's window keeps its two running counts, and the ring of what they were.
+//! The window of one rule: a ring of what its running count was.
 //!
 //! A window is not a sum of buckets here but a difference of two running counts:
 //!
@@ -10,168 +10,26 @@
 //! ```
 //!
 //! So a decision costs the same with 2 buckets and with 600, and a window can be shared by several virtual machines that
-//! have nothing in common but two counters: each keeps its own ring of what `admitted` was. `tickets` is raised before a
-//! request is let in and lowered if it is not, so it is never behind the truth; `admitted` is raised after, so it is never
-//! ahead of it. Whoever takes a ticket and then finds at most the limit between the two may pass, and no two who race can
-//! both be wrong.
+//! have nothing in common but two counters ([`Counter`]): each keeps its own ring of what `admitted` was.
 //!
 //! Of a shared window, `admitted` has to be read *before* the clock ([`RuleWindow::observe`]): a value that was read late
 //! and filed under an early bucket would forget what was admitted in between.
 
-use crate::leap_array::{Bucket, LeapArray};
+mod ahead;
+
 use crate::rule::{Count, Counting};
 use crate::snapshots::Snapshots;
-use crate::stats::occupy::{Loans, OCCUPY_TIMEOUT_MS, Untouched};
+use crate::state::counter::{Counter, Past};
+use crate::state::history::{History, RunningCount};
+use crate::state::loans::Loans;
+use crate::stats::occupy::LoanRule;
 use crate::time::Timestamp;
 use crate::window::Window;
 use std::cell::Cell;
 use std::fmt;
-use std::time::Duration;
-
-/// Two running counts of one rule, which wrap around after 2^64, and the instant that a throttle keeps.
-pub trait Tally {
-    /// How much has been admitted so far; never ahead of the truth. `None` where the count is this window's own affair.
-    fn admitted(&self) -> Option<u64>;
-
-    /// How many tickets have been taken and not given back; never behind the truth.
-    fn tickets(&self) -> u64;
-
-    /// Takes `n` tickets and says how many have been taken in all, these and those of racing takers included. `None` where
-    /// that could not be done.
-    fn take(&self, n: u64) -> Option<u64>;
-
-    /// Gives `n` tickets back.
-    fn give_back(&self, n: u64);
-
-    /// Turns `n` tickets into admissions.
-    fn commit(&self, n: u64);
-
-    /// How far the turns of a throttle reach.
-    fn latest(&self) -> &impl SharedInstant;
-
-    /// How warm the rule is, as who shares these counts has told last; `None` where nobody has, or nobody shares them.
-    fn warmth(&self) -> Option<[u64; 4]> {
-        None
-    }
-
-    /// Tells the others how warm the rule is.
-    fn tell_warmth(&self, _: [u64; 4]) {}
-
-    /// What is known of the past where the window may have missed something, since it was neither asked for nor kept up to
-    /// date; `None` where it goes on with what it knows. Called when a bucket begins, and after [`RuleWindow::rest`].
-    fn published(&self) -> Option<Past> {
-        None
-    }
-
-    /// `admitted` has fallen: whatever is known of the past is of no use.
-    fn fallen(&self) {}
-}
-
-/// An instant that several may share. It moves by compare-and-swap alone: who has been overtaken looks again.
-pub trait SharedInstant {
-    /// The instant; `None` where there has been none yet.
-    fn get(&self) -> Option<Timestamp>;
-
-    /// Puts `to` in the place of `from`. Whether that was done: not where it is not `from` any more, and not where it could
-    /// not be done at all.
-    fn swap(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool;
-}
-
-/// An instant that nobody shares.
-#[derive(Default, Debug)]
-pub struct LocalInstant(Cell<Option<Timestamp>>);
-
-impl SharedInstant for LocalInstant {
-    #[inline]
-    fn get(&self) -> Option<Timestamp> {
-        self.0.get()
-    }
-
-    #[inline]
-    fn swap(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
-        let is_from = self.0.get() == from;
-        if is_from {
-            self.0.set(to);
-        }
-        is_from
-    }
-}
-
-/// Counts that nobody shares.
-#[derive(Default, Debug)]
-pub struct LocalTally {
-    tickets: Cell<u64>,
-    latest: LocalInstant,
-}
-
-impl Tally for LocalTally {
-    #[inline]
-    fn admitted(&self) -> Option<u64> {
-        None
-    }
-
-    #[inline]
-    fn tickets(&self) -> u64 {
-        self.tickets.get()
-    }
-
-    #[inline]
-    fn take(&self, n: u64) -> Option<u64> {
-        self.tickets.set(self.tickets.get().wrapping_add(n));
-        Some(self.tickets.get())
-    }
-
-    #[inline]
-    fn give_back(&self, n: u64) {
-        self.tickets.set(self.tickets.get().wrapping_sub(n));
-    }
-
-    #[inline]
-    fn commit(&self, _: u64) {}
-
-    fn latest(&self) -> &impl SharedInstant {
-        &self.latest
-    }
-}
-
-/// What a window knows of the time before it was made.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Past {
-    /// Nothing has been admitted, ever.
-    Fresh,
-    /// Much may have been: until an interval has passed, all of it counts as used.
-    Unknown {
-        /// What `admitted` is now.
-        admitted: u64,
-    },
-    /// What another window over the same counts has kept.
-    Kept(Snapshots),
-}
-
-const OCCUPY_TIMEOUT: Duration = Duration::from_millis(OCCUPY_TIMEOUT_MS);
 
 /// More than any count: what is counted as used where the past is unknown.
 const FULL: u64 = 1 << 62;
-
-/// What `admitted` was when a bucket began.
-#[derive(Default)]
-struct Snapshot(Cell<u64>);
-
-impl Bucket for Snapshot {
-    fn open(&self, previous: &Snapshot) {
-        self.0.set(previous.0.get());
-    }
-
-    fn absorb(&self, older: &Snapshot) {
-        if self.0.get().wrapping_sub(older.0.get()) < 1 << 63 {
-            self.0.set(older.0.get());
-        }
-    }
-
-    fn precede(&self, next: &Snapshot) {
-        self.0.set(next.0.get());
-    }
-}
 
 /// How much of the passes of the leaving bucket still counts at `now`, in the bucket that starts at `start`: as much of them
 /// as there is left of the bucket. A clock behind the bucket stands at its start.
@@ -198,26 +56,19 @@ struct Current {
 pub struct RuleWindow<T> {
     /// As the rule says that asks. (Two may ask that count otherwise: [`RuleWindow::count_as`].)
     counting: Cell<Counting>,
-    /// Whether loans are Sentinel's: they count when their bucket has begun and somebody looks at it, or never.
-    untouched: Untouched,
+    /// Whether loans are Sentinel's: they count when their bucket has begun and a request comes while it lasts, or never.
+    loan_rule: LoanRule,
     loans: Loans,
-    /// One bucket more than the window: the one that is leaving.
-    ring: LeapArray<Snapshot>,
-    /// What `admitted` was when last observed, and what has been committed here since.
-    last: Cell<u64>,
-    /// What was observed and has no time yet.
-    seen: Cell<Option<u64>>,
-    /// What the ring says of the newest bucket, so that a decision need not ask it.
+    /// What `admitted` is known to be, and what it was.
+    history: History<u64>,
+    /// What the history says of the newest bucket, so that a decision need not ask it.
     current: Cell<Option<Current>>,
-    /// What `admitted` is taken to have been before the ring begins.
-    initial: u64,
-    tally: T,
+    counter: T,
 }
 
-impl<T: Tally> RuleWindow<T> {
-    /// A window over the counts of `tally`.
-    pub fn new(window: Window, counting: Counting, tally: T, past: Past) -> RuleWindow<T> {
-        let ring = LeapArray::<Snapshot>::with_one_more(window);
+impl<T: Counter> RuleWindow<T> {
+    /// A window over the counts of `counter`.
+    pub fn new(window: Window, counting: Counting, counter: T, past: Past) -> RuleWindow<T> {
         let (initial, last) = match &past {
             Past::Fresh => (0, 0),
             Past::Unknown { admitted } => (admitted.wrapping_sub(FULL), *admitted),
@@ -226,31 +77,27 @@ impl<T: Tally> RuleWindow<T> {
                 (last.wrapping_sub(FULL), last)
             }
         };
-        ring.fill(|snapshot| snapshot.0.set(initial));
         let window = RuleWindow {
             counting: Cell::new(counting),
-            untouched: Untouched::Kept,
+            loan_rule: LoanRule::Exact,
             loans: Loans::default(),
-            ring,
-            last: Cell::new(last),
-            seen: Cell::new(None),
+            history: History::new(window, initial, last),
             current: Cell::new(None),
-            initial,
-            tally,
+            counter,
         };
         if let Past::Kept(kept) = &past {
-            window.ring.restore(kept.newest);
+            window.history.restore(kept.newest);
             window.take_up(kept, 0);
         }
         window
     }
 
-    /// This window, lending as Sentinel does: a loan counts when its bucket has begun, and only if somebody comes while it
+    /// This window, lending as Sentinel does: a loan counts when its bucket has begun, and only if a request comes while it
     /// lasts.
     #[must_use]
-    pub fn losing_untouched_loans(self) -> RuleWindow<T> {
+    pub fn with_sentinel_loans(self) -> RuleWindow<T> {
         RuleWindow {
-            untouched: Untouched::Lost,
+            loan_rule: LoanRule::Sentinel,
             ..self
         }
     }
@@ -273,79 +120,78 @@ impl<T: Tally> RuleWindow<T> {
         }
     }
 
-    pub(crate) fn loses_untouched_loans(&self) -> bool {
-        self.untouched == Untouched::Lost
+    pub(crate) fn has_sentinel_loans(&self) -> bool {
+        self.loan_rule == LoanRule::Sentinel
     }
 
     /// The geometry.
     pub fn window(&self) -> Window {
-        self.ring.window()
+        self.history.window()
     }
 
     /// What has been admitted so far, as far as it is known here, and without what is lent.
     #[inline]
     pub fn admitted(&self) -> u64 {
-        self.last.get()
+        self.history.last.get()
     }
 
     /// The counts.
-    pub fn tally(&self) -> &T {
-        &self.tally
+    pub fn counter(&self) -> &T {
+        &self.counter
     }
 
     /// Reads what has been admitted. To be called before the clock is read for the next call here that takes a time.
     #[inline]
     pub fn observe(&self) {
-        self.seen.set(self.tally.admitted());
+        self.history.seen.set(self.counter.admitted());
     }
 
     /// Brings the ring up to `now` and files what was observed before.
     #[inline]
     pub fn advance(&self, now: Timestamp) {
         match self.current.get() {
-            Some(current) if self.ring.window().contains(current.start, now) => {}
+            Some(current) if self.history.window().contains(current.start, now) => {}
             _ => self.move_to(now),
         }
-        if let Some(seen) = self.seen.take() {
-            if seen.wrapping_sub(self.last.get()) >= 1 << 63 {
+        if let Some(seen) = self.history.seen.take() {
+            if seen.is_behind(self.history.last.get()) {
                 self.forget(seen);
             }
-            self.last.set(seen);
+            self.history.last.set(seen);
         }
     }
 
     #[cold]
     #[inline(never)]
     fn move_to(&self, now: Timestamp) {
-        // Whatever was committed or observed before this call was so before `now`: it is what the new buckets begin with. The
-        // very first one had begun before this window: as the ones before it, it begins with what the past is taken to be.
-        let before = self.ring.newest_start();
+        // Whatever was admitted or observed before this call was so before `now`: it is what the new buckets begin with.
+        let before = self.history.newest_start();
         self.settle(now);
-        let current = self.ring.window().start(now);
-        self.ring.current_window_with(now, |snapshot, start| {
+        let current = self.history.window().start(now);
+        let pay_gone_by = |start: Timestamp| {
             let gone_by = self.loans.take_before(start);
-            self.pay(gone_by, self.untouched == Untouched::Kept);
-            if before.is_some() {
-                snapshot.0.set(self.last.get());
-            }
+            self.pay(gone_by, self.loan_rule == LoanRule::Exact);
+        };
+        let pay_due = |start: Timestamp| {
             let due = self.loans.take_before(start.plus_nanos(1));
-            self.pay(due, self.untouched == Untouched::Kept || start == current);
-        });
-        if self.ring.newest_start() < before {
+            self.pay(due, self.loan_rule == LoanRule::Exact || start == current);
+        };
+        self.history.move_to(now, pay_gone_by, pay_due);
+        if self.history.newest_start() < before {
             // The clock has stepped back by an interval or more: as the rest of the window, what is lent is counted now.
             let lent = self.loans.take_before(Timestamp::MAX);
             self.pay(lent, true);
         }
-        match self.tally.published() {
+        match self.counter.published() {
             None => self.refresh(),
             // All that was known here is in there ([`RuleWindow::rest`]).
             Some(Past::Kept(kept)) => self.take_up(&kept, 0),
-            Some(_) => self.forget(self.last.get()),
+            Some(_) => self.forget(self.history.last.get()),
         }
     }
 
-    /// All that is known here is known to the others: what they know by then is asked for with the next call here that takes a
-    /// time.
+    /// All that this window knows is published: with the next call that takes a time, it asks for what other workers have
+    /// published by then.
     pub fn rest(&self) {
         self.current.set(None);
     }
@@ -353,17 +199,13 @@ impl<T: Tally> RuleWindow<T> {
     /// Takes up what another window over the same counts has kept, and all that was known here with it; `index` says which of
     /// the counts these are.
     pub fn take_up(&self, kept: &Snapshots, index: usize) {
-        let window = self.ring.window();
-        self.ring.for_each_start(|snapshot, start| {
-            if let Some(known) = kept.at(index, start, window) {
-                snapshot.0.set(known);
-            }
-        });
+        self.history
+            .take_up(|start, window| kept.at(index, start, window));
         // What was observed may be older than this.
-        if let (Some((newest, _)), Some(seen)) = (self.ring.newest_and_oldest(0), self.seen.get())
-            && newest.0.get().wrapping_sub(seen) < 1 << 63
+        if let (Some(newest), Some(seen)) = (self.history.at_start(0), self.history.seen.get())
+            && !newest.get().is_behind(seen)
         {
-            self.seen.set(Some(newest.0.get()));
+            self.history.seen.set(Some(newest.get()));
         }
         self.refresh();
     }
@@ -373,50 +215,48 @@ impl<T: Tally> RuleWindow<T> {
         if n == 0 || !counts {
             return;
         }
-        if self.untouched == Untouched::Lost && self.tally.take(n).is_none() {
+        if self.loan_rule == LoanRule::Sentinel && self.counter.reserve(n).is_none() {
             return;
         }
-        self.tally.commit(n);
-        self.last.set(self.last.get().wrapping_add(n));
+        self.counter.admit(n);
+        self.history
+            .last
+            .set(self.history.last.get().wrapping_add(n));
         // What was observed is older than this.
-        self.seen
-            .set(self.seen.get().map(|seen| seen.wrapping_add(n)));
+        self.history
+            .seen
+            .set(self.history.seen.get().map(|seen| seen.wrapping_add(n)));
     }
 
     /// Takes back the loans that were given up in time.
     fn settle(&self, now: Timestamp) {
         if self.loans.total() > 0 {
             let given_up = self.loans.settle(now);
-            self.take_back_tickets(given_up);
+            self.release_loan(given_up);
         }
     }
 
-    fn take_back_tickets(&self, n: u64) {
-        // Those of a loan that is Sentinel's have not been taken yet.
-        if n > 0 && self.untouched == Untouched::Kept {
-            self.tally.give_back(n);
+    fn release_loan(&self, n: u64) {
+        // A loan that is Sentinel's has reserved nothing yet.
+        if n > 0 && self.loan_rule == LoanRule::Exact {
+            self.counter.release(n);
         }
     }
 
-    /// `admitted` has fallen to `seen`: somebody has reset it, and nobody knows what was admitted before. Until an interval
-    /// has passed, the whole window counts as used.
+    /// `admitted` has fallen to `seen`: it was reset, and what was admitted before is unknown. Until an interval has passed, the
+    /// whole window counts as used.
     #[cold]
     #[inline(never)]
     fn forget(&self, seen: u64) {
-        self.ring
-            .fill(|snapshot| snapshot.0.set(seen.wrapping_sub(FULL)));
-        self.tally.fallen();
+        self.history.reset(seen.wrapping_sub(FULL));
+        self.counter.fallen();
         self.refresh();
     }
 
     /// Asks the ring for what a decision needs of it.
     fn refresh(&self) {
-        let n = self.ring.window().sample_count() as usize;
-        let at = |behind| {
-            self.ring
-                .newest_and_oldest(behind)
-                .map_or(0, |(_, oldest)| oldest.0.get())
-        };
+        let n = self.history.window().sample_count() as usize;
+        let at = |behind| self.history.at_start(behind).map_or(0, Cell::get);
         let base = at(if self.counting.get() == Counting::Strict {
             n
         } else {
@@ -427,29 +267,29 @@ impl<T: Tally> RuleWindow<T> {
             base,
             leaving: base.wrapping_sub(at(n)),
         };
-        self.current.set(self.ring.newest_start().map(current));
+        self.current.set(self.history.newest_start().map(current));
     }
 
-    /// Whether nothing counts at `now`. What others have admitted since it was last observed counts. Changes nothing.
+    /// Whether nothing counts at `now`. What other workers have admitted since it was last observed counts. Changes nothing.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
-        let last = self.last.get();
+        let last = self.history.last.get();
         let reads_last = || {
-            self.tally
+            self.counter
                 .admitted()
                 .is_none_or(|admitted| admitted == last)
-                && self.tally.tickets() == last
+                && self.counter.reserved() == last
         };
         self.loans.total() == 0 && self.sum(now) == 0.0 && reads_last()
     }
 
-    /// The most that can count at `now`, whatever others are about to admit; at most what a count can be. Changes nothing.
+    /// The most that can count at `now`, whatever other workers are about to admit; at most what a count can be. Changes nothing.
     pub(crate) fn most_used(&self, now: Timestamp) -> u64 {
-        let tickets = self.tally.tickets();
-        let last = self.last.get();
-        let most = if tickets.wrapping_sub(last) < 1 << 63 {
-            tickets
-        } else {
+        let reserved = self.counter.reserved();
+        let last = self.history.last.get();
+        let most = if reserved.is_behind(last) {
             last
+        } else {
+            reserved
         };
         self.load(most, now).ceil().min(Count::MAX) as u64
     }
@@ -461,15 +301,15 @@ impl<T: Tally> RuleWindow<T> {
 
     /// How much counts at `now`, with what is lent. Changes nothing.
     pub fn sum(&self, now: Timestamp) -> f64 {
-        self.load(self.last.get(), now)
+        self.load(self.history.last.get(), now)
     }
 
     /// How much counts at `now`, if so much has been `admitted`. Changes nothing.
     pub fn load(&self, admitted: u64, now: Timestamp) -> f64 {
-        let now = self.ring.reading_time(now);
-        let window = self.ring.window();
+        let now = self.history.reading_time(now);
+        let window = self.history.window();
         let (start, n) = (window.start(now), u64::from(window.sample_count()));
-        let base = |buckets| self.admitted_before(start, buckets);
+        let base = |buckets| self.history.before(start, buckets);
         match self.counting.get() {
             Counting::Strict => {
                 (admitted.wrapping_sub(base(n))).saturating_add(self.lent(start, n)) as f64
@@ -489,39 +329,25 @@ impl<T: Tally> RuleWindow<T> {
 
     /// What is lent and counts in the bucket that starts at `start`, of the buckets from `behind` before it on.
     fn lent(&self, start: Timestamp, behind: u64) -> u64 {
-        match (self.loans.total(), self.untouched) {
+        match (self.loans.total(), self.loan_rule) {
             (0, _) => 0,
-            (_, Untouched::Kept) => {
-                let behind = behind.saturating_mul(self.ring.window().bucket_nanos());
+            (_, LoanRule::Exact) => {
+                let behind = behind.saturating_mul(self.history.window().bucket_nanos());
                 let first = start.as_nanos().saturating_sub(behind);
                 self.loans.from(Timestamp::from_nanos(first))
             }
-            (_, Untouched::Lost) => self.loans.at(start),
-        }
-    }
-
-    /// What `admitted` was when the bucket began that lies `buckets`, at most as many as the window has, before the one that
-    /// starts at `start`, which is the newest one or will come after it.
-    fn admitted_before(&self, start: Timestamp, buckets: u64) -> u64 {
-        let newest = self.ring.newest_start().unwrap_or(start);
-        let ahead = (start.as_nanos() - newest.as_nanos()) / self.ring.window().bucket_nanos();
-        match buckets.checked_sub(ahead) {
-            None => self.last.get(),
-            Some(behind) => self
-                .ring
-                .newest_and_oldest(behind as usize)
-                .map_or(self.initial, |(_, oldest)| oldest.0.get()),
+            (_, LoanRule::Sentinel) => self.loans.at(start),
         }
     }
 
     /// Whether `cost` more would be within `limit`, of a window that has been advanced to `now`. Takes nothing.
     #[inline]
     pub fn has_room(&self, limit: Count, cost: u64, now: Timestamp) -> bool {
-        let lent = match self.untouched {
-            Untouched::Kept => self.loans.total(),
-            Untouched::Lost => 0,
+        let lent = match self.loan_rule {
+            LoanRule::Exact => self.loans.total(),
+            LoanRule::Sentinel => 0,
         };
-        let counted = self.last.get().wrapping_add(lent);
+        let counted = self.history.last.get().wrapping_add(lent);
         self.fits(counted, limit, cost, now)
     }
 
@@ -534,52 +360,52 @@ impl<T: Tally> RuleWindow<T> {
         let sum = counted.wrapping_sub(current.base);
         match self.counting.get() {
             Counting::Weighted => {
-                let kept = kept_part(current.leaving, current.start, now, self.ring.window());
+                let kept = kept_part(current.leaving, current.start, now, self.history.window());
                 sum as f64 + kept + cost as f64 <= limit.get()
             }
             _ => sum.saturating_add(cost) <= limit.whole(),
         }
     }
 
-    /// Takes tickets for `cost`, if that is within `limit`; else, or where it could not be counted, takes none. Of a window
+    /// Reserves `cost`, if that is within `limit`; else, or where it could not be counted, nothing. Of a window
     /// that has been advanced to `now`.
     #[inline]
     pub fn reserve(&self, limit: Count, cost: u64, now: Timestamp) -> bool {
-        let Some(taken) = self.tally.take(cost) else {
+        let Some(taken) = self.counter.reserve(cost) else {
             return false;
         };
         let fits = self.fits(taken, limit, 0, now);
         if !fits {
-            self.tally.give_back(cost);
+            self.counter.release(cost);
         }
         fits
     }
 
-    /// Gives back tickets that were reserved.
-    pub fn give_back(&self, cost: u64) {
-        self.tally.give_back(cost);
+    /// Releases what was reserved and is not admitted.
+    pub fn release(&self, cost: u64) {
+        self.counter.release(cost);
     }
 
-    /// Takes tickets for a request of that cost which is let in now and released at `at`, if by then it is within `limit`;
+    /// Reserves the cost of a request which is let in now and released at `at`, if by then it is within `limit`;
     /// else, or where it could not be counted, takes none. Of a window that has been advanced to `now`.
     pub fn lend(&self, limit: Count, cost: u64, at: Timestamp, now: Timestamp) -> bool {
-        let at = self.ring.reading_time(at.max(now));
-        if self.untouched == Untouched::Kept {
-            let Some(taken) = self.tally.take(cost) else {
+        let at = self.history.reading_time(at.max(now));
+        if self.loan_rule == LoanRule::Exact {
+            let Some(taken) = self.counter.reserve(cost) else {
                 return false;
             };
             let admitted = taken.wrapping_sub(self.loans.total());
             if self.load(admitted, at) > limit.get() {
-                self.tally.give_back(cost);
+                self.counter.release(cost);
                 return false;
             }
         }
-        let start = self.ring.window().start(at);
-        if self.untouched == Untouched::Lost && self.ring.newest_start() == Some(start) {
+        let start = self.history.window().start(at);
+        if self.loan_rule == LoanRule::Sentinel && self.history.newest_start() == Some(start) {
             // It is released while the current bucket lasts, and counts there.
-            let counted = self.tally.take(cost).is_some();
+            let counted = self.counter.reserve(cost).is_some();
             if counted {
-                self.commit(cost);
+                self.admit(cost);
             }
             return counted;
         }
@@ -589,110 +415,59 @@ impl<T: Tally> RuleWindow<T> {
 
     /// Takes back what was lent to a request that is released at `at`, if that is still to come.
     pub fn take_back(&self, cost: u64, at: Timestamp) {
-        let start = self.ring.window().start(self.ring.reading_time(at));
+        let start = self.history.window().start(self.history.reading_time(at));
         let taken_back = self.loans.remove(start, cost);
-        self.take_back_tickets(taken_back);
+        self.release_loan(taken_back);
     }
 
-    /// As [`RuleWindow::take_back`], at a time that nobody knows: if it was too early to say, the next call here that takes a
+    /// Gives back what was just reserved for a request, or lent to one that waits for `wait` nanoseconds.
+    pub(super) fn release_after(&self, cost: u64, wait: u64, now: Timestamp) {
+        if wait == 0 {
+            self.release(cost);
+        } else {
+            self.take_back(cost, now.plus_nanos(wait));
+        }
+    }
+
+    /// As [`RuleWindow::take_back`], at an unknown time: whether that was before its bucket began, the next call here that takes a
     /// time decides.
     pub fn give_up(&self, cost: u64, at: Timestamp) {
-        let start = self.ring.window().start(self.ring.reading_time(at));
+        let start = self.history.window().start(self.history.reading_time(at));
         self.loans.give_up(start, cost);
         self.current.set(None);
     }
 
-    /// How long a request of that cost would have to wait until a bucket to come can pay for it; `None` for
-    /// [`OCCUPY_TIMEOUT_MS`] or more. Of a window that has been advanced to `now` and has no room.
-    ///
-    /// Only what has left the window by then is lent, and what others have lent over the same counts is taken to stay there.
-    ///
-    /// Sentinel: `StatisticNode.tryOccupyNext`.
-    #[doc(alias = "tryOccupyNext")]
-    pub fn time_to_loan(&self, limit: Count, cost: u64, now: Timestamp) -> Option<Duration> {
-        let wait = match self.untouched {
-            Untouched::Kept => {
-                let cost = cost.saturating_add(self.lent_elsewhere());
-                self.time_to_room(limit, cost, now)?
-            }
-            Untouched::Lost => self.time_to_sentinels_loan(limit, cost, now)?,
-        };
-        (wait < OCCUPY_TIMEOUT).then_some(wait)
-    }
-
-    /// How many tickets are out that are neither admissions nor loans of this window: what others over the same counts have
-    /// lent, or are about to admit. Until when that counts is not known here.
-    fn lent_elsewhere(&self) -> u64 {
-        let known = self.last.get().wrapping_add(self.loans.total());
-        match self.tally.tickets().wrapping_sub(known) {
-            fewer if fewer >= 1 << 63 => 0,
-            more => more,
-        }
-    }
-
-    /// As Sentinel lends: the passes of the bucket that leaves at the next boundary, at that boundary.
-    fn time_to_sentinels_loan(&self, limit: Count, cost: u64, now: Timestamp) -> Option<Duration> {
-        let window = self.ring.window();
-        let now = self.ring.reading_time(now);
-        let (start, n) = (window.start(now), u64::from(window.sample_count()));
-        let borrowed = self.loans.from(now.plus_nanos(1));
-        if borrowed as f64 >= limit.get() {
-            return None;
-        }
-        let base = |buckets| self.admitted_before(start, buckets);
-        let leaving = base(n.saturating_sub(2)).wrapping_sub(base(n - 1));
-        let pass = self.last.get().wrapping_sub(base(n - 1)) + self.loans.at(start);
-        let then = (pass + borrowed)
-            .saturating_add(cost)
-            .saturating_sub(leaving);
-        (then as f64 <= limit.get()).then(|| start.plus_nanos(window.bucket_nanos()).since(now))
-    }
-
-    /// How long after `now` a request of that cost fits or can borrow, if nothing else came; `None` where it never can. Of a
-    /// window that has been advanced to `now`.
-    pub(crate) fn time_to_loan_or_room(
-        &self,
-        limit: Count,
-        cost: u64,
-        now: Timestamp,
-    ) -> Option<Duration> {
-        let nanosecond = Duration::from_nanos(1);
-        if self.untouched == Untouched::Kept {
-            let room = self.time_to_room(limit, cost, now)?;
-            return Some(room.saturating_sub(OCCUPY_TIMEOUT - nanosecond));
-        }
-        // In Sentinel one cannot borrow at the start of a bucket, but just after it.
-        let fits = |sum: f64| sum + cost as f64 <= limit.get();
-        let lends = |at| {
-            let wait = self.time_to_sentinels_loan(limit, cost, at);
-            wait.is_some_and(|wait| wait < OCCUPY_TIMEOUT)
-        };
-        let wait = self.first_fit(
-            now,
-            |_| true,
-            |at, sum| fits(sum) || lends(at.plus_nanos(1)),
-        )?;
-        let at = now.plus_nanos(wait.as_nanos() as u64);
-        Some(if fits(self.sum(at)) {
-            wait
-        } else {
-            wait + nanosecond
-        })
-    }
-
-    /// Turns tickets that were reserved into admissions.
+    /// Turns what was reserved into admissions.
     #[inline]
-    pub fn commit(&self, cost: u64) {
-        self.tally.commit(cost);
-        self.seen.set(None); // it is older than this
-        self.last.set(self.last.get().wrapping_add(cost));
+    pub fn admit(&self, cost: u64) {
+        self.counter.admit(cost);
+        self.history.seen.set(None); // it is older than this
+        self.history
+            .last
+            .set(self.history.last.get().wrapping_add(cost));
+    }
+
+    /// Counts a pass without asking for room.
+    pub(super) fn count(&self, cost: u64) {
+        if self.counter.reserve(cost).is_some() {
+            self.admit(cost);
+        }
+    }
+
+    /// Counts a request that waits for `wait` nanoseconds, without asking for room.
+    pub(super) fn charge(&self, cost: u64, wait: u64, now: Timestamp) {
+        if wait > 0 {
+            self.lend(Count::nearest(Count::MAX), cost, now.plus_nanos(wait), now);
+        } else {
+            self.count(cost);
+        }
     }
 
     /// Gives back `cost` that a request was charged which passed at `charged`, as far as it counts still. Of a window that has
     /// been advanced to now; over counts that are shared, nothing.
     pub(crate) fn refund(&self, cost: u64, charged: Timestamp) {
-        let (window, newest) = (self.ring.window(), self.ring.newest_start());
-        let (Some(newest), None) = (newest, self.tally.admitted()) else {
+        let (window, newest) = (self.history.window(), self.history.newest_start());
+        let (Some(newest), None) = (newest, self.counter.admitted()) else {
             return;
         };
         let since = newest
@@ -702,144 +477,32 @@ impl<T: Tally> RuleWindow<T> {
         if behind > u64::from(window.sample_count()) {
             return;
         }
-        let began = |behind: u64| {
-            let snapshots = self.ring.newest_and_oldest(behind as usize);
-            snapshots.map(|(_, snapshot)| &snapshot.0)
-        };
+        let began = |behind: u64| self.history.at_start(behind as usize);
         let ended = match behind.checked_sub(1) {
             Some(next) => began(next).map_or(0, Cell::get),
-            None => self.last.get(),
+            None => self.history.last.get(),
         };
         let counted = ended.wrapping_sub(began(behind).map_or(ended, Cell::get));
         let back = cost.min(counted);
         for later in (0..behind).filter_map(began) {
             later.set(later.get().wrapping_sub(back));
         }
-        self.tally.give_back(back);
-        self.last.set(self.last.get().wrapping_sub(back));
+        self.counter.release(back);
+        self.history
+            .last
+            .set(self.history.last.get().wrapping_sub(back));
         self.refresh();
-    }
-
-    /// How long after `now` a `cost` would fit into `limit` if nothing else came, of a window that has been advanced to
-    /// `now`: the first instant at which it does. `None` where it never can.
-    pub fn time_to_room(&self, limit: Count, cost: u64, now: Timestamp) -> Option<Duration> {
-        if cost as f64 > limit.get() {
-            return None;
-        }
-        Some(self.time_until(now, |sum| sum + cost as f64 <= limit.get()))
-    }
-
-    /// How long after `now` quota next comes back if nothing else came: zero where none is used.
-    pub fn time_to_more(&self, now: Timestamp) -> Duration {
-        let used = self.sum(now);
-        self.time_until(now, |sum| sum < used || used == 0.0)
-    }
-
-    /// How long after `asked` the sum first satisfies `fits`, which it does in the end, since it only falls.
-    fn time_until(&self, asked: Timestamp, fits: impl Fn(f64) -> bool) -> Duration {
-        let then = self.first_fit(asked, &fits, |_, sum| fits(sum));
-        then.unwrap_or_default()
-    }
-
-    /// How long after `asked` an instant and what counts then first satisfy `fits`; within a bucket it goes on to. Where not so
-    /// little counts that it is `possible`, it does not. `None` where it never does.
-    pub(crate) fn first_fit(
-        &self,
-        asked: Timestamp,
-        possible: impl Fn(f64) -> bool,
-        fits: impl Fn(Timestamp, f64) -> bool,
-    ) -> Option<Duration> {
-        let now = self.ring.reading_time(asked);
-        let window = self.ring.window();
-        let start = window.start(now);
-        let fits_at = |at: Timestamp| fits(at, self.sum(at));
-        let boundary = |ahead: u64| start.plus_nanos(ahead.saturating_mul(window.bucket_nanos()));
-        if fits_at(now) {
-            return Some(Duration::ZERO);
-        }
-        let length = window.bucket_nanos();
-        let buckets_to =
-            |to: Timestamp, from: Timestamp| to.as_nanos().saturating_sub(from.as_nanos()) / length;
-        let last_loan = self.loans.last_start();
-        let lent = last_loan.map_or(0, |last| buckets_to(last, start));
-        let newest = self.ring.newest_start().unwrap_or(start);
-        let (n, since_newest) = (u64::from(window.sample_count()), buckets_to(start, newest));
-        let sum_at = |ahead: u64| match self.counting.get() {
-            Counting::Strict if last_loan.is_none() => self.admitted_since(n, since_newest + ahead),
-            Counting::Sentinel if last_loan.is_none() => {
-                self.admitted_since(n - 1, since_newest + ahead)
-            }
-            _ => self.sum(boundary(ahead)),
-        };
-        // So many boundaries on nothing is left of what counts.
-        let last = n + 1 + lent;
-        let mut first = 1;
-        if lent == 0 || self.untouched == Untouched::Kept {
-            // It only falls. (Sentinel's loans begin to count when their bucket does.)
-            let (mut full, mut fits) = (0, last);
-            while fits - full > 1 {
-                let middle = full.midpoint(fits);
-                if possible(sum_at(middle)) {
-                    fits = middle
-                } else {
-                    full = middle
-                }
-            }
-            first = fits;
-        }
-        let ahead = (first..=last).find(|ahead| fits(boundary(*ahead), sum_at(*ahead)))?;
-        let mut at = boundary(ahead);
-        if self.counting.get() == Counting::Weighted {
-            at = self.first_fit_within(boundary(ahead - 1).max(now), at, &fits_at);
-        }
-        Some(at.since(asked))
-    }
-
-    /// What has been admitted since the bucket began that lies `buckets` before the one `ahead` of the newest one.
-    #[inline(always)] // a search asks for it over and over
-    fn admitted_since(&self, buckets: u64, ahead: u64) -> f64 {
-        let base = match buckets.checked_sub(ahead) {
-            None => self.last.get(),
-            Some(behind) => self
-                .ring
-                .newest_and_oldest(behind as usize)
-                .map_or(self.initial, |(_, oldest)| oldest.0.get()),
-        };
-        self.last.get().wrapping_sub(base) as f64
-    }
-
-    /// The first whole millisecond in `(full, fits]` at which `fits_at` holds; it does at the end.
-    fn first_fit_within(
-        &self,
-        full: Timestamp,
-        fits: Timestamp,
-        fits_at: &impl Fn(Timestamp) -> bool,
-    ) -> Timestamp {
-        let (mut full, mut fits) = (full.as_millis(), fits.as_millis());
-        while fits.saturating_sub(full) > 1 {
-            let middle = full.midpoint(fits);
-            if fits_at(Timestamp::from_millis(middle)) {
-                fits = middle
-            } else {
-                full = middle
-            }
-        }
-        Timestamp::from_millis(fits)
     }
 
     /// What another window over the same counts needs to go on with this one; `None` while this one has not begun.
     pub fn snapshots(&self) -> Option<Snapshots> {
-        let newest = self.ring.newest_start()?;
-        let mut counts = vec![self.last.get()];
-        self.ring
-            .for_each_start(|snapshot, _| counts.push(snapshot.0.get()));
-        Some(Snapshots { newest, counts })
+        self.history.snapshots(&[|admitted| admitted])
     }
 }
 
-impl<T: Tally> fmt::Debug for RuleWindow<T> {
+impl<T: Counter> fmt::Debug for RuleWindow<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let window = self.ring.window();
+        let window = self.history.window();
         write!(
             f,
             "{:?} window of {} x {:?}: ",

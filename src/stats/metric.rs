@@ -3,8 +3,9 @@
 //! Every read takes the time and changes nothing. A sum is the difference of two running counts, whatever the number of
 //! buckets; what is no difference (the lowest response time, the most successes of a bucket) is looked up bucket by bucket.
 
-use crate::stats::metric_bucket::{Counter, MetricBucket, MetricEvent};
-use crate::stats::occupy::{OccupiableBucketLeapArray, Untouched};
+use crate::stats::metric_bucket::{MetricBucket, MetricEvent, Series};
+use crate::stats::occupy::{LoanRule, OccupiableBucketLeapArray};
+use crate::stats::view::{Loans, View};
 use crate::time::Timestamp;
 use crate::window::Window;
 use std::fmt;
@@ -30,143 +31,6 @@ pub struct MetricNode {
     pub occupied_pass: u64,
     /// The most calls in flight. (Sentinel never fills it in: issue 2430.)
     pub concurrency: u64,
-}
-
-/// When a view counts a pass that was borrowed from a later bucket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Loans {
-    /// In the bucket that pays: Sentinel's second window.
-    WhenDue,
-    /// At once: Sentinel's minute window.
-    WhenMade,
-}
-
-/// The geometry of a view over a finer ring, checked once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct View {
-    window: Window,
-    /// Which buckets the view's range is aligned to: its own, or those of the ring below.
-    aligned_to: Window,
-    loans: Loans,
-}
-
-/// Why a window is no view of a ring.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum ViewError {
-    /// The view's buckets are not made of whole buckets of the ring: take a multiple.
-    Misaligned {
-        /// The view's bucket length, in milliseconds.
-        bucket_ms: u64,
-        /// The ring's bucket length, in milliseconds.
-        ring_bucket_ms: u64,
-    },
-    /// The view is longer than the ring: take a shorter one.
-    TooLong {
-        /// The view's interval, in milliseconds.
-        interval_ms: u64,
-        /// The ring's interval, in milliseconds.
-        ring_interval_ms: u64,
-    },
-}
-
-impl fmt::Display for ViewError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            ViewError::Misaligned {
-                bucket_ms,
-                ring_bucket_ms,
-            } => {
-                let below = bucket_ms / ring_bucket_ms * ring_bucket_ms;
-                write!(
-                    f,
-                    "buckets of `{bucket_ms}` ms are not made of whole buckets of {ring_bucket_ms} ms; use "
-                )?;
-                if below > 0 {
-                    write!(f, "{below} or ")?;
-                }
-                write!(f, "{} ms", below.saturating_add(ring_bucket_ms))
-            }
-            ViewError::TooLong {
-                interval_ms,
-                ring_interval_ms,
-            } => {
-                write!(
-                    f,
-                    "`{interval_ms}` ms is more than the ring of {ring_interval_ms} ms holds; use at most that"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for ViewError {}
-
-impl View {
-    /// A view of `window` over a ring of geometry `ring`.
-    ///
-    /// Any geometry fits whose buckets are made of whole buckets of the ring and which is no longer than it. The buckets
-    /// that count at `now` are those from `end - interval + length` to `end`, where `end` and `length` are of the ring's
-    /// bucket at `now`.
-    ///
-    /// sentinel-golang: `SlidingWindowMetric.getBucketStartRange`; its `CheckValidityForReuseStatistic` also wants the
-    /// ring's interval to be a multiple of the view's, which nothing needs.
-    ///
-    /// # Errors
-    ///
-    /// Where the geometry does not fit.
-    pub const fn sliding(ring: Window, window: Window) -> Result<View, ViewError> {
-        if !window.bucket_nanos().is_multiple_of(ring.bucket_nanos()) {
-            return Err(ViewError::Misaligned {
-                bucket_ms: window.bucket_nanos() / 1_000_000,
-                ring_bucket_ms: ring.bucket_nanos() / 1_000_000,
-            });
-        }
-        if window.interval_nanos() > ring.interval_nanos() {
-            return Err(ViewError::TooLong {
-                interval_ms: window.interval_ms(),
-                ring_interval_ms: ring.interval_ms(),
-            });
-        }
-        Ok(View {
-            window,
-            aligned_to: ring,
-            loans: Loans::WhenDue,
-        })
-    }
-
-    /// A view that is known to fit.
-    pub(crate) const fn of_ring(ring: Window, window: Window) -> View {
-        debug_assert!(View::sliding(ring, window).is_ok());
-        View {
-            window,
-            aligned_to: ring,
-            loans: Loans::WhenDue,
-        }
-    }
-
-    /// This view, with its range aligned to its own buckets and borrowed passes counted when they are lent: what an array
-    /// of its own would say that is told of loans at once.
-    pub(crate) const fn as_an_array_of_its_own(self) -> View {
-        View {
-            window: self.window,
-            aligned_to: self.window,
-            loans: Loans::WhenMade,
-        }
-    }
-
-    /// The window that this is a view of.
-    pub const fn window(&self) -> Window {
-        self.window
-    }
-
-    /// When the oldest bucket of the ring starts that counts at `now`.
-    const fn first_start(&self, now: Timestamp) -> Timestamp {
-        let end = self.aligned_to.start(now).as_nanos();
-        Timestamp::from_nanos(
-            end.saturating_sub(self.window.interval_nanos() - self.aligned_to.bucket_nanos()),
-        )
-    }
 }
 
 /// The statistics of a window at an instant.
@@ -287,16 +151,16 @@ pub struct ArrayMetric {
 impl ArrayMetric {
     /// A ring from whose buckets passes may be borrowed up to one interval ahead.
     ///
-    /// Sentinel: `ArrayMetric(sampleCount, intervalInMs)`; one that must not be borrowed from is one that nobody borrows from.
+    /// Sentinel: `ArrayMetric(sampleCount, intervalInMs)`; one that must not be borrowed from is this one, with nothing borrowed.
     pub fn new(window: Window) -> ArrayMetric {
-        ArrayMetric::borrowing(window, window, Untouched::Kept)
+        ArrayMetric::borrowing(window, window, LoanRule::Exact)
     }
 
-    /// A ring from whose buckets passes may be borrowed less than one `ahead` in advance; `untouched` says what becomes of a
+    /// A ring from whose buckets passes may be borrowed less than one `ahead` in advance; `loan_rule` says what becomes of a
     /// loan in whose bucket nothing happens.
-    pub fn borrowing(window: Window, ahead: Window, untouched: Untouched) -> ArrayMetric {
+    pub fn borrowing(window: Window, ahead: Window, loan_rule: LoanRule) -> ArrayMetric {
         ArrayMetric {
-            array: OccupiableBucketLeapArray::new(window, ahead, untouched),
+            array: OccupiableBucketLeapArray::new(window, ahead, loan_rule),
         }
     }
 
@@ -318,14 +182,14 @@ impl ArrayMetric {
         self.current(now).add(event, n);
     }
 
-    /// Records `n` passes that were lent: in the current bucket, which is not thereby touched ([`Untouched`]).
+    /// Records `n` passes that were lent: in the current bucket, which is not thereby touched ([`LoanRule`]).
     pub(crate) fn add_lent(&self, n: u64, now: Timestamp) {
         self.array
             .open_window(now)
             .add(MetricEvent::OccupiedPass, n);
     }
 
-    /// Records how many calls are in flight: in the current bucket, which is not thereby touched ([`Untouched`]).
+    /// Records how many calls are in flight: in the current bucket, which is not thereby touched ([`LoanRule`]).
     pub(crate) fn update_concurrency(&self, in_flight: u64, now: Timestamp) {
         self.array.open_window(now).update_concurrency(in_flight);
     }
@@ -360,28 +224,28 @@ impl ArrayMetric {
     /// What had been counted at `start`, the start of one of the ring's buckets; at the start of the oldest one, where that is
     /// later.
     #[inline]
-    fn counted_before(&self, counter: Counter, start: Timestamp) -> u64 {
+    fn counted_before(&self, series: Series, start: Timestamp) -> u64 {
         let main = self.array.main();
         match main.bucket_at(start) {
-            Some(wrap) => wrap.value().before(counter),
+            Some(wrap) => wrap.value().before(series),
             None if main.newest_start().is_some_and(|newest| start > newest) => {
-                self.counted(counter, Timestamp::from_nanos(start.as_nanos() - 1))
+                self.counted(series, Timestamp::from_nanos(start.as_nanos() - 1))
             }
-            None => main.oldest().map_or(0, |oldest| oldest.before(counter)),
+            None => main.oldest().map_or(0, |oldest| oldest.before(series)),
         }
     }
 
     /// What has been counted at `now`, ever.
     #[inline]
-    fn counted(&self, counter: Counter, now: Timestamp) -> u64 {
+    fn counted(&self, series: Series, now: Timestamp) -> u64 {
         let counted = self
             .array
             .main()
             .newest_and_oldest(0)
-            .map_or(0, |(newest, _)| newest.after(counter));
-        match counter {
-            Counter::Paid => counted.wrapping_add(self.array.due(now)),
-            Counter::Event(_) => counted,
+            .map_or(0, |(newest, _)| newest.after(series));
+        match series {
+            Series::Paid => counted.wrapping_add(self.array.due(now)),
+            Series::Event(_) => counted,
         }
     }
 }
@@ -403,20 +267,20 @@ pub struct SlidingWindowMetric<'a> {
 
 impl<'a> SlidingWindowMetric<'a> {
     /// What was counted from `first` up to, not including, `end`; both start a bucket of the ring.
-    fn between(&self, counter: Counter, first: Timestamp, end: Timestamp) -> u64 {
+    fn between(&self, series: Series, first: Timestamp, end: Timestamp) -> u64 {
         self.array
-            .counted_before(counter, end)
-            .wrapping_sub(self.array.counted_before(counter, first))
+            .counted_before(series, end)
+            .wrapping_sub(self.array.counted_before(series, first))
     }
 
     /// The passes here are those that were let in at once, and the borrowed ones, when they count.
     #[inline]
-    fn count(&self, event: MetricEvent, of: impl Fn(Counter) -> u64) -> u64 {
-        let own = of(Counter::Event(event));
+    fn count(&self, event: MetricEvent, of: impl Fn(Series) -> u64) -> u64 {
+        let own = of(Series::Event(event));
         match (event, self.view.loans) {
-            (MetricEvent::Pass, Loans::WhenDue) => own.wrapping_add(of(Counter::Paid)),
+            (MetricEvent::Pass, Loans::WhenDue) => own.wrapping_add(of(Series::Paid)),
             (MetricEvent::Pass, Loans::WhenMade) => {
-                own.wrapping_add(of(Counter::Event(MetricEvent::OccupiedPass)))
+                own.wrapping_add(of(Series::Event(MetricEvent::OccupiedPass)))
             }
             _ => own,
         }
@@ -450,10 +314,10 @@ impl Metric for SlidingWindowMetric<'_> {
     fn sum(&self, event: MetricEvent, now: Timestamp) -> u64 {
         let now = self.array.array.main().reading_time(now);
         let first = self.view.first_start(now);
-        self.count(event, |counter| {
+        self.count(event, |series| {
             self.array
-                .counted(counter, now)
-                .wrapping_sub(self.array.counted_before(counter, first))
+                .counted(series, now)
+                .wrapping_sub(self.array.counted_before(series, first))
         })
     }
 
@@ -487,7 +351,7 @@ impl Metric for SlidingWindowMetric<'_> {
     fn window_sum(&self, event: MetricEvent, at: Timestamp) -> u64 {
         let start = self.view.window.start(at);
         let end = start.plus_nanos(self.view.window.bucket_nanos());
-        self.count(event, |counter| self.between(counter, start, end))
+        self.count(event, |series| self.between(series, start, end))
     }
 
     fn previous_window_sum(&self, event: MetricEvent, now: Timestamp) -> u64 {
@@ -513,7 +377,7 @@ impl Metric for SlidingWindowMetric<'_> {
             let timestamp = self.view.window.start(start);
             let node = MetricNode {
                 timestamp,
-                pass: self.count(MetricEvent::Pass, |counter| bucket.of(counter)),
+                pass: self.count(MetricEvent::Pass, |series| bucket.of(series)),
                 block: bucket.get(MetricEvent::Block),
                 success: bucket.get(MetricEvent::Success),
                 exception: bucket.get(MetricEvent::Exception),

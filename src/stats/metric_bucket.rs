@@ -41,7 +41,7 @@ impl MetricEvent {
 
 /// One of the running counts of a ring: an event's, or that of the borrowed passes which came due.
 #[derive(Clone, Copy)]
-pub(crate) enum Counter {
+pub(crate) enum Series {
     Event(MetricEvent),
     Paid,
 }
@@ -50,16 +50,16 @@ pub(crate) enum Counter {
 type Counts = [Cell<u64>; 7];
 
 #[inline]
-fn cell(counts: &Counts, counter: Counter) -> &Cell<u64> {
+fn cell(counts: &Counts, series: Series) -> &Cell<u64> {
     let [pass, block, exception, success, rt, occupied, paid] = counts;
-    match counter {
-        Counter::Event(MetricEvent::Pass) => pass,
-        Counter::Event(MetricEvent::Block) => block,
-        Counter::Event(MetricEvent::Exception) => exception,
-        Counter::Event(MetricEvent::Success) => success,
-        Counter::Event(MetricEvent::Rt) => rt,
-        Counter::Event(MetricEvent::OccupiedPass) => occupied,
-        Counter::Paid => paid,
+    match series {
+        Series::Event(MetricEvent::Pass) => pass,
+        Series::Event(MetricEvent::Block) => block,
+        Series::Event(MetricEvent::Exception) => exception,
+        Series::Event(MetricEvent::Success) => success,
+        Series::Event(MetricEvent::Rt) => rt,
+        Series::Event(MetricEvent::OccupiedPass) => occupied,
+        Series::Paid => paid,
     }
 }
 
@@ -86,13 +86,13 @@ impl MetricBucket {
 
     /// How often `event` happened; for [`MetricEvent::Rt`], milliseconds together.
     pub fn get(&self, event: MetricEvent) -> u64 {
-        self.of(Counter::Event(event))
+        self.of(Series::Event(event))
     }
 
     /// Counts `n` of `event`. To record a response time use [`MetricBucket::add_rt`].
     #[inline]
     pub fn add(&self, event: MetricEvent, n: u64) {
-        increase(cell(&self.counts, Counter::Event(event)), n);
+        increase(cell(&self.counts, Series::Event(event)), n);
     }
 
     /// Records one response time, in milliseconds. It is not clamped.
@@ -140,24 +140,24 @@ impl MetricBucket {
 
     /// Counts `n` passes that were borrowed from this bucket before it began.
     pub(crate) fn pay(&self, n: u64) {
-        increase(cell(&self.counts, Counter::Paid), n);
+        increase(cell(&self.counts, Series::Paid), n);
     }
 
     #[inline]
-    pub(crate) fn of(&self, counter: Counter) -> u64 {
-        cell(&self.counts, counter).get()
+    pub(crate) fn of(&self, series: Series) -> u64 {
+        cell(&self.counts, series).get()
     }
 
     /// What the ring had counted when this bucket began.
     #[inline]
-    pub(crate) fn before(&self, counter: Counter) -> u64 {
-        cell(&self.before, counter).get()
+    pub(crate) fn before(&self, series: Series) -> u64 {
+        cell(&self.before, series).get()
     }
 
     /// What the ring has counted when this bucket ends, or now, if it is the newest.
     #[inline]
-    pub(crate) fn after(&self, counter: Counter) -> u64 {
-        self.before(counter).wrapping_add(self.of(counter))
+    pub(crate) fn after(&self, series: Series) -> u64 {
+        self.before(series).wrapping_add(self.of(series))
     }
 
     /// Forgets the response times and the concurrency; the counts are the caller's.
@@ -257,7 +257,7 @@ mod tests {
         first.add(MetricEvent::Pass, 3);
         second.open(&first);
         second.add(MetricEvent::Pass, 4);
-        let pass = Counter::Event(MetricEvent::Pass);
+        let pass = Series::Event(MetricEvent::Pass);
         assert_eq!(second.after(pass) - first.before(pass), 7);
         assert_eq!(second.after(pass) - second.before(pass), 4);
     }
@@ -268,6 +268,6 @@ mod tests {
         bucket.add(MetricEvent::Block, 3);
         bucket.open(&bucket);
         assert_eq!(bucket.get(MetricEvent::Block), 0);
-        assert_eq!(bucket.before(Counter::Event(MetricEvent::Block)), 3);
+        assert_eq!(bucket.before(Series::Event(MetricEvent::Block)), 3);
     }
 }

@@ -11,8 +11,7 @@ use crate::leap_array::LeapArray;
 use crate::stats::metric_bucket::MetricBucket;
 use crate::time::Timestamp;
 use crate::window::Window;
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cell::Cell;
 
 /// How long a borrowing request may wait: an answer of this or more is a no.
 ///
@@ -24,12 +23,12 @@ pub const OCCUPY_TIMEOUT_MS: u64 = 500;
 /// Sentinel: `BucketLeapArray`.
 pub type BucketLeapArray = LeapArray<MetricBucket>;
 
-/// Passes promised by bucket, of which only those count that have not begun.
+/// Passes promised by bucket. Only buckets that have not begun count.
 ///
 /// Sentinel: `FutureBucketLeapArray`, a whole ring of buckets; one count for each is enough.
 pub struct FutureBucketLeapArray {
     window: Window,
-    /// By slot: those of one interval ahead, and of one that has begun while nobody has opened its buckets.
+    /// By slot: the promises of one interval ahead, and of one that has begun without its buckets being opened.
     promised: Box<[Cell<Option<Promise>>]>,
 }
 
@@ -111,11 +110,11 @@ impl FutureBucketLeapArray {
 
 /// What becomes of a borrowed pass in whose bucket nothing happens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Untouched {
+pub enum LoanRule {
     /// It counts in its bucket all the same.
-    Kept,
+    Exact,
     /// It is lost, as in Sentinel.
-    Lost,
+    Sentinel,
 }
 
 /// A ring of buckets from which passes may be borrowed before they begin.
@@ -124,16 +123,16 @@ pub enum Untouched {
 pub struct OccupiableBucketLeapArray {
     main: BucketLeapArray,
     borrowed: FutureBucketLeapArray,
-    untouched: Untouched,
+    loan_rule: LoanRule,
 }
 
 impl OccupiableBucketLeapArray {
     /// An empty ring, from whose buckets one may borrow less than one `ahead` in advance.
-    pub fn new(window: Window, ahead: Window, untouched: Untouched) -> OccupiableBucketLeapArray {
+    pub fn new(window: Window, ahead: Window, loan_rule: LoanRule) -> OccupiableBucketLeapArray {
         OccupiableBucketLeapArray {
             main: LeapArray::new(window),
             borrowed: FutureBucketLeapArray::new(ahead),
-            untouched,
+            loan_rule,
         }
     }
 
@@ -147,7 +146,7 @@ impl OccupiableBucketLeapArray {
     #[inline]
     pub fn current_window(&self, now: Timestamp) -> &MetricBucket {
         let bucket = self.open_window(now);
-        if self.untouched == Untouched::Lost {
+        if self.loan_rule == LoanRule::Sentinel {
             self.main
                 .newest_start()
                 .into_iter()
@@ -161,7 +160,7 @@ impl OccupiableBucketLeapArray {
     #[inline]
     pub(crate) fn open_window(&self, now: Timestamp) -> &MetricBucket {
         let opened = |bucket: &MetricBucket, start| {
-            if self.untouched == Untouched::Kept {
+            if self.loan_rule == LoanRule::Exact {
                 bucket.pay(self.borrowed.take(start, now));
             }
         };
@@ -180,12 +179,12 @@ impl OccupiableBucketLeapArray {
         }
     }
 
-    /// How many borrowed passes have come due at `now` in buckets that nobody has opened yet. None where those are lost.
+    /// How many borrowed passes have come due at `now` in buckets that no call has opened yet; 0 where such passes are lost.
     pub(crate) fn due(&self, now: Timestamp) -> u64 {
-        if self.untouched == Untouched::Lost {
+        if self.loan_rule == LoanRule::Sentinel {
             return 0;
         }
-        // The first bucket of all pays its own; nobody has borrowed from those before it.
+        // The first bucket of all pays its own; nothing was borrowed from the buckets before it.
         let first =
             || Timestamp::from_nanos(self.main.window().start(now).as_nanos().saturating_sub(1));
         self.borrowed
@@ -195,126 +194,5 @@ impl OccupiableBucketLeapArray {
     /// How many borrowed passes are still to come at `now`.
     pub fn waiting(&self, now: Timestamp) -> u64 {
         self.borrowed.waiting(now)
-    }
-}
-
-/// Passes that were let in before the bucket begins in which they count, by bucket.
-///
-/// What a rule's window has lent. There are few: as many buckets as begin while a request may wait.
-#[derive(Default)]
-pub(crate) struct Loans {
-    /// In the order of time.
-    loans: RefCell<VecDeque<Loan>>,
-    total: Cell<u64>,
-}
-
-/// What was lent of the bucket that starts then.
-struct Loan {
-    start: Timestamp,
-    passes: u64,
-    /// Those of them that were given up, at a time that nobody knows.
-    given_up: u64,
-}
-
-impl Loans {
-    /// All of them.
-    #[inline]
-    pub(crate) fn total(&self) -> u64 {
-        self.total.get()
-    }
-
-    /// Lends `n` passes of the bucket that starts at `start`.
-    pub(crate) fn add(&self, start: Timestamp, n: u64) {
-        if n == 0 {
-            return;
-        }
-        let mut loans = self.loans.borrow_mut();
-        self.total.set(self.total.get().saturating_add(n));
-        match loans.binary_search_by_key(&start, |loan| loan.start) {
-            Ok(i) => {
-                if let Some(loan) = loans.get_mut(i) {
-                    loan.passes = loan.passes.saturating_add(n);
-                }
-            }
-            Err(i) => loans.insert(
-                i,
-                Loan {
-                    start,
-                    passes: n,
-                    given_up: 0,
-                },
-            ),
-        }
-    }
-
-    /// Takes back `n` passes of the bucket that starts at `start`: how many of them were still lent.
-    pub(crate) fn remove(&self, start: Timestamp, n: u64) -> u64 {
-        let mut loans = self.loans.borrow_mut();
-        let found = loans.binary_search_by_key(&start, |loan| loan.start);
-        let Some(loan) = found.ok().and_then(|i| loans.get_mut(i)) else {
-            return 0;
-        };
-        let n = n.min(loan.passes);
-        loan.passes -= n;
-        self.total.set(self.total.get().saturating_sub(n));
-        n
-    }
-
-    /// Records that `n` passes of the bucket that starts at `start` were given up. Whether that was in time, before the
-    /// bucket began, the next to come will know: see [`Loans::settle`].
-    pub(crate) fn give_up(&self, start: Timestamp, n: u64) {
-        let mut loans = self.loans.borrow_mut();
-        let found = loans.binary_search_by_key(&start, |loan| loan.start);
-        if let Some(loan) = found.ok().and_then(|i| loans.get_mut(i)) {
-            loan.given_up = loan.given_up.saturating_add(n);
-        }
-    }
-
-    /// Takes back what was given up of buckets that begin after `now`, and so in time: how many passes. The rest stays lent.
-    pub(crate) fn settle(&self, now: Timestamp) -> u64 {
-        let mut taken_back = 0;
-        for loan in self.loans.borrow_mut().iter_mut() {
-            let n = std::mem::take(&mut loan.given_up).min(loan.passes);
-            if loan.start > now {
-                loan.passes -= n;
-                taken_back += n;
-            }
-        }
-        self.total.set(self.total.get().saturating_sub(taken_back));
-        taken_back
-    }
-
-    /// Takes out what was lent of buckets that start before `end`.
-    pub(crate) fn take_before(&self, end: Timestamp) -> u64 {
-        if self.total() == 0 {
-            return 0;
-        }
-        let mut loans = self.loans.borrow_mut();
-        let due = loans.partition_point(|loan| loan.start < end);
-        let taken = loans.drain(..due).map(|loan| loan.passes).sum();
-        self.total.set(self.total.get().saturating_sub(taken));
-        taken
-    }
-
-    /// How many are lent of the buckets that start from `first` on.
-    pub(crate) fn from(&self, first: Timestamp) -> u64 {
-        let loans = self.loans.borrow();
-        let passes = loans.iter().rev().take_while(|loan| loan.start >= first);
-        passes.map(|loan| loan.passes).sum()
-    }
-
-    /// How many are lent of the bucket that starts at `start`.
-    pub(crate) fn at(&self, start: Timestamp) -> u64 {
-        let loans = self.loans.borrow();
-        let found = loans.binary_search_by_key(&start, |loan| loan.start);
-        found
-            .ok()
-            .and_then(|i| loans.get(i))
-            .map_or(0, |loan| loan.passes)
-    }
-
-    /// When the last of the buckets starts.
-    pub(crate) fn last_start(&self) -> Option<Timestamp> {
-        self.loans.borrow().back().map(|loan| loan.start)
     }
 }

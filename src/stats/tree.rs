@@ -10,7 +10,7 @@ use std::rc::Rc;
 /// Sentinel: `Constants.CONTEXT_DEFAULT_NAME`.
 pub const DEFAULT_CONTEXT: &str = "sentinel_default_context";
 
-/// How many contexts are kept apart; those that come later share one entrance, under no name.
+/// How many contexts are kept apart; further ones share one entrance, under no name.
 ///
 /// Sentinel: `Constants.MAX_CONTEXT_NAME_SIZE`, above which calls are not checked at all.
 pub const MAX_CONTEXTS: usize = 2000;
@@ -84,7 +84,7 @@ impl NodeTree {
         self.clusters.borrow().keys().cloned().collect()
     }
 
-    /// The entrance of a context; `None` where nobody has come in by it and no rule is for it.
+    /// The entrance of a context; `None` where no call has come in by it and no rule is for it.
     pub fn entrance(&self, context: &str) -> Option<Rc<EntranceNode>> {
         self.find_context(context)
             .map(|context| Rc::clone(&context.entrance))
@@ -107,7 +107,7 @@ impl NodeTree {
         }
     }
 
-    /// The context called `name`, made if need be; beyond [`MAX_CONTEXTS`] one that those who come later share, under no name.
+    /// The context called `name`, made if need be; beyond [`MAX_CONTEXTS`] one that all further ones share, under no name.
     pub(crate) fn context(&self, name: &str) -> Rc<Context> {
         if name == DEFAULT_CONTEXT {
             return Rc::clone(self.default_context());

@@ -1,7 +1,7 @@
 //! A path that is known allocates nothing: neither a pass nor a refusal.
 
 use crate::support::{at, buckets, count, rule, rules};
-use leapgate::backend::{Local, LocalTally, Past, RuleWindow, Store};
+use leapgate::backend::{Local, LocalCounter, Past, RuleWindow, Store};
 use leapgate::rule::{Counting, KeyPart, KeyValue, KeyedBy, LimitApp, MaxQueueing, Mode, WarmUp};
 use leapgate::stats::{ArrayMetric, Metric, MetricEvent, Node, StatisticNode};
 use leapgate::{Decision, Engine, Outcome, Request};
@@ -209,7 +209,7 @@ fn windows_and_statistics_allocate_nothing_once_they_are_made() {
     let window = RuleWindow::new(
         buckets(100, 10),
         Counting::Strict,
-        LocalTally::default(),
+        LocalCounter::default(),
         Past::Fresh,
     );
     let metric = ArrayMetric::new(buckets(60, 1000));
@@ -219,7 +219,7 @@ fn windows_and_statistics_allocate_nothing_once_they_are_made() {
         for now in (0..200_000).step_by(333).map(at) {
             window.advance(now);
             if window.has_room(count(5.0), 1, now) && window.reserve(count(5.0), 1, now) {
-                window.commit(1);
+                window.admit(1);
             }
             let _ = (
                 window.time_to_room(count(5.0), 9, now),

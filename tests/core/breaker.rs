@@ -4,7 +4,7 @@
 use crate::support::at;
 use crate::vectors::{each_trace, n};
 use leapgate::backend::{
-    Admission, Breaker, BreakerStorage, Counts, LocalBreaker, Phase, Snapshots, State,
+    Admission, Breaker, BreakerStorage, CallCounts, LocalBreaker, Phase, Snapshots, State,
 };
 use leapgate::rule::{
     Comparison, DegradeGrade, DegradeRule, MAX_PROBES, Mode, RuleError, RuleGeometry, RuleId,
@@ -1103,7 +1103,10 @@ fn an_open_breaker_counts_and_does_not_decide() {
         circuit.complete(call, 1, true, i);
     }
     assert_eq!(circuit.breaker.phase(), Phase::Open { retry_at: at(1010) });
-    assert_eq!(circuit.breaker.counts(at(12)), Counts { total: 3, bad: 3 });
+    assert_eq!(
+        circuit.breaker.counts(at(12)),
+        CallCounts { total: 3, bad: 3 }
+    );
     // The first bucket leaves with everything in it.
     assert_eq!(circuit.breaker.counts(at(1099)).bad, 3);
     assert_eq!(circuit.breaker.counts(at(1100)).bad, 0);
@@ -1315,7 +1318,7 @@ fn a_state_is_four_words() {
     assert_eq!(State::unpack(state.pack()), Some(state));
     assert_eq!(
         State::unpack([0; 4]),
-        Some(State::new(Counts::default())),
+        Some(State::new(CallCounts::default())),
         "nothing yet is closed"
     );
 }
@@ -1324,7 +1327,7 @@ fn a_state_is_four_words() {
 #[derive(Default)]
 struct Shared {
     words: Cell<[u64; 4]>,
-    counts: Cell<Counts>,
+    counts: Cell<CallCounts>,
     published: RefCell<Option<Snapshots>>,
 }
 
@@ -1353,11 +1356,11 @@ impl BreakerStorage for Machine {
         is_there
     }
 
-    fn counts(&self) -> Counts {
+    fn counts(&self) -> CallCounts {
         self.shared.counts.get()
     }
 
-    fn add(&self, bad: bool) -> Counts {
+    fn add(&self, bad: bool) -> CallCounts {
         self.shared.counts.set(self.counts().plus_one(bad));
         self.counts()
     }
@@ -1440,7 +1443,7 @@ fn machines_that_share_a_breaker_open_it_together_and_send_one_probe() {
     assert_eq!(machines.each_ref().map(Circuit::phase), ["closed"; 4]);
     // What was counted before is forgotten everywhere.
     for machine in &machines {
-        assert_eq!(machine.breaker.counts(at(101_005)), Counts::default());
+        assert_eq!(machine.breaker.counts(at(101_005)), CallCounts::default());
     }
 }
 

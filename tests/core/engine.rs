@@ -4,7 +4,7 @@ use crate::support::{
     Shared, Workers, admitted, at, block, engine, pass, retry_ms, rule, rules, wait,
 };
 use leapgate::backend::{
-    Backend, BreakerKey, Controller, KeyedGeometry, KeyedWindows, Local, LocalBreaker, LocalTally,
+    Backend, BreakerKey, Controller, KeyedGeometry, KeyedWindows, Local, LocalBreaker, LocalCounter,
     Past, StateKey, Store,
 };
 use leapgate::rule::{
@@ -28,7 +28,7 @@ fn for_origin(id: &str, resource: &str, limit: f64, origin: &str) -> FlowRule {
 fn counted(engine: &Engine) -> Vec<(u64, u64, u64)> {
     let mut counted = Vec::new();
     let row =
-        |state: &Controller<LocalTally>| (state.passed(), state.blocked(), state.shadow_blocked());
+        |state: &Controller<LocalCounter>| (state.passed(), state.blocked(), state.shadow_blocked());
     engine
         .store()
         .for_each_state(0, engine.store().len(), |state| counted.push(row(state)));
@@ -283,7 +283,7 @@ fn no_time_is_told_where_any_rule_can_never_let_it_pass() {
 struct ByRule(RefCell<HashMap<String, Shared>>);
 
 impl Backend for ByRule {
-    type Tally = Shared;
+    type Counter = Shared;
     type Keyed = KeyedWindows;
     type Breaker = LocalBreaker;
 
@@ -313,28 +313,28 @@ fn where_one_rule_cannot_reserve_what_the_others_have_is_given_back() {
         rule("last", "api", 5.0),
     ];
     let engine = Engine::with_store(store, rules(flow)).unwrap();
-    let tally = |id: &str| engine.store().tallies().0.borrow()[id].clone();
-    let tickets = || ["first", "in flight", "last"].map(|id| tally(id).tickets.get());
+    let counter = |id: &str| engine.store().tallies().0.borrow()[id].clone();
+    let tickets = || ["first", "in flight", "last"].map(|id| counter(id).tickets.get());
     // Others have taken tickets and have not let anybody in yet.
-    tally("last").tickets.set(5);
+    counter("last").tickets.set(5);
     assert_eq!(
         block(&engine, &Request::new("api"), 1000).id().as_str(),
         "last"
     );
     assert_eq!(tickets(), [0, 0, 5]);
-    tally("last").tickets.set(0);
-    tally("last").broken.set(true);
+    counter("last").tickets.set(0);
+    counter("last").broken.set(true);
     assert_eq!(
         block(&engine, &Request::new("api"), 1000).id().as_str(),
         "last"
     );
     assert_eq!(tickets(), [0, 0, 0]);
-    tally("last").broken.set(false);
+    counter("last").broken.set(false);
     let entry = pass(&engine, &Request::new("api").cost(2), 1000);
     assert_eq!(tickets(), [2, 1, 2]);
     entry.exit(Outcome::Success, at(1000));
     assert_eq!(tickets(), [2, 0, 2]);
-    assert_eq!(tally("first").admitted.get(), 2);
+    assert_eq!(counter("first").admitted.get(), 2);
 }
 
 #[test]
@@ -342,16 +342,16 @@ fn where_one_rule_cannot_lend_what_the_others_have_lent_is_taken_back() {
     let store = Rc::new(Store::new(ByRule::default()));
     let tenths = |id| rule(id, "api", 5.0).per(1000, Some(10)).unwrap();
     let engine = Engine::with_store(store, rules([tenths("first"), tenths("last")])).unwrap();
-    let tally = |id: &str| engine.store().tallies().0.borrow()[id].clone();
-    let tickets = || ["first", "last"].map(|id| tally(id).tickets.get());
+    let counter = |id: &str| engine.store().tallies().0.borrow()[id].clone();
+    let tickets = || ["first", "last"].map(|id| counter(id).tickets.get());
     let urgent = |cost| Request::new("api").cost(cost).prioritized();
     drop(pass(&engine, &Request::new("api").cost(5), 1000));
     let before = tickets();
-    tally("last").broken.set(true);
+    counter("last").broken.set(true);
     drop(block(&engine, &urgent(5), 1700));
     assert_eq!(tickets(), before);
     // All of it is still there to be lent.
-    tally("last").broken.set(false);
+    counter("last").broken.set(false);
     drop(wait(&engine, &urgent(5), 1700, 400));
 }
 

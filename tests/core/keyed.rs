@@ -10,7 +10,7 @@ use crate::support::at;
 use fastrand::Rng;
 use leapgate::Timestamp;
 use leapgate::backend::{
-    Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows, LocalTally, MAX_LABEL,
+    Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows, LocalCounter, MAX_LABEL,
     MAX_LABELS, Past, Reserved, RuleWindow, Standing,
 };
 use leapgate::rule::{Count, Counting, Grade, RuleGeometry};
@@ -148,7 +148,7 @@ fn plays_like_a_log(
     let limit_of = count(limit);
     for (step, (number, cost, now)) in steps.into_iter().enumerate() {
         let (log, alone) = logs.entry(number).or_insert_with(|| {
-            let alone = RuleWindow::new(window, counting, LocalTally::default(), Past::Fresh);
+            let alone = RuleWindow::new(window, counting, LocalCounter::default(), Past::Fresh);
             (Log::new(window, counting), alone)
         });
         let about =
@@ -170,7 +170,7 @@ fn plays_like_a_log(
             assert_eq!((reserved.wait, reserved.turn), (0, None));
             assert!(!table.commit(reserved, cost));
             assert!(alone.reserve(limit_of, cost, now), "{about}");
-            alone.commit(cost);
+            alone.admit(cost);
         }
         for later in [0, 1, 7, 250, 10_000] {
             let later = Timestamp::from_nanos(now.as_nanos().saturating_add(later * 1_000_000));

@@ -3,7 +3,7 @@
 use crate::support::{at, buckets};
 use leapgate::Timestamp;
 use leapgate::stats::{
-    ArrayMetric, Metric, MetricEvent, MetricNode, Untouched, View, ViewError, Window, WindowError,
+    ArrayMetric, LoanRule, Metric, MetricEvent, MetricNode, View, ViewError, Window, WindowError,
 };
 use std::fmt::Debug;
 
@@ -592,7 +592,7 @@ fn a_pass_that_is_due_counts_whether_its_bucket_was_opened_or_not() {
 
 #[test]
 fn differs_from_sentinel_an_untouched_loan_counts() {
-    for (untouched, passes) in [(Untouched::Kept, 3), (Untouched::Lost, 0)] {
+    for (untouched, passes) in [(LoanRule::Exact, 3), (LoanRule::Sentinel, 0)] {
         let metric = ArrayMetric::borrowing(buckets(2, 500), buckets(2, 500), untouched);
         metric.add(MetricEvent::Pass, 6, at(10_100));
         metric.add_waiting(at(10_500), 3);

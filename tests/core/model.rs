@@ -4,7 +4,7 @@
 //! The log knows nothing of rings and running counts. It sums what it has to, one entry after another.
 
 use crate::support::{at, buckets, count, rule};
-use leapgate::backend::{LocalTally, Past, RuleWindow, Store};
+use leapgate::backend::{LocalCounter, Past, RuleWindow, Store};
 use leapgate::rule::{Count, Counting};
 use leapgate::stats::Window;
 use leapgate::{Decision, Engine, Request, Rules, Timestamp};
@@ -229,14 +229,14 @@ impl Elapsed {
 struct Run {
     window: Window,
     limit: Eighths,
-    rule: RuleWindow<LocalTally>,
+    rule: RuleWindow<LocalCounter>,
     model: Model,
     elapsed: Elapsed,
 }
 
 impl Run {
     fn new(window: Window, counting: Counting, limit: Eighths) -> Run {
-        let rule = RuleWindow::new(window, counting, LocalTally::default(), Past::Fresh);
+        let rule = RuleWindow::new(window, counting, LocalCounter::default(), Past::Fresh);
         Run {
             window,
             limit,
@@ -258,7 +258,7 @@ impl Run {
             "{cost} at {now}: {rule:?}"
         );
         if passes {
-            rule.commit(cost);
+            rule.admit(cost);
             self.elapsed.passes.push((self.elapsed.elapsed, cost));
         }
         let expected = self.model.enter(limit, cost, now);
@@ -429,7 +429,7 @@ fn the_clock_may_stand_at_its_very_end() {
     for counting in ALL {
         for sample_count in [1, 2, 10] {
             let window = buckets(sample_count, 100);
-            let rule = RuleWindow::new(window, counting, LocalTally::default(), Past::Fresh);
+            let rule = RuleWindow::new(window, counting, LocalCounter::default(), Past::Fresh);
             let mut admitted = 0;
             for now in [END - 1, END]
                 .into_iter()
@@ -438,7 +438,7 @@ fn the_clock_may_stand_at_its_very_end() {
             {
                 rule.advance(now);
                 if rule.has_room(count(3.0), 1, now) && rule.reserve(count(3.0), 1, now) {
-                    rule.commit(1);
+                    rule.admit(1);
                     admitted += 1;
                 }
                 let _ = (
@@ -651,12 +651,12 @@ fn what_is_refused_might_as_well_not_have_come() {
 
 /// What passes in a hundred intervals of a clock that never tires, as a share of what the limit allows.
 fn share_at_saturation(window: Window, counting: Counting, limit: f64) -> f64 {
-    let rule = RuleWindow::new(window, counting, LocalTally::default(), Past::Fresh);
+    let rule = RuleWindow::new(window, counting, LocalCounter::default(), Past::Fresh);
     let (mut admitted, end) = (0, 100 * window.interval_ms());
     for now in 0..end {
         rule.advance(at(now));
         while rule.has_room(count(limit), 1, at(now)) && rule.reserve(count(limit), 1, at(now)) {
-            rule.commit(1);
+            rule.admit(1);
             admitted += 1;
         }
     }
@@ -686,7 +686,7 @@ fn at_saturation_a_strict_window_of_n_buckets_admits_n_of_n_plus_1_and_the_other
 /// up to now, on average, as a share of that number's mean.
 fn mean_error(counting: Counting, sample_count: u32, per_second: f64) -> f64 {
     let window = Window::new(1000, sample_count).unwrap();
-    let rule = RuleWindow::new(window, counting, LocalTally::default(), Past::Fresh);
+    let rule = RuleWindow::new(window, counting, LocalCounter::default(), Past::Fresh);
     let mut random = fastrand::Rng::with_seed(1);
     let mut log: std::collections::VecDeque<f64> = std::collections::VecDeque::new();
     let (mut now, mut errors, mut true_sums, mut reads) = (0.0, 0.0, 0.0, 0.0);
@@ -695,7 +695,7 @@ fn mean_error(counting: Counting, sample_count: u32, per_second: f64) -> f64 {
         let time = Timestamp::from_nanos((now * 1e6) as u64);
         rule.advance(time);
         assert!(rule.reserve(count(1e9), 1, time));
-        rule.commit(1);
+        rule.admit(1);
         log.push_back(now);
         let read_at = now + random.f64() * 1000.0 / per_second;
         while log.front().is_some_and(|first| *first <= read_at - 1000.0) {

@@ -1,7 +1,7 @@
 //! One resource's statistics: rates of the last second, totals of the last minute, calls in flight, loans.
 
 use crate::support::at;
-use leapgate::stats::{Metric, MetricNode, Node, OCCUPY_TIMEOUT_MS, StatisticNode, Untouched};
+use leapgate::stats::{LoanRule, Metric, MetricNode, Node, OCCUPY_TIMEOUT_MS, StatisticNode};
 
 /// At 50100: 3 passes, 2 refusals, completions of 1, 1 and 4 in 12, 8 and 100 ms, and a failure.
 fn busy() -> StatisticNode {
@@ -129,7 +129,7 @@ fn half_a_second_on_both_halves_count_and_then_only_the_minute_remembers() {
 }
 
 #[test]
-fn the_metric_log_is_told_each_second_once() {
+fn the_metric_log_is_reported_each_second_once() {
     let node = busy();
     node.add_rt_and_success(5, 1, at(50_600));
     assert_eq!(
@@ -368,7 +368,7 @@ fn no_more_is_lent_than_the_threshold() {
 }
 
 /// Ten passes in 30000..30500, and at 30700 one borrowed of 31000.
-fn lending(untouched: Untouched) -> StatisticNode {
+fn lending(untouched: LoanRule) -> StatisticNode {
     let node = StatisticNode::new(untouched);
     node.add_pass_request(10, at(30_100));
     node.add_waiting_request(at(31_000), 1);
@@ -378,7 +378,7 @@ fn lending(untouched: Untouched) -> StatisticNode {
 
 #[test]
 fn a_loan_counts_in_the_minute_at_once_and_in_the_second_when_it_is_due() {
-    let node = lending(Untouched::Kept);
+    let node = lending(LoanRule::Exact);
     let now = at(30_700);
     assert_eq!(
         (node.waiting(now), node.pass_qps(now), node.total_pass(now)),
@@ -401,7 +401,7 @@ fn a_loan_counts_in_the_minute_at_once_and_in_the_second_when_it_is_due() {
 
 #[test]
 fn differs_from_sentinel_occupied_pass_qps_is_reported() {
-    let node = lending(Untouched::Kept);
+    let node = lending(LoanRule::Exact);
     for (now, rate) in [(30_700, 1.0), (31_000, 1.0), (31_499, 1.0), (31_500, 0.0)] {
         assert_eq!(
             node.occupied_pass_qps(at(now)),
@@ -413,7 +413,7 @@ fn differs_from_sentinel_occupied_pass_qps_is_reported() {
 
 #[test]
 fn the_metric_log_tells_loans_in_the_second_that_made_them() {
-    let node = lending(Untouched::Kept);
+    let node = lending(LoanRule::Exact);
     let told: Vec<_> = node
         .metrics(at(32_000))
         .iter()
@@ -425,13 +425,13 @@ fn the_metric_log_tells_loans_in_the_second_that_made_them() {
 /// Recording a loan, and looking at the minute, touches the second window neither here nor in Sentinel.
 #[test]
 fn a_loan_that_is_recorded_does_not_touch_the_bucket_in_which_another_comes_due() {
-    for (untouched, passes) in [(Untouched::Kept, 1.0), (Untouched::Lost, 0.0)] {
+    for (untouched, passes) in [(LoanRule::Exact, 1.0), (LoanRule::Sentinel, 0.0)] {
         let node = lending(untouched);
         node.add_occupied_pass(1, at(31_100));
         node.total_pass(at(31_100));
         assert_eq!(node.pass_qps(at(31_600)), passes, "{untouched:?}: {node:?}");
     }
-    let node = lending(Untouched::Lost);
+    let node = lending(LoanRule::Sentinel);
     node.add_occupied_pass(1, at(31_100));
     node.touch(at(31_200)); // but this does
     assert_eq!(node.pass_qps(at(31_600)), 1.0, "{node:?}");

@@ -1,9 +1,9 @@
 //! Passes lent from buckets that have not begun.
 
 use crate::support::{at, buckets};
-use leapgate::stats::{FutureBucketLeapArray, MetricEvent, OccupiableBucketLeapArray, Untouched};
+use leapgate::stats::{FutureBucketLeapArray, LoanRule, MetricEvent, OccupiableBucketLeapArray};
 
-fn lending(sample_count: u32, length: u64, untouched: Untouched) -> OccupiableBucketLeapArray {
+fn lending(sample_count: u32, length: u64, untouched: LoanRule) -> OccupiableBucketLeapArray {
     let window = buckets(sample_count, length);
     OccupiableBucketLeapArray::new(window, window, untouched)
 }
@@ -59,7 +59,7 @@ fn a_later_promise_takes_the_slot_of_one_that_has_come_due() {
 
 #[test]
 fn borrowing_leaves_the_current_bucket_alone() {
-    let array = lending(10, 200, Untouched::Kept);
+    let array = lending(10, 200, LoanRule::Exact);
     add(&array, 4000, 1);
     array.add_waiting(at(4200), 1);
     assert_eq!(array.waiting(at(4000)), 1);
@@ -69,7 +69,7 @@ fn borrowing_leaves_the_current_bucket_alone() {
 
 #[test]
 fn a_bucket_that_begins_pays_what_was_borrowed_from_it() {
-    let array = lending(10, 200, Untouched::Kept);
+    let array = lending(10, 200, LoanRule::Exact);
     add(&array, 4000, 1);
     array.add_waiting(at(4200), 2);
     assert_eq!(array.waiting(at(4199)), 2);
@@ -80,7 +80,7 @@ fn a_bucket_that_begins_pays_what_was_borrowed_from_it() {
 
 #[test]
 fn what_is_borrowed_and_paid_is_no_longer_waiting() {
-    let array = lending(10, 200, Untouched::Kept);
+    let array = lending(10, 200, LoanRule::Exact);
     for bucket in 0..10 {
         add(&array, bucket * 200, 1);
         array.add_waiting(at((bucket + 1) * 200), 1);

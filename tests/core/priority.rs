@@ -3,7 +3,7 @@
 use crate::support::{
     Shared, Workers, admitted, at, block, count, engine, pass, retry_ms, rule, wait,
 };
-use leapgate::backend::{LocalTally, Past, RuleWindow};
+use leapgate::backend::{LocalCounter, Past, RuleWindow};
 use leapgate::rule::{
     Counting, DegradeGrade, DegradeRule, FlowRule, LimitApp, MaxQueueing, Mode, WarmUp,
 };
@@ -465,11 +465,16 @@ fn a_compatible_loan_is_recorded_on_the_node_that_the_rule_measures() {
 #[test]
 fn a_window_lends_and_takes_back() {
     let window = Window::new(1000, 10).unwrap();
-    let window = RuleWindow::new(window, Counting::Strict, LocalTally::default(), Past::Fresh);
+    let window = RuleWindow::new(
+        window,
+        Counting::Strict,
+        LocalCounter::default(),
+        Past::Fresh,
+    );
     let two = count(2.0);
     window.advance(at(0));
     assert!(window.reserve(two, 2, at(0)));
-    window.commit(2);
+    window.admit(2);
     window.advance(at(650));
     let wait = window.time_to_loan(two, 1, at(650)).unwrap();
     assert_eq!(wait, Duration::from_millis(450));
@@ -490,7 +495,12 @@ fn a_window_lends_and_takes_back() {
 #[test]
 fn what_is_released_while_the_clock_is_behind_counts_in_the_newest_bucket() {
     let window = Window::new(1000, 10).unwrap();
-    let window = RuleWindow::new(window, Counting::Strict, LocalTally::default(), Past::Fresh);
+    let window = RuleWindow::new(
+        window,
+        Counting::Strict,
+        LocalCounter::default(),
+        Past::Fresh,
+    );
     window.advance(at(5000));
     window.advance(at(4500));
     assert!(window.lend(count(2.0), 1, at(4600), at(4500)));
@@ -509,7 +519,7 @@ fn a_loan_that_comes_due_in_a_shared_window_is_counted_once() {
     let two = count(2.0);
     window.advance(at(0));
     assert!(window.reserve(two, 2, at(0)));
-    window.commit(2);
+    window.admit(2);
     window.advance(at(1050));
     assert!(window.lend(two, 1, at(1100), at(1050)));
     assert_eq!((shared.tickets.get(), shared.admitted.get()), (3, 2));

@@ -1,7 +1,7 @@
 //! What goes on when a rule changes, as `docs/configuration.md` has it; and rules in shadow mode beside their like in force.
 
 use crate::support::{at, engine, rules};
-use leapgate::backend::{LocalTally, Past, RuleWindow};
+use leapgate::backend::{LocalCounter, Past, RuleWindow};
 use leapgate::config::{Value, read};
 use leapgate::rule::{Counting, FlowRule, KeyPart, KeyValue, KeyedBy, MaxQueueing, Mode, WarmUp};
 use leapgate::stats::Window;
@@ -400,7 +400,7 @@ fn a_window_that_changes_how_it_counts_is_as_if_it_had_always_counted_so() {
     let mut random = fastrand::Rng::with_seed(9);
     for _ in 0..200 {
         let window = Window::new(1000, [1, 2, 5, 10][random.usize(0..4)]).unwrap();
-        let of = |counting| RuleWindow::new(window, counting, LocalTally::default(), Past::Fresh);
+        let of = |counting| RuleWindow::new(window, counting, LocalCounter::default(), Past::Fresh);
         let (changing, others) = (of(Counting::Strict), countings.map(of));
         let mut now = 5000;
         for _ in 0..100 {
@@ -411,14 +411,14 @@ fn a_window_that_changes_how_it_counts_is_as_if_it_had_always_counted_so() {
             for window in others.iter().chain([&changing]) {
                 window.advance(at(now));
                 assert!(window.reserve(limit, 2, at(now)));
-                window.commit(2);
+                window.admit(2);
             }
             for later in [0, 90, 350, 1000] {
                 let later = at(now + later);
                 assert_eq!(changing.sum(later), others[kind].sum(later));
             }
             let limit = leapgate::rule::Count::new(f64::from(random.u8(0..40))).unwrap();
-            let has_room = |window: &RuleWindow<LocalTally>| window.has_room(limit, 3, at(now));
+            let has_room = |window: &RuleWindow<LocalCounter>| window.has_room(limit, 3, at(now));
             assert_eq!(has_room(&changing), has_room(&others[kind]));
         }
     }

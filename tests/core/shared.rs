@@ -8,7 +8,7 @@
 use crate::support::{at, rule, rules};
 use leapgate::backend::{
     Backend, BreakerKey, KeyedGeometry, KeyedWindows, Local, LocalBreaker, Past, SharedInstant,
-    Snapshots, StateKey, Store, Tally,
+    Snapshots, StateKey, Store, Counter,
 };
 use leapgate::rule::{Counting, FlowRule, MaxQueueing};
 use leapgate::{Decision, Engine, Outcome, Request, Timestamp};
@@ -165,26 +165,26 @@ struct Gauges {
     worker: usize,
 }
 
-impl Tally for Gauges {
+impl Counter for Gauges {
     fn admitted(&self) -> Option<u64> {
         Some(self.process.call(self.worker, |state| state.admitted))
     }
 
-    fn tickets(&self) -> u64 {
+    fn reserved(&self) -> u64 {
         self.process.call(self.worker, |state| state.tickets)
     }
 
     /// Two calls, as of a gauge: others come between.
-    fn take(&self, n: u64) -> Option<u64> {
+    fn reserve(&self, n: u64) -> Option<u64> {
         self.process.call(self.worker, |state| state.tickets += n);
         Some(self.process.call(self.worker, |state| state.tickets))
     }
 
-    fn give_back(&self, n: u64) {
+    fn release(&self, n: u64) {
         self.process.call(self.worker, |state| state.tickets -= n);
     }
 
-    fn commit(&self, n: u64) {
+    fn admit(&self, n: u64) {
         self.process.call(self.worker, |state| state.admitted += n);
     }
 
@@ -238,7 +238,7 @@ struct Born {
 }
 
 impl Backend for Born {
-    type Tally = Gauges;
+    type Counter = Gauges;
     type Keyed = KeyedWindows;
     type Breaker = LocalBreaker;
 
@@ -653,25 +653,25 @@ struct Atomics {
 #[derive(Clone)]
 struct AtOnce(Arc<Atomics>);
 
-impl Tally for AtOnce {
+impl Counter for AtOnce {
     fn admitted(&self) -> Option<u64> {
         Some(self.0.admitted.load(Ordering::SeqCst))
     }
 
-    fn tickets(&self) -> u64 {
+    fn reserved(&self) -> u64 {
         self.0.tickets.load(Ordering::SeqCst)
     }
 
-    fn take(&self, n: u64) -> Option<u64> {
+    fn reserve(&self, n: u64) -> Option<u64> {
         self.0.tickets.fetch_add(n, Ordering::SeqCst);
         Some(self.0.tickets.load(Ordering::SeqCst))
     }
 
-    fn give_back(&self, n: u64) {
+    fn release(&self, n: u64) {
         self.0.tickets.fetch_sub(n, Ordering::SeqCst);
     }
 
-    fn commit(&self, n: u64) {
+    fn admit(&self, n: u64) {
         self.0.admitted.fetch_add(n, Ordering::SeqCst);
     }
 
@@ -697,7 +697,7 @@ impl SharedInstant for AtOnce {
 }
 
 impl Backend for AtOnce {
-    type Tally = AtOnce;
+    type Counter = AtOnce;
     type Keyed = KeyedWindows;
     type Breaker = LocalBreaker;
 

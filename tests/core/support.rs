@@ -2,7 +2,7 @@
 
 use leapgate::backend::{
     Backend, BreakerKey, KeyedGeometry, KeyedWindows, Local, LocalBreaker, LocalInstant, Past,
-    SharedInstant, StateKey, Store, Tally,
+    SharedInstant, StateKey, Store, Counter,
 };
 use leapgate::rule::{Count, FlowRule, RuleId};
 use leapgate::stats::Window;
@@ -134,16 +134,16 @@ impl std::ops::Deref for Shared {
     }
 }
 
-impl Tally for Shared {
+impl Counter for Shared {
     fn admitted(&self) -> Option<u64> {
         Some(self.admitted.get())
     }
 
-    fn tickets(&self) -> u64 {
+    fn reserved(&self) -> u64 {
         self.tickets.get()
     }
 
-    fn take(&self, n: u64) -> Option<u64> {
+    fn reserve(&self, n: u64) -> Option<u64> {
         if self.broken.get() {
             return None;
         }
@@ -151,11 +151,11 @@ impl Tally for Shared {
         Some(self.tickets.get())
     }
 
-    fn give_back(&self, n: u64) {
+    fn release(&self, n: u64) {
         self.tickets.set(self.tickets.get().wrapping_sub(n));
     }
 
-    fn commit(&self, n: u64) {
+    fn admit(&self, n: u64) {
         self.admitted.set(self.admitted.get().wrapping_add(n));
     }
 
@@ -163,11 +163,11 @@ impl Tally for Shared {
         &self.latest
     }
 
-    fn warmth(&self) -> Option<[u64; 4]> {
+    fn warm_up(&self) -> Option<[u64; 4]> {
         self.warmth.get()
     }
 
-    fn tell_warmth(&self, warmth: [u64; 4]) {
+    fn publish_warm_up(&self, warmth: [u64; 4]) {
         self.warmth.set(Some(warmth));
     }
 }
@@ -186,7 +186,7 @@ impl Workers {
 }
 
 impl Backend for Workers {
-    type Tally = Shared;
+    type Counter = Shared;
     type Keyed = KeyedWindows;
     type Breaker = LocalBreaker;
 

@@ -10,8 +10,8 @@
 use crate::support::at;
 use leapgate::rule::{Counting, FlowRule, Grade, LimitApp, MaxQueueing, RuleId, Strategy, WarmUp};
 use leapgate::stats::{
-    ArrayMetric, BucketLeapArray, DefaultNode, Metric, MetricBucket, MetricEvent, MetricNode, Node,
-    NodeTree, StatisticNode, Untouched, Window, WindowWrap,
+    ArrayMetric, BucketLeapArray, DefaultNode, LoanRule, Metric, MetricBucket, MetricEvent,
+    MetricNode, Node, NodeTree, StatisticNode, Window, WindowWrap,
 };
 use leapgate::{Decision, Engine, Entry, Outcome, Request, Rules};
 use serde_json::{Map, Value, json};
@@ -191,7 +191,7 @@ fn array_metric_answers_as_sentinels() {
     each_trace("array_metric", |trace, steps| {
         let window = geometry(trace);
         let metric = match trace["enableOccupy"].as_bool().unwrap() {
-            true => ArrayMetric::borrowing(window, window, Untouched::Lost),
+            true => ArrayMetric::borrowing(window, window, LoanRule::Sentinel),
             false => ArrayMetric::new(window),
         };
         while let Some(step) = steps.next() {
@@ -238,7 +238,7 @@ fn array_metric_answers_as_sentinels() {
 #[test]
 fn statistic_node_answers_as_sentinels() {
     each_trace("statistic_node", |_, steps| {
-        let node = StatisticNode::new(Untouched::Lost);
+        let node = StatisticNode::new(LoanRule::Sentinel);
         while let Some(step) = steps.next() {
             let (now, argument) = (at(step.now), step.arguments);
             match step.operation {

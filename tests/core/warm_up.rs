@@ -724,7 +724,7 @@ fn nonsense_about_warmth_is_not_believed() {
         let worker = process.engine([warming(90.0)]);
         worker.store().for_each_state(0, 9, |state| {
             state
-                .tally()
+                .counter()
                 .warmth
                 .set(Some([coldness.to_bits(), 1, 0, 0]))
         });
@@ -736,13 +736,13 @@ fn nonsense_about_warmth_is_not_believed() {
     let told = [1.0_f64.to_bits(), at(9990).as_nanos(), 1000, 0];
     worker
         .store()
-        .for_each_state(0, 9, |state| state.tally().warmth.set(Some(told)));
+        .for_each_state(0, 9, |state| state.counter().warmth.set(Some(told)));
     assert_eq!(shared(&worker, 200, 10_000), 30);
     let process = Workers::default();
     let worker = process.engine([warming(90.0)]);
     let ahead = at(20_000).as_nanos();
     worker.store().for_each_state(0, 9, |state| {
-        state.tally().warmth.set(Some([0, ahead, 0, 0]))
+        state.counter().warmth.set(Some([0, ahead, 0, 0]))
     });
     assert_eq!(shared(&worker, 200, 10_000), 30);
 }

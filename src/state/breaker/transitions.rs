@@ -1,46 +1,50 @@
 //! The three states of a breaker, and what leads from one to another.
 
 use crate::rule::degrade::DegradeRule;
-use crate::state::breaker::Admission;
+use crate::snapshots::serial_since;
+use crate::state::history::RunningCount;
 use crate::time::Timestamp;
 
 /// Two running counts of completed calls. They wrap around after 2^64.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counts {
+pub struct CallCounts {
     /// All of them.
     pub total: u64,
-    /// Those that count against the resource: the slow ones, or the failed ones.
+    /// The calls that count against the resource: the slow ones, or the failed ones.
     pub bad: u64,
 }
 
-impl Counts {
+impl CallCounts {
     /// These and one more.
     #[must_use]
-    pub fn plus_one(self, bad: bool) -> Counts {
-        Counts {
+    pub fn plus_one(self, bad: bool) -> CallCounts {
+        CallCounts {
             total: self.total.wrapping_add(1),
             bad: self.bad.wrapping_add(bad.into()),
         }
     }
 
     /// What came after `earlier`; nothing where that is later.
-    pub(crate) fn since(self, earlier: Counts) -> Counts {
-        let since = |now: u64, then| Some(now.wrapping_sub(then)).filter(|n| *n < 1 << 63);
-        Counts {
-            total: since(self.total, earlier.total).unwrap_or(0),
-            bad: since(self.bad, earlier.bad).unwrap_or(0),
+    pub(crate) fn since(self, earlier: CallCounts) -> CallCounts {
+        CallCounts {
+            total: serial_since(self.total, earlier.total).unwrap_or(0),
+            bad: serial_since(self.bad, earlier.bad).unwrap_or(0),
         }
     }
 
     /// The later of the two.
-    pub(crate) fn later(self, other: Counts) -> Counts {
-        let later = |a: u64, b: u64| {
-            if a.wrapping_sub(b) < 1 << 63 { a } else { b }
-        };
-        Counts {
+    pub(crate) fn later(self, other: CallCounts) -> CallCounts {
+        let later = |a: u64, b: u64| if a.is_behind(b) { b } else { a };
+        CallCounts {
             total: later(self.total, other.total),
             bad: later(self.bad, other.bad),
         }
+    }
+}
+
+impl RunningCount for CallCounts {
+    fn is_behind(self, other: CallCounts) -> bool {
+        self.later(other) != self
     }
 }
 
@@ -75,7 +79,32 @@ pub struct State {
     /// Tells the probes that may still decide from those before. Wraps around after 2^32.
     round: u32,
     /// The counts when the breaker last closed: what came before them is forgotten.
-    since: Counts,
+    since: CallCounts,
+}
+
+/// How a breaker let a call in. It comes back once: [`Breaker::complete`](crate::backend::Breaker::complete), or
+/// [`Breaker::give_back`](crate::backend::Breaker::give_back).
+#[must_use]
+#[derive(PartialEq, Eq, Debug)]
+pub enum Admission {
+    /// As one of many.
+    Normal,
+    /// As a probe: its own completion decides.
+    Probe(Ticket),
+}
+
+/// Which probes a probe is one of: probes of an earlier half-open time, and expired ones, decide nothing.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Ticket {
+    pub(super) round: u32,
+    /// What the state was before it was let through, and after.
+    pub(super) step: Box<(State, State)>,
+}
+
+impl Admission {
+    pub(super) fn is_probe_of(&self, round: u32) -> bool {
+        matches!(self, Admission::Probe(ticket) if ticket.round == round)
+    }
 }
 
 /// What happens to a breaker.
@@ -86,7 +115,7 @@ pub(crate) enum Event {
     /// A call that decides nothing while half-open has completed; `trips`: the window is over the threshold.
     Completed { trips: bool },
     /// A probe has succeeded; the counts include it.
-    Succeeded { counts: Counts },
+    Succeeded { counts: CallCounts },
     /// A probe has failed.
     Failed,
     /// A probe has not taken place.
@@ -95,7 +124,7 @@ pub(crate) enum Event {
 
 impl State {
     /// Closed, counting what comes after `since`.
-    pub const fn new(since: Counts) -> State {
+    pub const fn new(since: CallCounts) -> State {
         State {
             phase: Phase::Closed,
             round: 0,
@@ -109,7 +138,7 @@ impl State {
     }
 
     /// The counts before which everything is forgotten.
-    pub const fn since(&self) -> Counts {
+    pub const fn since(&self) -> CallCounts {
         self.since
     }
 
@@ -148,7 +177,7 @@ impl State {
         Some(State {
             phase,
             round: (head >> 32) as u32,
-            since: Counts { total, bad },
+            since: CallCounts { total, bad },
         })
     }
 

@@ -30,7 +30,7 @@
 use super::table::{IdleTtl, reach, reach_word};
 use super::window::{Bucket, FLAGS, Held, SHARES, Shape, Slab, WIDE};
 use super::*;
-use crate::state::throttle::Pace;
+use crate::state::pacer::Spacing;
 use crate::window::Window;
 use std::ops::Range;
 
@@ -296,12 +296,12 @@ impl KeyedPages {
     }
 
     /// What a turn is worth. The clock does not step back: however far turns reach, they were taken.
-    fn pace(&self, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Option<Pace> {
+    fn pace(&self, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Option<Spacing> {
         let (window, _) = self.shape.window?;
         let pace = if self.compat {
-            Pace::of_hot_parameter
+            Spacing::of_hot_parameter
         } else {
-            Pace::evenly
+            Spacing::evenly
         };
         let queue = (terms.max_queueing_ns, u64::MAX);
         pace(window.interval_nanos(), terms.count, queue, cost, now)
@@ -447,7 +447,7 @@ impl KeyedPages {
         let elsewhere = self.load(work, page, key, now, &found);
         let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &work.shape) else {
             let latest = work.line();
-            let standing = |pace: Pace| Standing {
+            let standing = |pace: Spacing| Standing {
                 remaining: u64::from(pace.wait(latest) == Some(0)),
                 reset: pace.time_to_pass(latest, now),
             };

@@ -5,7 +5,7 @@ use super::sketch::Sketch;
 use super::window::{Bucket, Held, LISTED, SHARES, Shape, Slab};
 use super::{Key, Place, Reserved, Standing};
 use crate::rule::{Count, Counting};
-use crate::state::throttle::Pace;
+use crate::state::pacer::Spacing;
 use crate::time::Timestamp;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -81,7 +81,7 @@ impl IdleTtl {
 
     /// The same when a request has asked for a turn.
     #[inline]
-    pub(super) fn after(self, pace: &Pace) -> IdleTtl {
+    pub(super) fn after(self, pace: &Spacing) -> IdleTtl {
         let spacing = pace.spacing_before();
         if spacing <= self.nanos {
             return self;
@@ -367,7 +367,7 @@ impl Table {
 
     /// The same as far as `pace` believes it. What reaches further was taken before the clock stepped back, and is pulled back.
     #[inline]
-    pub(super) fn reach_within(&mut self, place: Place, pace: &Pace) -> Option<Timestamp> {
+    pub(super) fn reach_within(&mut self, place: Place, pace: &Spacing) -> Option<Timestamp> {
         self.idle_ttl = self.idle_ttl.after(pace);
         if place.is_shared {
             return self.shared_reach(place.key, pace.now());
@@ -376,9 +376,9 @@ impl Table {
     }
 
     #[inline]
-    fn pull_back(line: &mut u64, pace: &Pace) -> Option<Timestamp> {
+    fn pull_back(line: &mut u64, pace: &Spacing) -> Option<Timestamp> {
         let latest = reach(*line)?;
-        let reached = pace.reached(latest);
+        let reached = pace.clamped(latest);
         if reached != latest {
             *line = reach_word(Some(reached));
         }
@@ -391,7 +391,7 @@ impl Table {
     pub(super) fn take_turn(
         &mut self,
         place: Place,
-        pace: &Pace,
+        pace: &Spacing,
         wait: u64,
     ) -> Option<(u64, Option<Timestamp>, Timestamp)> {
         self.idle_ttl = self.idle_ttl.after(pace);
@@ -405,7 +405,7 @@ impl Table {
     }
 
     #[inline]
-    fn note_turn(&mut self, pace: &Pace, wait: u64, to: Timestamp) {
+    fn note_turn(&mut self, pace: &Spacing, wait: u64, to: Timestamp) {
         let ahead = to.since(pace.now()).as_nanos() as u64;
         self.longest_wait = self.longest_wait.max(wait);
         self.furthest = self.furthest.max(ahead);
@@ -763,7 +763,7 @@ impl Table {
     pub(super) fn shared_turn(
         &mut self,
         key: Key,
-        pace: &Pace,
+        pace: &Spacing,
         wait: u64,
     ) -> Option<(u64, Option<Timestamp>, Timestamp)> {
         let from = self.reach_within(Place::shared(key), pace);

@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use governor::clock::Clock;
 use governor::nanos::Nanos;
 use governor::{Quota, RateLimiter};
-use leapgate::backend::{Local, LocalTally, Past, RuleWindow, Store};
+use leapgate::backend::{Local, LocalCounter, Past, RuleWindow, Store};
 use leapgate::rule::{Count, Counting, FlowRule};
 use leapgate::stats::Window;
 use leapgate::{Decision, Engine, Outcome, Request, Rules, Timestamp};
@@ -187,7 +187,7 @@ fn window(counting: Counting, buckets: u32, step: u64, limit: f64) -> Result<Run
     let window = RuleWindow::new(
         Window::new(INTERVAL_MS, buckets)?,
         counting,
-        LocalTally::default(),
+        LocalCounter::default(),
         Past::Fresh,
     );
     let limit = Count::new(limit)?;
@@ -200,7 +200,7 @@ fn window(counting: Counting, buckets: u32, step: u64, limit: f64) -> Result<Run
             let window = black_box(&window);
             window.advance(at);
             if window.reserve(limit, 1, at) {
-                window.commit(1);
+                window.admit(1);
                 passed += 1;
             }
         }

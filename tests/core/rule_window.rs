@@ -2,43 +2,43 @@
 
 use crate::support::{Shared, at, buckets, count};
 use leapgate::Timestamp;
-use leapgate::backend::{LocalTally, Past, RuleWindow, Snapshots, Tally};
+use leapgate::backend::{Counter, LocalCounter, Past, RuleWindow, Snapshots};
 use leapgate::rule::Counting;
 use leapgate::stats::Window;
 
 const ALL: [Counting; 3] = [Counting::Strict, Counting::Sentinel, Counting::Weighted];
 
-fn local(window: Window, counting: Counting) -> RuleWindow<LocalTally> {
-    RuleWindow::new(window, counting, LocalTally::default(), Past::Fresh)
+fn local(window: Window, counting: Counting) -> RuleWindow<LocalCounter> {
+    RuleWindow::new(window, counting, LocalCounter::default(), Past::Fresh)
 }
 
 /// Lets `cost` in at `now` if that is within `limit`: the steps of a decision.
 #[track_caller]
-fn enter<T: Tally>(window: &RuleWindow<T>, limit: f64, cost: u64, now: u64) -> bool {
+fn enter<T: Counter>(window: &RuleWindow<T>, limit: f64, cost: u64, now: u64) -> bool {
     window.observe();
     window.advance(at(now));
-    let tickets = window.tally().tickets();
+    let tickets = window.counter().reserved();
     if !window.has_room(count(limit), cost, at(now)) || !window.reserve(count(limit), cost, at(now))
     {
         assert_eq!(
-            window.tally().tickets(),
+            window.counter().reserved(),
             tickets,
             "a refusal keeps no ticket: {window:?}"
         );
         return false;
     }
-    window.commit(cost);
+    window.admit(cost);
     true
 }
 
-fn fill<T: Tally>(window: &RuleWindow<T>, limit: f64, now: u64) -> usize {
+fn fill<T: Counter>(window: &RuleWindow<T>, limit: f64, now: u64) -> usize {
     (0..10_000)
         .take_while(|_| enter(window, limit, 1, now))
         .count()
 }
 
 /// The first instant after `now` at which the window lets another in.
-fn next_admission(window: &RuleWindow<LocalTally>, limit: f64, now: u64) -> u64 {
+fn next_admission(window: &RuleWindow<LocalCounter>, limit: f64, now: u64) -> u64 {
     (now + 1..)
         .find(|now| enter(window, limit, 1, *now))
         .unwrap()
@@ -140,7 +140,7 @@ fn what_is_reserved_and_given_back_has_not_been() {
             !window.reserve(count(5.0), 2, at(1000)),
             "what is reserved may refuse others: {window:?}"
         );
-        window.give_back(4);
+        window.release(4);
         assert_eq!(
             (window.sum(at(1000)), fill(&window, 5.0, 1000)),
             (0.0, 5),
@@ -245,14 +245,14 @@ fn the_time_until_quota_comes_back_is_that_of_the_next_bucket_that_leaves() {
 #[test]
 fn counts_may_wrap_around() {
     for counting in ALL {
-        let tally = Shared::default();
-        tally.tickets.set(u64::MAX - 3);
-        tally.admitted.set(u64::MAX - 3);
+        let counter = Shared::default();
+        counter.tickets.set(u64::MAX - 3);
+        counter.admitted.set(u64::MAX - 3);
         let kept = Snapshots {
             newest: at(0),
             counts: vec![u64::MAX - 3; 4],
         };
-        let window = RuleWindow::new(buckets(2, 500), counting, tally, Past::Kept(kept));
+        let window = RuleWindow::new(buckets(2, 500), counting, counter, Past::Kept(kept));
         let plain = local(buckets(2, 500), counting);
         for now in (0..6000).step_by(100) {
             assert_eq!(
@@ -267,26 +267,26 @@ fn counts_may_wrap_around() {
 
 #[test]
 fn a_window_that_cannot_count_lets_nothing_in() {
-    let tally = Shared::default();
-    tally.broken.set(true);
+    let counter = Shared::default();
+    counter.broken.set(true);
     let window = RuleWindow::new(
         buckets(2, 500),
         Counting::Strict,
-        tally.clone(),
+        counter.clone(),
         Past::Fresh,
     );
     assert!(!enter(&window, 5.0, 1, 1000));
-    assert_eq!((tally.tickets.get(), tally.admitted.get()), (0, 0));
-    tally.broken.set(false);
+    assert_eq!((counter.tickets.get(), counter.admitted.get()), (0, 0));
+    counter.broken.set(false);
     assert!(enter(&window, 5.0, 1, 1000), "and does again when it can");
 }
 
 #[test]
 fn windows_over_the_same_counts_share_what_they_let_in() {
     for counting in ALL {
-        let tally = Shared::default();
+        let counter = Shared::default();
         let [one, other] = [(); 2]
-            .map(|()| RuleWindow::new(buckets(10, 100), counting, tally.clone(), Past::Fresh));
+            .map(|()| RuleWindow::new(buckets(10, 100), counting, counter.clone(), Past::Fresh));
         let mut admitted = Vec::new();
         for now in 1000..8000 {
             for window in [&one, &other] {
@@ -317,12 +317,12 @@ fn windows_over_the_same_counts_share_what_they_let_in() {
 
 #[test]
 fn a_window_that_has_not_looked_for_a_while_counts_too_much_and_never_too_little() {
-    let tally = Shared::default();
+    let counter = Shared::default();
     let [busy, idle] = [(); 2].map(|()| {
         RuleWindow::new(
             buckets(10, 100),
             Counting::Strict,
-            tally.clone(),
+            counter.clone(),
             Past::Fresh,
         )
     });
@@ -344,13 +344,13 @@ fn a_window_with_an_unknown_past_counts_all_of_it_as_used() {
         (Counting::Sentinel, 2000),
         (Counting::Weighted, 2100),
     ] {
-        let tally = Shared::default();
-        tally.tickets.set(700);
-        tally.admitted.set(700);
+        let counter = Shared::default();
+        counter.tickets.set(700);
+        counter.admitted.set(700);
         let window = RuleWindow::new(
             buckets(10, 100),
             counting,
-            tally.clone(),
+            counter.clone(),
             Past::Unknown { admitted: 700 },
         );
         assert_eq!(
@@ -395,17 +395,17 @@ fn the_time_to_try_again_is_exact_where_the_past_is_unknown() {
 fn a_window_goes_on_with_what_another_has_kept() {
     for counting in ALL {
         for later in [0, 50, 100, 450, 900, 1000, 1100, 5000] {
-            let tally = Shared::default();
-            let old = RuleWindow::new(buckets(10, 100), counting, tally.clone(), Past::Fresh);
+            let counter = Shared::default();
+            let old = RuleWindow::new(buckets(10, 100), counting, counter.clone(), Past::Fresh);
             for now in (1000..2000).step_by(50) {
                 enter(&old, 7.0, 1, now);
             }
             let kept = old.snapshots().unwrap();
             assert_eq!(
                 (kept.newest, kept.counts.len(), kept.counts[0]),
-                (at(1900), 12, tally.admitted.get())
+                (at(1900), 12, counter.admitted.get())
             );
-            let new = RuleWindow::new(buckets(10, 100), counting, tally, Past::Kept(kept));
+            let new = RuleWindow::new(buckets(10, 100), counting, counter, Past::Kept(kept));
             let now = 1950 + later;
             assert_eq!(
                 new.sum(at(now)),
@@ -429,9 +429,9 @@ fn a_window_goes_on_with_what_another_has_kept() {
 fn a_window_takes_up_what_another_has_kept_also_where_the_clock_is_younger_than_the_window() {
     for counting in ALL {
         for begin in [0, 50, 250, 1000, 70_000] {
-            let tally = Shared::default();
-            let busy = RuleWindow::new(buckets(10, 100), counting, tally.clone(), Past::Fresh);
-            let idle = RuleWindow::new(buckets(10, 100), counting, tally, Past::Fresh);
+            let counter = Shared::default();
+            let busy = RuleWindow::new(buckets(10, 100), counting, counter.clone(), Past::Fresh);
+            let idle = RuleWindow::new(buckets(10, 100), counting, counter, Past::Fresh);
             idle.observe();
             idle.advance(at(begin));
             for now in (begin..begin + 700).step_by(30) {
@@ -453,14 +453,19 @@ fn a_window_takes_up_what_another_has_kept_also_where_the_clock_is_younger_than_
 
 #[test]
 fn what_was_kept_of_fewer_buckets_counts_the_rest_as_used() {
-    let tally = Shared::default();
-    tally.tickets.set(9);
-    tally.admitted.set(9);
+    let counter = Shared::default();
+    counter.tickets.set(9);
+    counter.admitted.set(9);
     let kept = Snapshots {
         newest: at(1900),
         counts: vec![9, 9, 8],
     };
-    let window = RuleWindow::new(buckets(10, 100), Counting::Strict, tally, Past::Kept(kept));
+    let window = RuleWindow::new(
+        buckets(10, 100),
+        Counting::Strict,
+        counter,
+        Past::Kept(kept),
+    );
     assert_eq!(
         (1900..4000).find(|now| enter(&window, 5.0, 1, *now)),
         Some(2800),
@@ -487,14 +492,14 @@ fn a_window_that_has_not_begun_has_kept_nothing() {
 fn a_count_that_falls_counts_the_whole_window_as_used() {
     for counting in ALL {
         for filled in [&[1000, 5000][..], &[6400], &[]] {
-            let tally = Shared::default();
-            let window = RuleWindow::new(buckets(10, 100), counting, tally.clone(), Past::Fresh);
+            let counter = Shared::default();
+            let window = RuleWindow::new(buckets(10, 100), counting, counter.clone(), Past::Fresh);
             assert!(filled.iter().all(|now| fill(&window, 5.0, *now) == 5));
-            tally.tickets.set(tally.tickets.get() + 3); // another's, which is seen and then reset with the rest
-            tally.admitted.set(tally.admitted.get() + 3);
+            counter.tickets.set(counter.tickets.get() + 3); // another's, which is seen and then reset with the rest
+            counter.admitted.set(counter.admitted.get() + 3);
             enter(&window, 0.0, 1, 6450);
-            tally.tickets.set(0);
-            tally.admitted.set(0);
+            counter.tickets.set(0);
+            counter.admitted.set(0);
             let expected = if counting == Counting::Sentinel {
                 7500
             } else {
@@ -513,16 +518,16 @@ fn a_count_that_falls_counts_the_whole_window_as_used() {
 /// The count is read, then the clock. The other way round, what was let in meanwhile would be filed before it happened.
 #[test]
 fn what_is_observed_is_filed_after_the_buckets_that_it_opens() {
-    let tally = Shared::default();
+    let counter = Shared::default();
     let window = RuleWindow::new(
         buckets(2, 100),
         Counting::Strict,
-        tally.clone(),
+        counter.clone(),
         Past::Fresh,
     );
     window.advance(at(1000));
-    tally.tickets.set(4);
-    tally.admitted.set(4); // somebody else's, at some time from 1000 on
+    counter.tickets.set(4);
+    counter.admitted.set(4); // somebody else's, at some time from 1000 on
     window.observe();
     window.advance(at(1100));
     assert_eq!(

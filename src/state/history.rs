@@ -1,0 +1,165 @@
+//! A running count, and what it was when each bucket of a window began: what counts in the window is a difference of the two.
+
+use crate::leap_array::{Bucket, LeapArray};
+use crate::snapshots::{Snapshots, serial_since};
+use crate::time::Timestamp;
+use crate::window::Window;
+use std::cell::Cell;
+
+/// A count that only rises, and wraps around after 2^64; or several that go together.
+pub(super) trait RunningCount: Copy + Default {
+    /// Whether it is less than `other` was.
+    fn is_behind(self, other: Self) -> bool;
+}
+
+impl RunningCount for u64 {
+    #[inline]
+    fn is_behind(self, other: u64) -> bool {
+        serial_since(self, other).is_none()
+    }
+}
+
+/// What a running count was when a bucket began.
+#[derive(Default)]
+struct AtStart<C>(Cell<C>);
+
+impl<C: RunningCount> Bucket for AtStart<C> {
+    fn open(&self, previous: &AtStart<C>) {
+        self.0.set(previous.0.get());
+    }
+
+    fn absorb(&self, older: &AtStart<C>) {
+        if !self.0.get().is_behind(older.0.get()) {
+            self.0.set(older.0.get());
+        }
+    }
+
+    fn precede(&self, next: &AtStart<C>) {
+        self.0.set(next.0.get());
+    }
+}
+
+/// A running count and its past.
+pub(super) struct History<C> {
+    /// One bucket more than the window: the one that is leaving.
+    ring: LeapArray<AtStart<C>>,
+    /// The count when it was last observed, and what has been added here since.
+    pub(super) last: Cell<C>,
+    /// A count that was observed and has no time yet.
+    pub(super) seen: Cell<Option<C>>,
+    /// What the count is taken to have been before the ring begins.
+    initial: C,
+}
+
+impl<C: RunningCount> History<C> {
+    /// The history of a count that is `last` now and was `initial` for as long as the window reaches back.
+    pub(super) fn new(window: Window, initial: C, last: C) -> History<C> {
+        let history = History {
+            ring: LeapArray::with_one_more(window),
+            last: Cell::new(last),
+            seen: Cell::new(None),
+            initial,
+        };
+        history.reset(initial);
+        history
+    }
+
+    /// The geometry.
+    #[inline]
+    pub(super) fn window(&self) -> Window {
+        self.ring.window()
+    }
+
+    /// When the newest bucket starts; `None` while there is none.
+    #[inline]
+    pub(super) fn newest_start(&self) -> Option<Timestamp> {
+        self.ring.newest_start()
+    }
+
+    /// The instant that stands for `now`: the start of the newest bucket while the clock is behind it.
+    #[inline]
+    pub(super) fn reading_time(&self, now: Timestamp) -> Timestamp {
+        self.ring.reading_time(now)
+    }
+
+    /// Takes the count to have been `count` when each bucket began.
+    pub(super) fn reset(&self, count: C) {
+        self.ring.fill(|at_start| at_start.0.set(count));
+    }
+
+    /// Opens each bucket up to that of `now`. It begins with the count as it is known then; `before` and `after` are called
+    /// with its start, just before and just after that is written down.
+    #[inline]
+    pub(super) fn move_to(
+        &self,
+        now: Timestamp,
+        before: impl Fn(Timestamp),
+        after: impl Fn(Timestamp),
+    ) {
+        // The very first bucket had begun before this history: as the ones before it, it begins with the initial count.
+        let is_first = self.newest_start().is_none();
+        self.ring.current_window_with(now, |at_start, start| {
+            before(start);
+            if !is_first {
+                at_start.0.set(self.last.get());
+            }
+            after(start);
+        });
+    }
+
+    /// What the count was when the bucket `behind` before the newest one began; `None` while there is none.
+    #[inline(always)] // a search for the first fit asks for it over and over
+    pub(super) fn at_start(&self, behind: usize) -> Option<&Cell<C>> {
+        let (_, oldest) = self.ring.newest_and_oldest(behind)?;
+        Some(&oldest.0)
+    }
+
+    /// What the count was when a bucket began: the one `buckets` (at most as many as the window has) before the one that lies
+    /// `ahead` buckets after the newest.
+    #[inline(always)] // a search for the first fit asks for it over and over
+    pub(super) fn before_bucket(&self, buckets: u64, ahead: u64) -> C {
+        match buckets.checked_sub(ahead) {
+            None => self.last.get(),
+            Some(behind) => self
+                .at_start(behind as usize)
+                .map_or(self.initial, Cell::get),
+        }
+    }
+
+    /// What the count was when a bucket began: the one `buckets` (at most as many as the window has) before the one that starts
+    /// at `start`, which is the newest or comes after it.
+    #[inline]
+    pub(super) fn before(&self, start: Timestamp, buckets: u64) -> C {
+        let newest = self.newest_start().unwrap_or(start);
+        let since = start.as_nanos().saturating_sub(newest.as_nanos());
+        self.before_bucket(buckets, since / self.window().bucket_nanos())
+    }
+
+    /// Goes on with a ring that was kept elsewhere, whose newest bucket starts at `newest`.
+    pub(super) fn restore(&self, newest: Timestamp) {
+        self.ring.restore(newest);
+    }
+
+    /// Takes over what the count is known to have been at the start of each bucket, as far as that is known.
+    pub(super) fn take_up(&self, known: impl Fn(Timestamp, Window) -> Option<C>) {
+        let window = self.window();
+        self.ring.for_each_start(|at_start, start| {
+            if let Some(count) = known(start, window) {
+                at_start.0.set(count);
+            }
+        });
+    }
+
+    /// What another history of the same counts needs to go on with this one; `None` while it has not begun. Each of `parts`
+    /// reads one of the counts that go together.
+    pub(super) fn snapshots(&self, parts: &[fn(C) -> u64]) -> Option<Snapshots> {
+        let newest = self.newest_start()?;
+        let mut counts = Vec::new();
+        for part in parts {
+            counts.push(part(self.last.get()));
+            self.ring
+                .for_each_start(|at_start, _| counts.push(part(at_start.0.get())));
+        }
+        Some(Snapshots { newest, counts })
+    }
+}

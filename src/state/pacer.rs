@@ -1,0 +1,363 @@
+//! The generic cell rate algorithm (GCRA, as virtual scheduling): requests pass one by one, each in its turn.
+//!
+//! ```text
+//!   10 a second         |---- a ----|---- b ----|---- c ----|
+//!                       ^           ^           ^           ^
+//!                  a passes    b waits for  c waits for   the line is free
+//!                  at once     its turn     its turn
+//! ```
+//!
+//! The state is one instant. Here it is when the line is free: a request that passes keeps it busy for as long as it costs.
+//! Sentinel keeps when the latest one passed, and the next waits for as long as it costs itself, so that one that costs much
+//! and finds the line idle costs the next ones nothing. Where all cost the same, both are the same.
+
+use crate::rule::Count;
+use crate::state::counter::SharedInstant;
+use crate::state::terms::{Ask, Terms, max_spacing};
+use crate::time::Timestamp;
+use std::cell::Cell;
+use std::time::Duration;
+
+const NANOS_PER_MILLI: u64 = 1_000_000;
+
+/// Workers that share a throttle read the clock each for itself: where turns reach too far by less than this, another worker
+/// has read it later, and that is no sign of a clock that has stepped back. (A second is
+/// longer than a worker takes from reading the clock to deciding.)
+const SLACK_NANOS: u64 = 1_000_000_000;
+
+/// What a turn is worth, under a rule and at an instant. All of it in nanoseconds.
+#[derive(Clone, Copy)]
+pub(crate) struct Spacing {
+    /// For how long the request keeps the line busy.
+    cost: u64,
+    charge: Charge,
+    max_queueing: u64,
+    /// How far ahead turns can reach. What reaches further was taken before the clock stepped back.
+    furthest: u64,
+    now: Timestamp,
+}
+
+/// For how long a request keeps a line busy where `count` pass in `interval`, at present at `rate`, in nanoseconds. `None`
+/// where it never passes.
+#[inline]
+fn spacing(interval: u64, count: f64, rate: f64, cost: u64) -> Option<u64> {
+    if count == 0.0 || cost as f64 > count.max(1.0) {
+        return None;
+    }
+    // Rounded up: never faster than the rate. Exact to the nanosecond for turns of up to 104 days.
+    Some((interval as f64 * cost as f64 / rate).ceil() as u64)
+}
+
+/// When a request pays for its turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Charge {
+    /// The next requests wait: GCRA.
+    After,
+    /// It waits itself, as in Sentinel.
+    Before,
+}
+
+impl Spacing {
+    /// Of a request of that cost under a throttle. `None` where it never passes.
+    pub(super) fn new(terms: &Terms, cost: u64, now: Timestamp) -> Option<Spacing> {
+        let count = terms.count.get();
+        if !terms.compat {
+            return Spacing::at_rate(terms, count, cost, now);
+        }
+        // Sentinel: `ThrottlingController.canPass`: in milliseconds where the count divides a second, else in nanoseconds. (A
+        // count below one half is a division by zero there.)
+        let millis = 1000_u64.checked_rem(count.round() as u64) == Some(0) && count <= 1000.0;
+        (count > 0.0).then(|| {
+            if millis {
+                let cost_ms = (1000.0 * cost as f64 / count).round();
+                Spacing::in_millis(terms, cost_ms as u64, now)
+            } else {
+                let cost = (1e6 * 1000.0 * cost as f64 / count).round();
+                Spacing::charged_before(terms, cost as u64, now)
+            }
+        })
+    }
+
+    /// Of a request of that cost at `rate` passes in the rule's interval. `None` where it never passes.
+    pub(super) fn at_rate(terms: &Terms, rate: f64, cost: u64, now: Timestamp) -> Option<Spacing> {
+        if terms.compat {
+            // Sentinel: `WarmUpRateLimiterController.canPass`.
+            let cost_ms = (cost as f64 / rate * 1000.0).round();
+            return (!rate.is_nan()).then(|| Spacing::in_millis(terms, cost_ms as u64, now));
+        }
+        Some(Spacing {
+            cost: spacing(terms.interval, terms.count.get(), rate, cost)?,
+            charge: Charge::After,
+            max_queueing: terms.max_queueing,
+            furthest: terms.furthest,
+            now,
+        })
+    }
+
+    /// Of a request of that cost at `count` passes in `interval`, where none waits for longer than `longest_wait`. `None`
+    /// where it never passes.
+    #[inline]
+    pub(crate) fn evenly(
+        interval: u64,
+        count: Count,
+        (max_queueing, longest_wait): (u64, u64),
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Spacing> {
+        let count = count.get();
+        Some(Spacing {
+            cost: spacing(interval, count, count, cost)?,
+            charge: Charge::After,
+            max_queueing,
+            furthest: longest_wait.saturating_add(max_spacing(interval, count, count)),
+            now,
+        })
+    }
+
+    /// The same as Sentinel paces the values of a hot parameter: in whole milliseconds, by the whole part of the count, and a
+    /// wait has to be shorter than the longest one.
+    ///
+    /// Sentinel: `ParamFlowChecker.passThrottleLocalCheck`.
+    pub(crate) fn of_hot_parameter(
+        interval: u64,
+        count: Count,
+        (max_queueing, longest_wait): (u64, u64),
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Spacing> {
+        let interval_ms = (interval / NANOS_PER_MILLI) as f64;
+        let cost_ms = (interval_ms * cost as f64 / count.whole() as f64).round();
+        (count.whole() > 0).then(|| Spacing {
+            cost: (cost_ms as u64).saturating_mul(NANOS_PER_MILLI),
+            charge: Charge::Before,
+            max_queueing: max_queueing.saturating_sub(NANOS_PER_MILLI),
+            furthest: longest_wait,
+            now: Timestamp::from_millis(now.as_millis()),
+        })
+    }
+
+    /// As Sentinel paces in whole milliseconds.
+    fn in_millis(terms: &Terms, cost_ms: u64, now: Timestamp) -> Spacing {
+        let cost = cost_ms.saturating_mul(NANOS_PER_MILLI);
+        Spacing::charged_before(terms, cost, Timestamp::from_millis(now.as_millis()))
+    }
+
+    fn charged_before(terms: &Terms, cost: u64, now: Timestamp) -> Spacing {
+        Spacing {
+            cost,
+            charge: Charge::Before,
+            max_queueing: terms.max_queueing,
+            furthest: terms.furthest,
+            now,
+        }
+    }
+
+    /// How far turns reach, if `latest` is how far they are said to. Where that is further than the rule allows, the clock has
+    /// stepped back, and they are pulled back to the furthest that it does.
+    #[inline]
+    pub(crate) fn clamped(&self, latest: Timestamp) -> Timestamp {
+        let furthest = self.now.plus_nanos(self.furthest);
+        if latest <= furthest.plus_nanos(SLACK_NANOS) {
+            latest
+        } else {
+            furthest
+        }
+    }
+
+    /// How long after the latest turn the request is released at the earliest, in nanoseconds: 0 where the next requests wait
+    /// for what it costs.
+    #[inline]
+    pub(crate) fn spacing_before(&self) -> u64 {
+        match self.charge {
+            Charge::After => 0,
+            Charge::Before => self.cost,
+        }
+    }
+
+    /// When the request comes, as far as its turn is concerned.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// How far turns reach with that of a request that waits for `wait` nanoseconds.
+    #[inline]
+    pub(crate) fn reach_after(&self, wait: u64) -> Timestamp {
+        let release = self.now.plus_nanos(wait);
+        match self.charge {
+            Charge::After => release.plus_nanos(self.cost),
+            Charge::Before => release,
+        }
+    }
+
+    /// How long the request has to wait, in nanoseconds, while turns reach to `latest`; `None` where that is longer than it
+    /// may.
+    #[inline]
+    pub(crate) fn wait(&self, latest: Option<Timestamp>) -> Option<u64> {
+        let release = self.release(latest);
+        self.admits(release)
+            .then(|| release.as_nanos() - self.now.as_nanos())
+    }
+
+    /// How long after `now` the request would be let in, to pass or to wait, if nothing else came.
+    pub(crate) fn time_to_queue(&self, latest: Option<Timestamp>, now: Timestamp) -> Duration {
+        let release = self.release(latest).as_nanos();
+        Timestamp::from_nanos(release.saturating_sub(self.max_queueing)).since(now)
+    }
+
+    /// How long after `now` the request would pass at once, if nothing else came.
+    pub(crate) fn time_to_pass(&self, latest: Option<Timestamp>, now: Timestamp) -> Duration {
+        self.release(latest).since(now)
+    }
+
+    /// When a request is released that comes now, while turns reach to `latest`.
+    #[inline]
+    fn release(&self, latest: Option<Timestamp>) -> Timestamp {
+        let free = match self.charge {
+            Charge::After => latest,
+            Charge::Before => latest.map(|latest| latest.plus_nanos(self.cost)),
+        };
+        free.map_or(self.now, |free| free.max(self.now))
+    }
+
+    /// Whether a request may wait until `release`: as long as the queue exactly it may.
+    fn admits(&self, release: Timestamp) -> bool {
+        release.as_nanos() - self.now.as_nanos() <= self.max_queueing
+    }
+}
+
+/// A turn that was taken.
+#[derive(Clone, Copy)]
+struct Slot {
+    /// How far turns reached before, and with it.
+    from: Option<Timestamp>,
+    to: Timestamp,
+    release: Timestamp,
+    /// Whether it was given up, at an unknown time.
+    given_up: bool,
+}
+
+/// Whether turns reach no further than `now`.
+pub(super) fn is_free(instant: &impl SharedInstant, now: Timestamp) -> bool {
+    instant.get().is_none_or(|latest| latest <= now)
+}
+
+/// The turns of one rule. The instant to which they reach is kept elsewhere, where it can be shared.
+#[derive(Default)]
+pub(super) struct Pacer {
+    /// The latest turn that was taken here: it alone can be given back.
+    slot: Cell<Option<Slot>>,
+}
+
+impl Pacer {
+    /// How far turns reach, without what was given up in time.
+    fn latest(&self, instant: &impl SharedInstant, spacing: &Spacing) -> Option<Timestamp> {
+        if let Some(slot) = self.slot.get().filter(|slot| slot.given_up) {
+            self.slot.set(None);
+            if slot.release > spacing.now {
+                instant.swap(Some(slot.to), slot.from);
+            }
+        }
+        let latest = instant.get()?;
+        let reached = spacing.clamped(latest);
+        if reached != latest {
+            instant.swap(Some(latest), Some(reached));
+        }
+        Some(reached)
+    }
+
+    /// How long the request has to wait, in nanoseconds; `None` where that is longer than it may.
+    #[inline]
+    fn wait(&self, instant: &impl SharedInstant, spacing: &Spacing) -> Option<u64> {
+        spacing.wait(self.latest(instant, spacing))
+    }
+
+    /// For how long a request has to wait for its turn, in nanoseconds; `None` where that is longer than it may, and where it
+    /// has no spacing, since it never passes.
+    #[inline]
+    pub(super) fn turn(
+        &self,
+        instant: &impl SharedInstant,
+        spacing: Option<Spacing>,
+    ) -> Option<u64> {
+        self.wait(instant, &spacing?)
+    }
+
+    /// Takes the turn of a request; one that costs nothing needs none.
+    pub(super) fn reserve(
+        &self,
+        instant: &impl SharedInstant,
+        ask: Ask,
+        spacing: impl FnOnce() -> Option<Spacing>,
+    ) -> bool {
+        ask.cost == 0 || spacing().is_some_and(|spacing| self.take(instant, &spacing, ask.wait))
+    }
+
+    /// Takes the turn of a request that waits for `wait` nanoseconds: as long as it has to, or longer because of another
+    /// rule. Not where another worker has been faster.
+    fn take(&self, instant: &impl SharedInstant, spacing: &Spacing, wait: u64) -> bool {
+        let from = self.latest(instant, spacing);
+        let release = spacing.now.plus_nanos(wait);
+        if spacing.release(from) > release {
+            return false;
+        }
+        let to = spacing.reach_after(wait);
+        if !instant.swap(from, Some(to)) {
+            return false;
+        }
+        self.slot.set(Some(Slot {
+            from,
+            to,
+            release,
+            given_up: false,
+        }));
+        true
+    }
+
+    /// Gives the turn back that was taken last, at once.
+    pub(super) fn release(&self, instant: &impl SharedInstant) {
+        if let Some(slot) = self.slot.take() {
+            instant.swap(Some(slot.to), slot.from);
+        }
+    }
+
+    /// Gives the turn back of a request that was to be released at `release`, if no later one was taken and it is still to
+    /// come. At an unknown time (`None`) that is left to the next call here.
+    pub(super) fn give_up(
+        &self,
+        instant: &impl SharedInstant,
+        release: Timestamp,
+        now: Option<Timestamp>,
+    ) {
+        let Some(slot) = self.slot.get().filter(|slot| slot.release == release) else {
+            return;
+        };
+        match now {
+            Some(now) if now < release => self.release(instant),
+            Some(_) => {}
+            None => self.slot.set(Some(Slot {
+                given_up: true,
+                ..slot
+            })),
+        }
+    }
+
+    /// How long after `now` the request would be let in, to pass or to wait, if nothing else came.
+    pub(super) fn time_to_queue(
+        &self,
+        instant: &impl SharedInstant,
+        spacing: &Spacing,
+        now: Timestamp,
+    ) -> Duration {
+        spacing.time_to_queue(self.latest(instant, spacing), now)
+    }
+
+    /// How long after `now` the request would pass at once, if nothing else came.
+    pub(super) fn time_to_pass(
+        &self,
+        instant: &impl SharedInstant,
+        spacing: &Spacing,
+        now: Timestamp,
+    ) -> Duration {
+        spacing.time_to_pass(self.latest(instant, spacing), now)
+    }
+}
