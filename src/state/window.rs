@@ -387,7 +387,7 @@ impl<T: Counter> RuleWindow<T> {
     }
 
     /// Reserves the cost of a request which is let in now and released at `at`, if by then it is within `limit`;
-    /// else, or where it could not be counted, takes none. Of a window that has been advanced to `now`.
+    /// else, or where it could not be counted, nothing. Of a window that has been advanced to `now`.
     pub fn lend(&self, limit: Count, cost: u64, at: Timestamp, now: Timestamp) -> bool {
         let at = self.history.reading_time(at.max(now));
         if self.loan_rule == LoanRule::Exact {
