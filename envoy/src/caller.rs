@@ -1,7 +1,7 @@
 //! What is read of a request besides its resource: its origin, and whether it may borrow. Only where a rule asks for it.
 
-use crate::config::{OriginFrom, Settings};
 use crate::host::{Host, Property};
+use crate::settings::{OriginFrom, Settings};
 use leapgate::{MAX_NAME, Resource, Tally};
 
 /// Who sends a request.

@@ -1,12 +1,12 @@
 //! From what a request is to what the host is to do: the filter, on any host.
 
 use crate::caller::Caller;
-use crate::config::{Format, ResourceFrom, Scope, Settings};
 use crate::counts::{Counts, RuleCounts};
 use crate::host::{Host, Kind, Level, LocalReply, MetricId, Property};
 use crate::inbound::{Call, System};
 use crate::names::label;
 use crate::outcome::Answer;
+use crate::settings::{Format, ResourceFrom, Scope, Settings};
 use crate::waiting::{Place, Waiting};
 use crate::{keys, reply};
 use leapgate::config::ConfigError;

@@ -37,4 +37,5 @@ mod places;
 mod plugin;
 pub mod reply;
 pub mod ring;
+pub mod settings;
 pub mod waiting;

@@ -1,6 +1,6 @@
 //! What a refused request is told, and what is told of the limits to those that pass.
 
-use crate::config::{Format, RateLimitHeaders, Reply, Settings};
+use crate::settings::{Format, RateLimitHeaders, Reply, Settings};
 use leapgate::{Blocked, Grade, Policy, RefusalKind};
 use std::borrow::Cow;
 use std::time::Duration;

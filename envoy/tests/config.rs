@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 use leapgate::{FlowRule, Rules};
-use leapgate_envoy::config::*;
+use leapgate_envoy::config::parse;
+use leapgate_envoy::settings::{
+    Format, OriginFrom, Prioritized, RateLimitHeaders, ResourceFrom, Scope, Settings,
+};
 
 /// The settings of a section.
 #[track_caller]
