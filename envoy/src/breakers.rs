@@ -11,9 +11,9 @@
 //!
 //! What a virtual machine knows of the state is as old as its latest request to the resource, or its latest tick.
 
-use crate::counts::{Counts, Keeper, label_of_name, window_of};
+use crate::counts::{Counts, Keeper};
 use crate::host::{Host, Kind, MetricId, Put};
-use crate::names::label;
+use crate::names::{label, label_of_name, window_of};
 use crate::ring::Published;
 use leapgate::{
     Breaker, BreakerKey, BreakerStorage, LocalBreaker, Phase, Snapshots, State, Timestamp,

@@ -8,16 +8,17 @@
 //! same window.
 
 use crate::breakers::{BreakerPlace, Shown};
+use crate::counters::{Counters, Late};
 use crate::host::{Host, Kind, Level, MetricId, Put};
 use crate::inbound::Numbers;
-use crate::names::{label, named};
+use crate::names::{exact_labels, label, label_of_name, labels, named};
 use crate::pages::{KeyStates, Place};
 use crate::places::ProcessPlaces;
 use crate::ring::Published;
 use leapgate::{
     BreakerKey, ControlBehavior, Controller, Grade, Key, KeyedGeometry, KeyedPages, LocalInstant,
-    LocalTally, NamePlace, Past, Places, RuleWindow, SharedInstant, StateKey, Strategy, Tallies,
-    Tally, Timestamp, Window,
+    LocalTally, NamePlace, Past, Places, RuleWindow, SharedInstant, StateKey, Tallies, Tally,
+    Timestamp, Window,
 };
 use once_cell::unsync::OnceCell;
 use std::cell::{Cell, RefCell};
@@ -162,12 +163,7 @@ impl<H: Host> Counts<H> {
     }
 
     fn counters(&self, labels: String) -> Counters<H> {
-        Counters {
-            host: self.host.clone(),
-            labels: [&self.root, labels.as_str()].concat(),
-            counters: OnceCell::new(),
-            told: Cell::new([0; 3]),
-        }
+        Counters::new(self.host.clone(), [&self.root, labels.as_str()].concat())
     }
 
     fn gauges(&self, labels: &str, [first, second]: [&str; 2]) -> Result<Keeper<H>, Silent> {
@@ -319,86 +315,6 @@ fn count<H: Host>(host: &H, gauge: MetricId) -> Option<u64> {
     host.read(gauge).map(|n| n % PROBE)
 }
 
-/// The labels under which the decisions for `key` are shown: the rule, and what it counts apart. There are no more of them than
-/// places: a name that comes into a place of another one is shown with the further names.
-fn labels(key: &StateKey) -> String {
-    let mut labels = String::new();
-    label(&mut labels, "rule", key.rule.as_str());
-    let shown = |name: &Option<Rc<str>>, place: Option<NamePlace>| match place {
-        Some(place) if place.is_reused => Some("".into()),
-        _ => name.clone(),
-    };
-    if let Some(resource) = shown(&key.resource, key.resource_place) {
-        label(&mut labels, "resource", &resource);
-    }
-    if let Some(origin) = shown(&key.origin, key.origin_place) {
-        label(&mut labels, "origin", &origin);
-    }
-    labels
-}
-
-/// Appends the label of a name, or, where it has one, of its place.
-pub(crate) fn label_of_name(
-    labels: &mut String,
-    [name, place]: [&str; 2],
-    value: &str,
-    has_place: Option<NamePlace>,
-) {
-    match has_place {
-        None => label(labels, name, value),
-        Some(NamePlace { index, .. }) => label(labels, place, &index.to_string()),
-    }
-}
-
-/// The labels of what `key` counts: no two keys have the same, but for names that have the same place in turn.
-fn exact_labels(key: &StateKey) -> String {
-    let mut labels = String::new();
-    label(&mut labels, "rule", key.rule.as_str());
-    if let Some(resource) = &key.resource {
-        label_of_name(
-            &mut labels,
-            ["resource", "place"],
-            resource,
-            key.resource_place,
-        );
-    }
-    if let Some(origin) = &key.origin {
-        label_of_name(
-            &mut labels,
-            ["origin", "originplace"],
-            origin,
-            key.origin_place,
-        );
-    }
-    match &key.strategy {
-        Strategy::Direct => {}
-        Strategy::Relate(measured) => label(&mut labels, "relate", measured),
-        Strategy::Chain(context) => label(&mut labels, "chain", context),
-    }
-    let mut window = String::new();
-    if let Grade::Qps { window: of, .. } = key.grade {
-        window = window_of(of.window());
-    }
-    window.push_str(match key.behavior {
-        ControlBehavior::Reject => "",
-        ControlBehavior::WarmUp => "_warmUp",
-        ControlBehavior::Throttle => "_throttle",
-        ControlBehavior::WarmUpThrottle => "_warmUpThrottle",
-    });
-    if key.compat {
-        window.push_str("_compat");
-    }
-    if !window.is_empty() {
-        label(&mut labels, "window", window.trim_start_matches('_'));
-    }
-    labels
-}
-
-/// A geometry, as names have it.
-pub(crate) fn window_of(window: Window) -> String {
-    format!("{}ms_{}", window.interval_ms(), window.sample_count())
-}
-
 /// The counts of one rule.
 pub struct RuleCounts<H> {
     keeper: Keeper<H>,
@@ -412,28 +328,6 @@ pub struct RuleCounts<H> {
     counters: Counters<H>,
     /// How often it has made a request wait.
     waited: Late,
-}
-
-/// What stands in the log and the dashboards of one rule: made when there is something to write there.
-pub(crate) struct Counters<H> {
-    host: H,
-    labels: String,
-    counters: OnceCell<[MetricId; 3]>,
-    told: Cell<[u64; 3]>,
-}
-
-/// One more counter of a rule, made when there is something to count.
-#[derive(Default)]
-pub(crate) struct Late {
-    counter: OnceCell<MetricId>,
-    told: Cell<u64>,
-}
-
-impl Late {
-    /// Whether there is something to tell.
-    fn is_behind(&self, now: u64) -> bool {
-        self.told.get() != now
-    }
 }
 
 /// Where two running counts are kept.
@@ -599,58 +493,6 @@ impl<H: Host> Counts<H> {
             _ => Past::Fresh,
         };
         (counts, past)
-    }
-}
-
-impl<H: Host> Counters<H> {
-    /// Whether there is something to tell; at first there is that it is nothing.
-    fn is_behind(&self, now: [u64; 3]) -> bool {
-        self.counters.get().is_none() || self.told.get() != now
-    }
-
-    /// Tells the host what has passed, was blocked, and would have been, since the last time.
-    pub(crate) fn tell(&self, now: [u64; 3]) {
-        if !self.is_behind(now) {
-            return;
-        }
-        let counters = self.counters.get_or_try_init(|| {
-            let counter = |what| {
-                self.host
-                    .define_metric(Kind::Counter, &named(what, &[&self.labels]))
-                    .ok_or(())
-            };
-            Ok::<_, ()>([
-                counter("passed")?,
-                counter("blocked")?,
-                counter("shadow_blocked")?,
-            ])
-        });
-        // Where the host makes no metric now, it may the next time.
-        let Ok(counters) = counters else { return };
-        for ((counter, now), told) in counters.iter().zip(now).zip(self.told.get()) {
-            let more = now.wrapping_sub(told) as i64;
-            if more > 0 {
-                self.host.add(*counter, more);
-            }
-        }
-        self.told.set(now);
-    }
-
-    /// The same of a counter called `what`. Whether it has been told for the first time.
-    pub(crate) fn tell_late(&self, late: &Late, what: &str, now: u64) -> bool {
-        let told = late.told.get();
-        let more = now.wrapping_sub(told);
-        if more == 0 {
-            return false;
-        }
-        let counter = late.counter.get_or_try_init(|| {
-            let name = named(what, &[&self.labels]);
-            self.host.define_metric(Kind::Counter, &name).ok_or(())
-        });
-        let Ok(counter) = counter else { return false };
-        self.host.add(*counter, more as i64);
-        late.told.set(now);
-        told == 0
     }
 }
 

@@ -3,15 +3,16 @@
 use crate::caller::Caller;
 use crate::counts::{Counts, RuleCounts};
 use crate::host::{Host, Kind, Level, LocalReply, MetricId, Property};
-use crate::inbound::{Call, System};
+use crate::inbound::System;
 use crate::names::label;
 use crate::outcome::Answer;
+use crate::passed::{Passed, Rest};
 use crate::settings::{Format, ResourceFrom, Scope, Settings};
-use crate::waiting::{Place, Waiting};
+use crate::waiting::Waiting;
 use crate::{keys, reply};
 use leapgate::config::ConfigError;
 use leapgate::{
-    Blocked, ControlBehavior, Decision, Engine, Entry, Grade, Inbound, KeyValue, LimitApp, Policy,
+    Blocked, ControlBehavior, Decision, Engine, Grade, Inbound, KeyValue, LimitApp, Policy,
     RefusalKind, Request, Resource, RuleId, Rules, Store, Timestamp, Window,
 };
 use std::cell::{Cell, RefCell};
@@ -42,64 +43,6 @@ pub type FilterStore<H> = Store<Counts<H>>;
 pub fn new_store<H: Host>(host: &H, root_id: &str, scope: Scope) -> Rc<FilterStore<H>> {
     let counts = Counts::new(host.clone(), root_id, scope == Scope::Process);
     Rc::new(Store::without_statistics(counts))
-}
-
-/// What a request has been let in for, until it has ended.
-pub struct Passed<H: Host> {
-    resource: Rc<Resource<RuleCounts<H>>>,
-    /// Dropped with this: then calls in flight are given back.
-    entry: Option<Entry<RuleCounts<H>>>,
-    /// What only some rules have requests keep, so that it costs others nothing.
-    rest: Option<Box<Rest<H>>>,
-}
-
-/// What there is besides where more matters than the resource.
-struct Rest<H: Host> {
-    /// Where its response is to be told of them.
-    keys: Vec<Option<Vec<u8>>>,
-    answer: Answer,
-    /// Where there are system rules: given back when it is dropped.
-    call: Option<Call<H>>,
-    /// Where it was told to wait.
-    place: Option<Place<H>>,
-    host: H,
-}
-
-impl<H: Host> Passed<H> {
-    /// Whether the request is to be paused: it is resumed when it has waited.
-    pub fn is_held(&self) -> bool {
-        self.rest.as_ref().is_some_and(|rest| rest.place.is_some())
-    }
-
-    /// Where it matters how it ends, what is known of that.
-    #[inline(always)]
-    fn watched(&self) -> Option<&Rest<H>> {
-        let rest = self.rest.as_deref()?;
-        let is_timed = rest.call.as_ref().is_some_and(Call::is_timed);
-        (is_timed || self.resource.has_breakers()).then_some(rest)
-    }
-
-    /// Gives back what it was to be released with, if it still waits. Whether it does.
-    #[inline(never)]
-    fn give_up(&mut self) -> bool {
-        let Some(rest) = &mut self.rest else {
-            return false;
-        };
-        let waits = rest.place.take().is_some_and(|place| place.leave());
-        if waits && let (Some(entry), Some(now)) = (self.entry.take(), rest.host.now()) {
-            entry.cancel(now);
-        }
-        waits
-    }
-}
-
-impl<H: Host> Drop for Passed<H> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.rest.is_some() {
-            self.give_up();
-        }
-    }
 }
 
 /// How often windows are brought up to date.

@@ -5,8 +5,10 @@
 //! | Module | Owns |
 //! |---|---|
 //! | `host` | the host calls, and nothing else names one |
-//! | `config` | the filter's own settings |
+//! | `settings` | the filter's own settings |
+//! | `config` | the document that holds the rules and these |
 //! | `names` | what metrics and places of shared data are called |
+//! | `counters` | what rules have decided, as counters of Envoy's |
 //! | `counts` | where the counts of a rule are kept: gauges, shared data, or the virtual machine alone |
 //! | `breakers` | where a breaker keeps its state: shared data, and gauges |
 //! | `outcome` | what an answer means to a breaker |
@@ -18,12 +20,14 @@
 //! | `caller` | what is read of a request besides its resource: its origin, and whether it may borrow |
 //! | `waiting` | requests that wait, paused until their turn |
 //! | `reply` | what a refused request is told |
+//! | `passed` | what a request that passed keeps until it has ended |
 //! | `filter` | one configuration in force: a request in, a decision out |
 //! | `plugin` | the proxy-wasm contexts, a line each |
 
 pub mod breakers;
 pub mod caller;
 pub mod config;
+mod counters;
 pub mod counts;
 pub mod filter;
 pub mod host;
@@ -32,6 +36,7 @@ pub mod keys;
 pub mod names;
 pub mod outcome;
 pub mod pages;
+pub mod passed;
 mod places;
 #[cfg(target_arch = "wasm32")]
 mod plugin;

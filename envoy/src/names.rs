@@ -12,6 +12,9 @@
 //! single `_` between them, none of which is a label. So a folded name can be read back, from its end: the code says how
 //! many `_` its value has, and a value without a code has no label in it.
 
+use leapgate::{ControlBehavior, Grade, NamePlace, StateKey, Strategy, Window};
+use std::rc::Rc;
+
 /// The labels, in the order in which a name has them. None of them is a word of a value without a code.
 const LABELS: [&str; 9] = [
     "root",
@@ -77,4 +80,84 @@ fn hex(text: &mut String, byte: u8) {
             _ => b'a' - 10 + digit,
         }));
     }
+}
+
+/// The labels under which the decisions for `key` are shown: the rule, and what it counts apart. There are no more of them than
+/// places: a name that comes into a place of another one is shown with the further names.
+pub(crate) fn labels(key: &StateKey) -> String {
+    let mut labels = String::new();
+    label(&mut labels, "rule", key.rule.as_str());
+    let shown = |name: &Option<Rc<str>>, place: Option<NamePlace>| match place {
+        Some(place) if place.is_reused => Some("".into()),
+        _ => name.clone(),
+    };
+    if let Some(resource) = shown(&key.resource, key.resource_place) {
+        label(&mut labels, "resource", &resource);
+    }
+    if let Some(origin) = shown(&key.origin, key.origin_place) {
+        label(&mut labels, "origin", &origin);
+    }
+    labels
+}
+
+/// Appends the label of a name, or, where it has one, of its place.
+pub(crate) fn label_of_name(
+    labels: &mut String,
+    [name, place]: [&str; 2],
+    value: &str,
+    has_place: Option<NamePlace>,
+) {
+    match has_place {
+        None => label(labels, name, value),
+        Some(NamePlace { index, .. }) => label(labels, place, &index.to_string()),
+    }
+}
+
+/// The labels of what `key` counts: no two keys have the same, but for names that have the same place in turn.
+pub(crate) fn exact_labels(key: &StateKey) -> String {
+    let mut labels = String::new();
+    label(&mut labels, "rule", key.rule.as_str());
+    if let Some(resource) = &key.resource {
+        label_of_name(
+            &mut labels,
+            ["resource", "place"],
+            resource,
+            key.resource_place,
+        );
+    }
+    if let Some(origin) = &key.origin {
+        label_of_name(
+            &mut labels,
+            ["origin", "originplace"],
+            origin,
+            key.origin_place,
+        );
+    }
+    match &key.strategy {
+        Strategy::Direct => {}
+        Strategy::Relate(measured) => label(&mut labels, "relate", measured),
+        Strategy::Chain(context) => label(&mut labels, "chain", context),
+    }
+    let mut window = String::new();
+    if let Grade::Qps { window: of, .. } = key.grade {
+        window = window_of(of.window());
+    }
+    window.push_str(match key.behavior {
+        ControlBehavior::Reject => "",
+        ControlBehavior::WarmUp => "_warmUp",
+        ControlBehavior::Throttle => "_throttle",
+        ControlBehavior::WarmUpThrottle => "_warmUpThrottle",
+    });
+    if key.compat {
+        window.push_str("_compat");
+    }
+    if !window.is_empty() {
+        label(&mut labels, "window", window.trim_start_matches('_'));
+    }
+    labels
+}
+
+/// A geometry, as names have it.
+pub(crate) fn window_of(window: Window) -> String {
+    format!("{}ms_{}", window.interval_ms(), window.sample_count())
 }

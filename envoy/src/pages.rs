@@ -4,7 +4,7 @@
 //! data cannot be deleted: so there is a bounded number of pages, and their names come from the configuration and never from a
 //! client. Where the scope is the worker, or shared data does not work, the pages are this virtual machine's own.
 
-use crate::counts::{Counters, Late};
+use crate::counters::{Counters, Late};
 use crate::host::{Host, Level, Put};
 use crate::reply;
 use leapgate::{

@@ -1,8 +1,9 @@
 //! The proxy-wasm contexts.
 
 use crate::config;
-use crate::filter::{Filter, FilterStore, Passed, new_store};
+use crate::filter::{Filter, FilterStore, new_store};
 use crate::host::{Host, Level, Property, Proxy};
+use crate::passed::Passed;
 use crate::settings::Scope;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, ContextType};
