@@ -11,10 +11,12 @@
 //!
 //! What a virtual machine knows of the state is as old as its latest request to the resource, or its latest tick.
 
-use crate::counts::{Counts, Keeper};
+use crate::gauges::{Silent, gauge};
 use crate::host::{Host, Kind, MetricId, Put};
 use crate::names::{label, label_of_name, window_of};
+use crate::pair::Keeper;
 use crate::ring::Published;
+use crate::vm::Vm;
 use leapgate::{
     Breaker, BreakerKey, BreakerStorage, LocalBreaker, Phase, Snapshots, State, Timestamp,
 };
@@ -94,7 +96,11 @@ fn found<H: Host>(host: &H, key: &str) -> Option<(State, u32)> {
 
 impl<H: Host> BreakerPlace<H> {
     /// The place of the breaker of `key`.
-    pub(crate) fn open(counts: &Counts<H>, key: &BreakerKey) -> BreakerPlace<H> {
+    pub(crate) fn open(
+        vm: &Vm<H>,
+        shown: &RefCell<Vec<Rc<Shown>>>,
+        key: &BreakerKey,
+    ) -> BreakerPlace<H> {
         let mut exact = String::new();
         label(&mut exact, "rule", key.rule.as_str());
         let mut readable = exact.clone();
@@ -111,24 +117,24 @@ impl<H: Host> BreakerPlace<H> {
             window.push_str("_compat");
         }
         label(&mut exact, "window", &window);
-        let keeper = counts.keeper(&exact, ["breaker_completed", "breaker_bad"]);
+        let keeper = Keeper::open(vm, &exact, ["breaker_completed", "breaker_bad"]);
         if matches!(keeper, Keeper::Local(_)) {
             return BreakerPlace::Worker(LocalBreaker::default());
         }
-        let state_key = Rc::new(counts.name("breaker", &exact));
+        let state_key = Rc::new(vm.name("breaker", &exact));
         let changes = matches!(keeper, Keeper::Gauges { .. }).then(|| {
-            let changes = counts.gauge(&exact, "breaker_changes");
-            changes.map_err(|silent| counts.warn_of(silent, EACH_LOOKS_UP))
+            let changes = gauge(vm, &exact, "breaker_changes");
+            changes.map_err(|silent: Silent| silent.warn(vm, EACH_LOOKS_UP))
         });
         let shared = Shared {
             counts: keeper,
             changes: changes.and_then(Result::ok),
             known_at: Cell::new(None),
-            ring: Published::new(counts, ["breaker_ring", &exact], key.geometry.window()),
+            ring: Published::new(vm, ["breaker_ring", &exact], key.geometry.window()),
             known: Cell::new((State::new(leapgate::Counts::default()), 0)),
-            shown: Shown::find(counts, counts.name("breaker_state", &readable), &state_key),
+            shown: Shown::find(vm, shown, vm.name("breaker_state", &readable), &state_key),
             key: state_key,
-            host: counts.host().clone(),
+            host: vm.host().clone(),
         };
         let closed = State::new(shared.counts());
         shared
@@ -136,7 +142,7 @@ impl<H: Host> BreakerPlace<H> {
             .share(&shared.key, &packed(closed), Put::IfAbsent);
         if !shared.look_up() {
             let why = "shared data does not work here: the breaker is each worker thread's own";
-            counts.warn(&exact, why);
+            vm.warn(&exact, why);
             return BreakerPlace::Worker(LocalBreaker::default());
         }
         shared.step_forward();
@@ -160,14 +166,19 @@ impl<H: Host> BreakerPlace<H> {
 
 impl Shown {
     /// The gauge of that name, made if need be for the state that stands at `key`.
-    fn find<H: Host>(counts: &Counts<H>, name: String, key: &Rc<String>) -> Rc<Shown> {
-        let mut all = counts.shown_breakers().borrow_mut();
+    fn find<H: Host>(
+        vm: &Vm<H>,
+        all: &RefCell<Vec<Rc<Shown>>>,
+        name: String,
+        key: &Rc<String>,
+    ) -> Rc<Shown> {
+        let mut all = all.borrow_mut();
         let index = all.partition_point(|shown| shown.name < name);
         if let Some(known) = all.get(index).filter(|shown| shown.name == name) {
             return Rc::clone(known);
         }
         let shown = Rc::new(Shown {
-            gauge: counts.host().define_metric(Kind::Gauge, &name),
+            gauge: vm.host().define_metric(Kind::Gauge, &name),
             name,
             key: RefCell::new(Rc::clone(key)),
         });

@@ -2,6 +2,7 @@
 
 use crate::host::{Host, Kind, MetricId};
 use crate::names::named;
+use crate::vm::Vm;
 use once_cell::unsync::OnceCell;
 use std::cell::Cell;
 
@@ -29,10 +30,10 @@ impl Late {
 
 impl<H: Host> Counters<H> {
     /// Of what has these labels.
-    pub(crate) fn new(host: H, labels: String) -> Counters<H> {
+    pub(crate) fn new(vm: &Vm<H>, labels: &str) -> Counters<H> {
         Counters {
-            host,
-            labels,
+            host: vm.host().clone(),
+            labels: [vm.root(), labels].concat(),
             counters: OnceCell::new(),
             told: Cell::new([0; 3]),
         }

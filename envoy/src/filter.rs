@@ -1,7 +1,8 @@
 //! From what a request is to what the host is to do: the filter, on any host.
 
+use crate::backend::Counts;
 use crate::caller::Caller;
-use crate::counts::{Counts, RuleCounts};
+use crate::counts::RuleCounts;
 use crate::host::{Host, Kind, Level, LocalReply, MetricId, Property};
 use crate::inbound::System;
 use crate::names::label;
@@ -109,7 +110,11 @@ impl<H: Host> Filter<H> {
                     && rule.keyed_by().is_none()
             });
         store.set_max_resources(settings.max_resources);
-        let system = System::new(&rules.system, store.tallies());
+        let numbers = match rules.system.is_empty() {
+            true => None,
+            false => store.tallies().inbound(),
+        };
+        let system = numbers.map(|numbers| System::new(&rules.system, numbers));
         if system.is_some() {
             store.set_inbound(Inbound::default());
         }
@@ -121,7 +126,7 @@ impl<H: Host> Filter<H> {
             ResourceFrom::Route | ResourceFrom::VirtualHost => None,
         };
         store.sweep();
-        let root = store.tallies().root();
+        let root = store.tallies().vm().root();
         let waiting = Waiting::new(host.clone(), root, settings.max_waiting, period_ms);
         let filter = Filter {
             host,
@@ -201,7 +206,7 @@ impl<H: Host> Filter<H> {
 
     /// Whether no request waits here, and a worker that has slept can learn what it has missed.
     fn may_sleep(&self) -> bool {
-        self.waiting.is_empty() && self.engine.store().tallies().may_sleep()
+        self.waiting.is_empty() && self.engine.store().tallies().vm().may_sleep()
     }
 
     /// Something happens: if this worker sleeps, it wakes.
@@ -209,7 +214,7 @@ impl<H: Host> Filter<H> {
     #[inline(never)]
     fn stir(&self) {
         if self.quiet.replace(0) == ASLEEP {
-            self.engine.store().tallies().wake();
+            self.engine.store().tallies().vm().wake();
             self.waiting.ask_for_ticks();
         }
     }
@@ -244,9 +249,9 @@ impl<H: Host> Filter<H> {
     fn metrics(&self, kind: &str, id: &RuleId) -> Option<[MetricId; 2]> {
         let mut rule = String::new();
         label(&mut rule, "rule", id.as_str());
-        let counts = self.engine.store().tallies();
+        let vm = self.engine.store().tallies().vm();
         let counter = |what: &str| {
-            let name = counts.name(&[kind, what].concat(), &rule);
+            let name = vm.name(&[kind, what].concat(), &rule);
             self.host.define_metric(Kind::Counter, &name)
         };
         Some([counter("_blocked")?, counter("_shadow_blocked")?])
@@ -541,7 +546,7 @@ impl<H: Host> Filter<H> {
     #[cold]
     #[inline(never)]
     fn ends_late(&self, passed: &Passed<H>) {
-        if passed.rest.is_some() || self.engine.store().tallies().may_owe() {
+        if passed.rest.is_some() || self.engine.store().tallies().vm().may_owe() {
             self.stir();
         }
     }

@@ -12,9 +12,10 @@
 //! others have published of them.
 //! Only what a rule looks at is counted.
 
-use crate::counts::{Counts, RuleCounts};
+use crate::counts::RuleCounts;
 use crate::host::{Host, Put};
 use crate::ring::{Published, Ring};
+use crate::vm::Vm;
 use leapgate::{
     Counting, DEFAULT_SAMPLE_COUNT, Inbound, Past, RuleWindow, Snapshots, SystemLimit, SystemRule,
     Tally, Timestamp, Window,
@@ -63,18 +64,18 @@ impl<H: Host> Ring for Numbers<H> {
 
 impl<H: Host> Numbers<H> {
     /// Numbers that nobody has counted here yet; `None` where there are no such windows.
-    pub(crate) fn new(counts: &Counts<H>) -> Option<Numbers<H>> {
+    pub(crate) fn new(vm: &Vm<H>) -> Option<Numbers<H>> {
         let (second, halves) = (
             Window::new(1000, DEFAULT_SAMPLE_COUNT).ok()?,
             Window::new(1000, 2).ok()?,
         );
-        let now = counts.host().now().unwrap_or(Timestamp::ZERO);
+        let now = vm.host().now().unwrap_or(Timestamp::ZERO);
         let names = ["inbound_passes_tickets", "inbound_passes_admitted"];
-        let (tally, past) = counts.open_as(names, Some(second));
+        let (tally, past) = RuleCounts::open_as(vm, names, Some(second));
         let passes = RuleWindow::new(second, Counting::Strict, tally, past);
-        let (in_flight, _) = counts.open_as(["inbound_in_flight"; 2], None);
+        let (in_flight, _) = RuleCounts::open_as(vm, ["inbound_in_flight"; 2], None);
         let average = |name: &'static str| {
-            let (tally, _) = counts.open_as([name; 2], None);
+            let (tally, _) = RuleCounts::open_as(vm, [name; 2], None);
             // Nothing is known of the past, and nothing is taken for it.
             let last = tally.admitted().unwrap_or(0);
             let past = Past::Kept(Snapshots {
@@ -85,7 +86,7 @@ impl<H: Host> Numbers<H> {
         };
         let (completed, millis) = (average("inbound_completed"), average("inbound_response_ms"));
         let is_shared = completed.tally().admitted().is_some();
-        let times = || Published::new(counts, ["inbound_times", ""], halves);
+        let times = || Published::new(vm, ["inbound_times", ""], halves);
         Some(Numbers {
             passes,
             in_flight,
@@ -93,10 +94,8 @@ impl<H: Host> Numbers<H> {
             millis,
             times: is_shared.then(times),
             shortest: Shortest {
-                host: counts.host().clone(),
-                key: counts
-                    .is_shared()
-                    .then(|| counts.name("inbound_shortest", "")),
+                host: vm.host().clone(),
+                key: vm.is_shared().then(|| vm.name("inbound_shortest", "")),
                 known: Cell::default(),
             },
         })
@@ -147,22 +146,19 @@ pub struct System<H> {
 }
 
 impl<H: Host> System<H> {
-    /// For those rules; `None` where there are none.
-    pub fn new(rules: &[SystemRule], counts: &Counts<H>) -> Option<System<H>> {
-        if rules.is_empty() {
-            return None;
-        }
+    /// For those rules, over these numbers.
+    pub fn new(rules: &[SystemRule], numbers: Rc<Numbers<H>>) -> System<H> {
         let looks_at = |limit| rules.iter().any(|rule| rule.limits(limit));
         let estimate = looks_at(SystemLimit::Bbr);
-        Some(System {
-            numbers: counts.inbound()?,
+        System {
+            numbers,
             looks: Looks {
                 passes: looks_at(SystemLimit::Qps),
                 in_flight: estimate || looks_at(SystemLimit::Thread),
                 times: estimate || looks_at(SystemLimit::Rt),
                 estimate,
             },
-        })
+        }
     }
 
     /// How long the shortest bucket is, in milliseconds.

@@ -6,8 +6,8 @@
 //! and now is not dated, and counts as admitted just now: too strict, for a tick or at a birth for one interval at most, never
 //! an amnesty.
 
-use crate::counts::Counts;
 use crate::host::{Host, Put};
+use crate::vm::Vm;
 use leapgate::{Breaker, BreakerStorage, RuleWindow, Snapshots, Tally, Timestamp, Window};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -72,17 +72,13 @@ pub(crate) struct Published<H> {
 impl<H: Host> Published<H> {
     /// The place called `what` of the ring of what has these labels. What stands there is taken up when the ring is asked for
     /// first.
-    pub(crate) fn new(
-        counts: &Counts<H>,
-        [what, labels]: [&str; 2],
-        window: Window,
-    ) -> Published<H> {
+    pub(crate) fn new(vm: &Vm<H>, [what, labels]: [&str; 2], window: Window) -> Published<H> {
         Published {
-            host: counts.host().clone(),
-            key: counts.name(what, labels),
+            host: vm.host().clone(),
+            key: vm.name(what, labels),
             window,
-            wakes: counts.wakes(),
-            taken_up: Cell::new(counts.wakes().get().wrapping_sub(1)),
+            wakes: vm.wakes(),
+            taken_up: Cell::new(vm.wakes().get().wrapping_sub(1)),
             told: Cell::new(None),
             is_void: Cell::new(false),
         }
