@@ -9,7 +9,6 @@ use crate::inbound::Numbers;
 use crate::names::{exact_labels, label, label_of_name, labels};
 use crate::pages::{KeyStates, Place};
 use crate::places::ProcessPlaces;
-use crate::shared::unpair;
 use crate::vm::Vm;
 use leapgate::{
     BreakerKey, Grade, Key, KeyedGeometry, KeyedPages, NamePlace, Past, Places, StateKey, Tallies,
@@ -36,7 +35,7 @@ pub struct Counts<H> {
     /// The list of resources.
     resources: OnceCell<Option<Rc<dyn Places>>>,
     /// The gauges that show breakers, by their names.
-    shown_breakers: RefCell<Vec<Rc<Shown>>>,
+    shown_breakers: RefCell<Vec<Rc<Shown<H>>>>,
 }
 
 impl<H: Host> Counts<H> {
@@ -75,7 +74,7 @@ impl<H: Host> Counts<H> {
             gauge.map_err(warn).ok()
         });
         let key = self.vm.name("names", &labels);
-        let places = ProcessPlaces::new(self.vm.host().clone(), key, seed, *changes);
+        let places = ProcessPlaces::new(self.vm.host(), key, seed, *changes);
         Some(Rc::new(places))
     }
 
@@ -124,10 +123,8 @@ impl<H: Host> Tallies for Counts<H> {
             let why = format!("shared data does not work here: {now}");
             self.vm.warn(&exact_labels(key), &why);
         }
-        let (seed, place) = shared.unwrap_or_else(|| {
-            let (first, second) = unpair(&self.vm.random()).unwrap_or_default();
-            ([first, second], Place::Local(RefCell::default()))
-        });
+        let (seed, place) =
+            shared.unwrap_or_else(|| (self.vm.random(), Place::Local(RefCell::default())));
         let counters = Counters::new(&self.vm, &labels(key));
         KeyStates::new(KeyedPages::new(geometry, seed), place, counters)
     }

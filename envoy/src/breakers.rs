@@ -16,6 +16,7 @@ use crate::host::{Host, Kind, MetricId, Put};
 use crate::names::{label, label_of_name, window_of};
 use crate::pair::Keeper;
 use crate::ring::Published;
+use crate::shared::SharedCell;
 use crate::vm::Vm;
 use leapgate::{
     Breaker, BreakerKey, BreakerStorage, LocalBreaker, Phase, Snapshots, State, Timestamp,
@@ -43,24 +44,24 @@ pub struct Shared<H> {
     host: H,
     counts: Keeper<H>,
     /// Where the state stands in shared data.
-    key: Rc<String>,
+    cell: Rc<SharedCell<H>>,
     /// How often the state has changed; `None` where gauges do not work, and each request looks the state up.
     changes: Option<MetricId>,
     /// What `changes` was before the state was last looked up because of it.
     known_at: Cell<Option<u64>>,
     /// What stood there when it was last looked up, and its version.
     known: Cell<(State, u32)>,
-    shown: Rc<Shown>,
+    shown: Rc<Shown<H>>,
     /// Where the ring of completions is published.
     ring: Published<H>,
 }
 
 /// A gauge for dashboards.
-pub(crate) struct Shown {
+pub(crate) struct Shown<H> {
     name: String,
     gauge: Option<MetricId>,
     /// Where the state stands that it shows: of several breakers with this name, that of the one that was in use last.
-    key: RefCell<Rc<String>>,
+    cell: RefCell<Rc<SharedCell<H>>>,
 }
 
 /// What is shown of a state: 0 closed, 1 open, 2 half-open.
@@ -72,33 +73,18 @@ fn number(state: State) -> u64 {
     }
 }
 
-fn packed(state: State) -> Vec<u8> {
-    state.pack().iter().flat_map(|n| n.to_le_bytes()).collect()
-}
-
-fn unpacked(bytes: &[u8]) -> Option<State> {
-    let mut words = [0; 4];
-    if bytes.len() != 32 {
-        return None;
-    }
-    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-        *word = u64::from_le_bytes(bytes.try_into().ok()?);
-    }
-    State::unpack(words)
-}
-
 /// The state that stands there, and its version.
 #[inline(never)]
-fn found<H: Host>(host: &H, key: &str) -> Option<(State, u32)> {
-    let value = host.shared(key)?;
-    Some((unpacked(&value.bytes)?, value.cas))
+fn found<H: Host>(cell: &SharedCell<H>) -> Option<(State, u32)> {
+    let (words, version) = cell.read()?;
+    Some((State::unpack(words)?, version))
 }
 
 impl<H: Host> BreakerPlace<H> {
     /// The place of the breaker of `key`.
     pub(crate) fn open(
         vm: &Vm<H>,
-        shown: &RefCell<Vec<Rc<Shown>>>,
+        shown: &RefCell<Vec<Rc<Shown<H>>>>,
         key: &BreakerKey,
     ) -> BreakerPlace<H> {
         let mut exact = String::new();
@@ -121,7 +107,7 @@ impl<H: Host> BreakerPlace<H> {
         if matches!(keeper, Keeper::Local(_)) {
             return BreakerPlace::Worker(LocalBreaker::default());
         }
-        let state_key = Rc::new(vm.name("breaker", &exact));
+        let cell = Rc::new(SharedCell::new(vm.host(), vm.name("breaker", &exact)));
         let changes = matches!(keeper, Keeper::Gauges { .. }).then(|| {
             let changes = gauge(vm, &exact, "breaker_changes");
             changes.map_err(|silent: Silent| silent.warn(vm, EACH_LOOKS_UP))
@@ -132,14 +118,12 @@ impl<H: Host> BreakerPlace<H> {
             known_at: Cell::new(None),
             ring: Published::new(vm, ["breaker_ring", &exact], key.geometry.window()),
             known: Cell::new((State::new(leapgate::Counts::default()), 0)),
-            shown: Shown::find(vm, shown, vm.name("breaker_state", &readable), &state_key),
-            key: state_key,
+            shown: Shown::find(vm, shown, vm.name("breaker_state", &readable), &cell),
+            cell,
             host: vm.host().clone(),
         };
         let closed = State::new(shared.counts());
-        shared
-            .host
-            .share(&shared.key, &packed(closed), Put::IfAbsent);
+        shared.cell.put(closed.pack(), Put::IfAbsent);
         if !shared.look_up() {
             let why = "shared data does not work here: the breaker is each worker thread's own";
             vm.warn(&exact, why);
@@ -155,7 +139,7 @@ impl<H: Host> BreakerPlace<H> {
         let BreakerPlace::Process(shared) = self else {
             return;
         };
-        let is_left = Rc::strong_count(&shared.shown.key.borrow()) == 1;
+        let is_left = Rc::strong_count(&shared.shown.cell.borrow()) == 1;
         let gauge = shared.shown.gauge.filter(|_| is_left || shared.is_shown());
         if gauge.is_some_and(|gauge| shared.host.read(gauge) != Some(number(shared.known.get().0)))
         {
@@ -164,14 +148,14 @@ impl<H: Host> BreakerPlace<H> {
     }
 }
 
-impl Shown {
-    /// The gauge of that name, made if need be for the state that stands at `key`.
-    fn find<H: Host>(
+impl<H: Host> Shown<H> {
+    /// The gauge of that name, made if need be for the state that stands in `cell`.
+    fn find(
         vm: &Vm<H>,
-        all: &RefCell<Vec<Rc<Shown>>>,
+        all: &RefCell<Vec<Rc<Shown<H>>>>,
         name: String,
-        key: &Rc<String>,
-    ) -> Rc<Shown> {
+        cell: &Rc<SharedCell<H>>,
+    ) -> Rc<Shown<H>> {
         let mut all = all.borrow_mut();
         let index = all.partition_point(|shown| shown.name < name);
         if let Some(known) = all.get(index).filter(|shown| shown.name == name) {
@@ -180,7 +164,7 @@ impl Shown {
         let shown = Rc::new(Shown {
             gauge: vm.host().define_metric(Kind::Gauge, &name),
             name,
-            key: RefCell::new(Rc::clone(key)),
+            cell: RefCell::new(Rc::clone(cell)),
         });
         all.insert(index, Rc::clone(&shown));
         shown
@@ -189,11 +173,11 @@ impl Shown {
     /// Shows the state of the breaker that was in use last, and looks again: of several workers that change it at once, the one that shows
     /// it last has seen what it is since.
     #[inline(never)]
-    fn show<H: Host>(&self, host: &H) {
+    fn show(&self, host: &H) {
         let Some(gauge) = self.gauge else { return };
         let mut told = None;
         for _ in 0..MAX_SHOWN {
-            let state = found(host, &self.key.borrow()).map(|(state, _)| number(state));
+            let state = found(&self.cell.borrow()).map(|(state, _)| number(state));
             match state {
                 Some(now) if state != told => host.record(gauge, now),
                 _ => return,
@@ -206,7 +190,7 @@ impl Shown {
 impl<H: Host> Shared<H> {
     /// Looks the state up. Whether that could be done; else what was known goes on.
     fn look_up(&self) -> bool {
-        let found = found(&self.host, &self.key);
+        let found = found(&self.cell);
         if let Some(found) = found {
             self.known.set(found);
         }
@@ -230,11 +214,8 @@ impl<H: Host> Shared<H> {
     fn replace(&self, current: State, next: State) -> bool {
         let (known, version) = self.known.get();
         // A host takes version 0 for any.
-        let is_replaced = known == current
-            && version != 0
-            && self
-                .host
-                .share(&self.key, &packed(next), Put::IfVersion(version));
+        let is_replaced =
+            known == current && version != 0 && self.cell.put(next.pack(), Put::IfVersion(version));
         if let (true, Some(changes)) = (is_replaced, self.changes) {
             self.host.add(changes, 1);
         }
@@ -247,14 +228,14 @@ impl<H: Host> Shared<H> {
 
     /// Whether this breaker is the one of its name that is shown.
     fn is_shown(&self) -> bool {
-        Rc::ptr_eq(&self.shown.key.borrow(), &self.key)
+        Rc::ptr_eq(&self.shown.cell.borrow(), &self.cell)
     }
 
     /// From now on this breaker is shown, and no other of its name.
     #[cold]
     #[inline(never)]
     fn step_forward(&self) {
-        self.shown.key.replace(Rc::clone(&self.key));
+        self.shown.cell.replace(Rc::clone(&self.cell));
         self.shown.show(&self.host);
     }
 
@@ -350,7 +331,16 @@ impl<H: Host> BreakerStorage for BreakerPlace<H> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::{decoded, encoded};
     use leapgate::Timestamp;
+
+    fn packed(state: State) -> Vec<u8> {
+        encoded(&state.pack())
+    }
+
+    fn unpacked(bytes: &[u8]) -> Option<State> {
+        decoded(bytes).and_then(State::unpack)
+    }
 
     #[test]
     fn a_state_comes_back_as_it_was_packed_and_nothing_else_is_one() {

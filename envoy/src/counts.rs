@@ -12,6 +12,7 @@ use crate::counters::{Counters, Late};
 use crate::host::{Host, Put};
 use crate::pair::Keeper;
 use crate::ring::Published;
+use crate::shared::SharedCell;
 use crate::vm::Vm;
 use leapgate::{
     ControlBehavior, Controller, LocalInstant, LocalTally, Past, RuleWindow, SharedInstant, Tally,
@@ -22,13 +23,12 @@ use std::cell::Cell;
 /// The counts of one rule.
 pub struct RuleCounts<H> {
     keeper: Keeper<H>,
-    host: H,
     /// Where the ring is published; `None` where no other virtual machine could go on with it.
     ring: Option<Published<H>>,
     /// How far the turns of a throttle reach.
     latest: Latest<H>,
     /// Where workers tell one another how warm the rule is, if it warms up.
-    warmth_key: Option<String>,
+    warmth: Option<SharedCell<H>>,
     counters: Counters<H>,
     /// How often it has made a request wait.
     waited: Late,
@@ -39,10 +39,9 @@ impl<H: Host> RuleCounts<H> {
     pub(crate) fn deciding(vm: &Vm<H>, labels: String) -> RuleCounts<H> {
         RuleCounts {
             keeper: Keeper::Local(LocalTally::default()),
-            host: vm.host().clone(),
             ring: None,
             latest: Latest::Local(LocalInstant::default()),
-            warmth_key: None,
+            warmth: None,
             counters: Counters::new(vm, &labels),
             waited: Late::default(),
         }
@@ -66,7 +65,8 @@ impl<H: Host> RuleCounts<H> {
         let mut counts = RuleCounts {
             keeper,
             latest: Latest::open(vm, &exact, behavior),
-            warmth_key: (vm.is_shared() && behavior.warms_up()).then(|| vm.name("warmth", &exact)),
+            warmth: (vm.is_shared() && behavior.warms_up())
+                .then(|| SharedCell::new(vm.host(), vm.name("warmth", &exact))),
             ..RuleCounts::deciding(vm, readable)
         };
         let past = match (window, counts.admitted()) {
@@ -154,23 +154,14 @@ impl<H: Host> Tally for RuleCounts<H> {
     }
 
     fn warmth(&self) -> Option<[u64; 4]> {
-        let bytes = self.host.shared(self.warmth_key.as_deref()?)?.bytes;
-        let (numbers, rest) = bytes.as_chunks::<8>();
-        let mut warmth = [0; 4];
-        if numbers.len() != warmth.len() || !rest.is_empty() {
-            return None;
-        }
-        for (number, bytes) in warmth.iter_mut().zip(numbers) {
-            *number = u64::from_le_bytes(*bytes);
-        }
+        let (warmth, _) = self.warmth.as_ref()?.read()?;
         Some(warmth)
     }
 
     fn tell_warmth(&self, warmth: [u64; 4]) {
-        if let Some(key) = &self.warmth_key {
+        if let Some(cell) = &self.warmth {
             // Where that fails, the others go by what they see themselves.
-            let bytes = warmth.map(u64::to_le_bytes);
-            self.host.share(key, bytes.as_flattened(), Put::Always);
+            cell.put(warmth, Put::Always);
         }
     }
 
@@ -227,13 +218,11 @@ impl<H: Host> Latest<H> {
             return Latest::Local(LocalInstant::default());
         }
         let key = vm.name("latest", labels);
-        vm.host().share(&key, &[0; 8], Put::IfAbsent);
         let place = SharedNanos {
-            host: vm.host().clone(),
-            key,
+            cell: SharedCell::with(vm.host(), key, [0]),
             seen: Cell::new(None),
         };
-        if place.read().is_some() {
+        if place.cell.read::<1>().is_some() {
             return Latest::Shared(place);
         }
         vm.warn(
@@ -260,37 +249,27 @@ impl<H: Host> SharedInstant for Latest<H> {
     }
 }
 
-/// An instant in a place of shared data: its nanoseconds, in eight bytes; 0 where there is none yet.
+/// An instant in shared data: its nanoseconds; 0 where there is none yet.
 struct SharedNanos<H> {
-    host: H,
-    key: String,
+    cell: SharedCell<H>,
     /// What was read last, and its version: what stands there in that version is that. A swap needs no look of its own.
-    seen: Cell<Option<(u64, u32)>>,
-}
-
-impl<H: Host> SharedNanos<H> {
-    fn read(&self) -> Option<(u64, u32)> {
-        let value = self.host.shared(&self.key)?;
-        let nanos = u64::from_le_bytes(value.bytes.try_into().ok()?);
-        Some((nanos, value.cas))
-    }
+    seen: Cell<Option<([u64; 1], u32)>>,
 }
 
 impl<H: Host> SharedInstant for SharedNanos<H> {
     fn get(&self) -> Option<Timestamp> {
-        let seen = self.read();
+        let seen = self.cell.read();
         self.seen.set(seen);
         // What cannot be read is as far off as can be: nobody has a turn.
-        let nanos = seen.map_or(u64::MAX, |(nanos, _)| nanos);
+        let nanos = seen.map_or(u64::MAX, |([nanos], _)| nanos);
         (nanos > 0).then(|| Timestamp::from_nanos(nanos))
     }
 
     fn swap(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
         let nanos = |instant: Option<Timestamp>| instant.map_or(0, Timestamp::as_nanos);
-        let Some((seen, version)) = self.seen.take().or_else(|| self.read()) else {
+        let Some((seen, version)) = self.seen.take().or_else(|| self.cell.read()) else {
             return false;
         };
-        let bytes = nanos(to).to_le_bytes();
-        seen == nanos(from) && self.host.share(&self.key, &bytes, Put::IfVersion(version))
+        seen == [nanos(from)] && self.cell.put([nanos(to)], Put::IfVersion(version))
     }
 }

@@ -13,8 +13,9 @@
 //! Only what a rule looks at is counted.
 
 use crate::counts::RuleCounts;
-use crate::host::{Host, Put};
+use crate::host::Host;
 use crate::ring::{Published, Ring};
+use crate::shared::SharedCell;
 use crate::vm::Vm;
 use leapgate::{
     Counting, DEFAULT_SAMPLE_COUNT, Inbound, Past, RuleWindow, Snapshots, SystemLimit, SystemRule,
@@ -28,9 +29,6 @@ const BUCKET_MS: u64 = 500;
 
 /// The shortest response time where nothing has completed, as in Sentinel.
 const MAX_RT: u64 = 5000;
-
-/// How often a shorter response time is tried to be shared; then the next call that beats it does.
-const MAX_SWAPS: u32 = 4;
 
 /// The numbers of a process, as one virtual machine has them. They outlive a configuration.
 pub struct Numbers<H> {
@@ -94,8 +92,10 @@ impl<H: Host> Numbers<H> {
             millis,
             times: is_shared.then(times),
             shortest: Shortest {
-                host: vm.host().clone(),
-                key: vm.is_shared().then(|| vm.name("inbound_shortest", "")),
+                cell: vm.is_shared().then(|| {
+                    let key = vm.name("inbound_shortest", "");
+                    SharedCell::with(vm.host(), key, Halves::default().words())
+                }),
                 known: Cell::default(),
             },
         })
@@ -325,6 +325,18 @@ impl Default for Halves {
 }
 
 impl Halves {
+    fn of([bucket, current, before]: [u64; 3]) -> Halves {
+        Halves {
+            bucket,
+            current,
+            before,
+        }
+    }
+
+    fn words(self) -> [u64; 3] {
+        [self.bucket, self.current, self.before]
+    }
+
     /// These, as the bucket `to` finds them; where that is over already, as they are.
     fn moved(self, to: u64) -> Halves {
         let before = match to.checked_sub(self.bucket) {
@@ -352,9 +364,8 @@ impl Halves {
 
 /// The shortest response time of the process.
 struct Shortest<H> {
-    host: H,
-    /// Where it stands in shared data; `None` where each virtual machine has its own.
-    key: Option<String>,
+    /// Where it is shared; `None` where each virtual machine has its own.
+    cell: Option<SharedCell<H>>,
     known: Cell<Halves>,
 }
 
@@ -364,23 +375,11 @@ impl<H: Host> Shortest<H> {
         known.current.min(known.before).max(1)
     }
 
-    /// Reads what others have had: and its version.
-    fn look_up(&self) -> (Halves, Option<u32>) {
-        let Some(value) = self.key.as_ref().and_then(|key| self.host.shared(key)) else {
-            return (Halves::default(), None);
-        };
-        let mut numbers = value
-            .bytes
-            .chunks_exact(8)
-            .filter_map(|n| Some(u64::from_le_bytes(n.try_into().ok()?)));
-        let mut next = || numbers.next().unwrap_or(MAX_RT);
-        let shared = Halves {
-            bucket: next(),
-            current: next(),
-            before: next(),
-        };
-        self.known.set(self.known.get().and(shared));
-        (shared, Some(value.cas))
+    /// Reads what others have had.
+    fn look_up(&self) {
+        if let Some((shared, _)) = self.cell.as_ref().and_then(SharedCell::read) {
+            self.known.set(self.known.get().and(Halves::of(shared)));
+        }
     }
 
     /// Records a response time.
@@ -392,16 +391,9 @@ impl<H: Host> Shortest<H> {
         }
         known.current = millis;
         self.known.set(known);
-        let Some(key) = &self.key else { return };
-        for _ in 0..MAX_SWAPS {
-            let (shared, version) = self.look_up();
-            let known = self.known.get();
-            let put = version.map_or(Put::IfAbsent, Put::IfVersion);
-            let words = [known.bucket, known.current, known.before];
-            let bytes: Vec<u8> = words.iter().flat_map(|n| n.to_le_bytes()).collect();
-            if known == shared || self.host.share(key, &bytes, put) {
-                return;
-            }
+        let merged = |shared| known.and(Halves::of(shared)).words();
+        if let Some(shared) = self.cell.as_ref().and_then(|cell| cell.change(merged)) {
+            self.known.set(Halves::of(shared));
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Two running counts that all worker threads share, or that are this virtual machine's own.
 
 use crate::gauges::{Silent, count, gauge};
-use crate::host::{Host, MetricId, Put};
-use crate::shared::{Swapped, pair};
+use crate::host::{Host, MetricId};
+use crate::shared::SharedCell;
 use crate::vm::Vm;
 use leapgate::{LocalTally, Tally};
+use std::cell::Cell;
 
 /// Where two running counts are kept.
 pub(crate) enum Keeper<H> {
@@ -60,8 +61,7 @@ impl<H: Host> Keeper<H> {
 
     fn shared_data(vm: &Vm<H>, labels: &str, [first, _]: [&str; 2]) -> Option<Keeper<H>> {
         let key = vm.name(&[first, "_counts"].concat(), labels);
-        vm.host().share(&key, &pair(0, 0), Put::IfAbsent);
-        let place = Swapped::new(vm.host().clone(), key);
+        let place = Swapped::new(SharedCell::with(vm.host(), key, [0; 2]));
         vm.expect_debts();
         place.read().map(|_| Keeper::SharedData(place))
     }
@@ -170,5 +170,56 @@ impl<H: Host> Keeper<H> {
             Keeper::SharedData(place) => place.change_or_owe(0, n as i64),
             Keeper::Local(tally) => tally.commit(n),
         }
+    }
+}
+
+/// Two numbers in shared data.
+pub(crate) struct Swapped<H> {
+    cell: SharedCell<H>,
+    /// Changes of tickets and of admissions that could not be made yet: made with the next one.
+    owed: Cell<(i64, i64)>,
+}
+
+impl<H: Host> Swapped<H> {
+    fn new(cell: SharedCell<H>) -> Swapped<H> {
+        let owed = Cell::new((0, 0));
+        Swapped { cell, owed }
+    }
+
+    /// Whether changes are owed that could not be made.
+    fn owes(&self) -> bool {
+        self.owed.get() != (0, 0)
+    }
+
+    fn read(&self) -> Option<(u64, u64)> {
+        let ([tickets, admitted], _) = self.cell.read()?;
+        Some((tickets, admitted))
+    }
+
+    /// The tickets after the change; `None` where it could not be made.
+    fn change(&self, tickets: i64, admitted: i64) -> Option<u64> {
+        let (tickets, admitted) = self.with_owed(tickets, admitted);
+        let [tickets, _] = self.cell.change(|[old_tickets, old_admitted]| {
+            [
+                old_tickets.wrapping_add_signed(tickets),
+                old_admitted.wrapping_add_signed(admitted),
+            ]
+        })?;
+        self.owed.set((0, 0));
+        Some(tickets)
+    }
+
+    fn change_or_owe(&self, tickets: i64, admitted: i64) {
+        if self.change(tickets, admitted).is_none() {
+            self.owed.set(self.with_owed(tickets, admitted));
+        }
+    }
+
+    fn with_owed(&self, tickets: i64, admitted: i64) -> (i64, i64) {
+        let (owed_tickets, owed_admitted) = self.owed.get();
+        (
+            tickets.wrapping_add(owed_tickets),
+            admitted.wrapping_add(owed_admitted),
+        )
     }
 }

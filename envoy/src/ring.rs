@@ -7,6 +7,7 @@
 //! an amnesty.
 
 use crate::host::{Host, Put};
+use crate::shared::SharedCell;
 use crate::vm::Vm;
 use leapgate::{Breaker, BreakerStorage, RuleWindow, Snapshots, Tally, Timestamp, Window};
 use std::cell::Cell;
@@ -57,7 +58,7 @@ impl<S: BreakerStorage> Ring for Breaker<S> {
 /// Where one ring is published.
 pub(crate) struct Published<H> {
     host: H,
-    key: String,
+    cell: SharedCell<H>,
     window: Window,
     /// How often this virtual machine has woken.
     wakes: Rc<Cell<u32>>,
@@ -75,7 +76,7 @@ impl<H: Host> Published<H> {
     pub(crate) fn new(vm: &Vm<H>, [what, labels]: [&str; 2], window: Window) -> Published<H> {
         Published {
             host: vm.host().clone(),
-            key: vm.name(what, labels),
+            cell: SharedCell::new(vm.host(), vm.name(what, labels)),
             window,
             wakes: vm.wakes(),
             taken_up: Cell::new(vm.wakes().get().wrapping_sub(1)),
@@ -93,24 +94,21 @@ impl<H: Host> Published<H> {
             newest: self.window.start(now),
             counts: vec![0; if is_unknown { 0 } else { length }],
         };
-        let bytes = self.encoded(&begun);
-        self.host.share(&self.key, &bytes, Put::IfAbsent);
-        self.host.shared(&self.key).is_some()
+        self.put(&begun, Put::IfAbsent);
+        self.cell.read_all().0.is_some()
     }
 
     /// What stands there, and how it may be replaced. It is empty if more had been counted then than has been by `now`, which
     /// is asked later: the counts have fallen since.
     fn read(&self, now: &dyn Fn() -> Option<[u64; 2]>) -> (Option<Snapshots>, Put) {
-        let Some(value) = self.host.shared(&self.key) else {
-            return (None, Put::IfAbsent);
-        };
-        let mut kept = self.decoded(&value.bytes);
+        let (words, put) = self.cell.read_all();
+        let mut kept = words.and_then(|words| self.decoded(&words));
         if let Some(kept) = &mut kept
             && (self.is_void.get() || now().is_none_or(|now| is_later(self.lasts(kept), now)))
         {
             kept.counts.clear();
         }
-        (kept, Put::IfVersion(value.cas))
+        (kept, put)
     }
 
     /// What the counts were last known to be.
@@ -163,7 +161,7 @@ impl<H: Host> Published<H> {
             Some(found) if found == known => Timestamp::ZERO,
             // By the next tick this one knows of it too.
             Some(found) if is_later(found, known) => return false,
-            _ if self.host.share(&self.key, &self.encoded(&own), put) => start,
+            _ if self.put(&own, put) => start,
             _ => return false,
         };
         self.told.set(Some((then, known)));
@@ -171,31 +169,31 @@ impl<H: Host> Published<H> {
         true
     }
 
-    /// The geometry, the newest start and the counts, each in eight bytes.
-    fn encoded(&self, kept: &Snapshots) -> Vec<u8> {
-        let mut numbers = vec![
+    /// Replaces what stands there by the geometry, the newest start and the counts. Whether that was done.
+    fn put(&self, kept: &Snapshots, put: Put) -> bool {
+        let mut words = vec![
             self.window.interval_ms(),
             self.window.sample_count().into(),
             kept.newest.as_nanos(),
         ];
-        numbers.extend_from_slice(&kept.counts);
-        let numbers = numbers.iter().map(|n| n.to_le_bytes());
-        numbers.collect::<Vec<_>>().into_flattened()
+        words.extend_from_slice(&kept.counts);
+        self.cell.put_all(&words, put)
     }
 
-    fn decoded(&self, bytes: &[u8]) -> Option<Snapshots> {
-        let (numbers, _) = bytes.as_chunks();
-        let mut numbers = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes));
-        let (interval_ms, sample_count) = (numbers.next()?, numbers.next()?);
-        let newest = Timestamp::from_nanos(numbers.next()?);
-        let counts: Vec<u64> = numbers.collect();
-        let fits = interval_ms == self.window.interval_ms()
-            && sample_count == u64::from(self.window.sample_count())
+    fn decoded(&self, words: &[u64]) -> Option<Snapshots> {
+        let [interval_ms, sample_count, newest, counts @ ..] = words else {
+            return None;
+        };
+        let fits = *interval_ms == self.window.interval_ms()
+            && *sample_count == u64::from(self.window.sample_count())
             && !counts.is_empty()
             && counts
                 .len()
                 .is_multiple_of(self.window.sample_count() as usize + 2);
-        fits.then_some(Snapshots { newest, counts })
+        fits.then(|| Snapshots {
+            newest: Timestamp::from_nanos(*newest),
+            counts: counts.to_vec(),
+        })
     }
 }
 

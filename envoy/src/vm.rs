@@ -3,7 +3,7 @@
 
 use crate::host::{Host, Level, Put};
 use crate::names::{label, named};
-use crate::shared::unpair;
+use crate::shared::SharedCell;
 use once_cell::unsync::OnceCell;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -63,23 +63,27 @@ impl<H: Host> Vm<H> {
         named(what, &[&self.root, labels])
     }
 
-    pub(crate) fn random(&self) -> [u8; 16] {
-        self.host.random().unwrap_or_else(|| {
+    /// Two numbers that no client can guess.
+    pub(crate) fn random(&self) -> [u64; 2] {
+        let Some(bytes) = self.host.random() else {
             let now = "whoever knows this filter can make keys that share a window";
-            let line = format!("leapgate: the host has no random numbers: {now}");
+            let line = ["leapgate: the host has no random numbers: ", now].concat();
             self.host.log(Level::Warn, &line);
-            [0; 16]
-        })
+            return [0; 2];
+        };
+        let number = u128::from_le_bytes(bytes);
+        [number as u64, (number >> 64) as u64]
     }
 
     /// What keys are hashed with: drawn by the first that needs it, for all.
     pub(crate) fn seed(&self) -> Option<[u64; 2]> {
         *self.seed.get_or_init(|| {
-            let place = self.name("seed", "");
-            if self.host.shared(&place).is_none() {
-                self.host.share(&place, &self.random(), Put::IfAbsent);
-            }
-            unpair(&self.host.shared(&place)?.bytes).map(|(first, second)| [first, second])
+            let cell = SharedCell::new(&self.host, self.name("seed", ""));
+            let seed = cell.read().or_else(|| {
+                cell.put(self.random(), Put::IfAbsent);
+                cell.read()
+            });
+            seed.map(|(seed, _)| seed)
         })
     }
 
