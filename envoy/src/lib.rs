@@ -27,7 +27,7 @@
 //! | `waiting` | requests that wait, paused until their turn |
 //! | `passed` | what a request that passed keeps until it has ended |
 //! | `filter` | one configuration in force: a request in, a decision out |
-//! | `plugin` | the proxy-wasm contexts, a line each |
+//! | `plugin` | the proxy-wasm callbacks, a few lines each |
 //!
 //! A module uses only those above it.
 
