@@ -99,7 +99,8 @@ impl<H: Host> SharedCell<H> {
 
 /// The bytes of words.
 pub(crate) fn encoded(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    let bytes = words.iter().map(|word| word.to_le_bytes());
+    bytes.collect::<Vec<_>>().into_flattened()
 }
 
 /// Reads all of `words`; whether that is what stands in the bytes.
