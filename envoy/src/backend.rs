@@ -1,9 +1,9 @@
-//! Where the engine has its counts: what opens them.
+//! The engine's backend in Envoy: opens the counts of rules, keys and breakers, and the lists of names.
 
-use crate::breakers::{BreakerPlace, Shown};
+use crate::breakers::{BreakerPlace, StateGauge};
 use crate::counters::Counters;
 use crate::counts::RuleCounts;
-use crate::gauges::{Silent, gauge};
+use crate::gauges::{SilentGauge, gauge};
 use crate::host::{Host, MetricId};
 use crate::inbound::Numbers;
 use crate::names::{exact_labels, label, label_of_name, labels};
@@ -18,35 +18,35 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::rc::Rc;
 
-/// The version of what stands in pages of keys: another one has other pages.
+/// The version of the layout of pages of keys: another layout has other pages.
 const LAYOUT: u32 = 2;
 
-/// What holds without the gauge that says how often lists of names have changed.
+/// What holds if the gauge of changes to lists of names does not work.
 const EACH_READS_LIST: &str =
     "each request of a name that no rule knows reads the list of such names from shared data";
 
-/// Opens the counts of rules, of breakers and of names.
-pub struct Counts<H> {
+/// Opens what the engine counts in.
+pub struct EnvoyBackend<H> {
     vm: Vm<H>,
-    /// What all requests together do; counted where a system rule has asked for it.
+    /// What all requests together do; opened by the first system rule.
     inbound: OnceCell<Option<Rc<Numbers<H>>>>,
-    /// How often lists of names have changed; `None` where gauges do not work.
+    /// The gauge of changes to lists of names; `None` if gauges do not work.
     changes: OnceCell<Option<MetricId>>,
     /// The list of resources.
     resources: OnceCell<Option<Rc<dyn Places>>>,
-    /// The gauges that show breakers, by their names.
-    shown_breakers: RefCell<Vec<Rc<Shown<H>>>>,
+    /// The gauges of breakers' states, sorted by name.
+    state_gauges: RefCell<Vec<Rc<StateGauge<H>>>>,
 }
 
-impl<H: Host> Counts<H> {
-    /// The counts of the plugin with that root id.
-    pub fn new(host: H, root_id: &str, shared: bool) -> Counts<H> {
-        Counts {
+impl<H: Host> EnvoyBackend<H> {
+    /// The backend of the plugins with this root id; its counts are the process's if `shared`.
+    pub fn new(host: H, root_id: &str, shared: bool) -> EnvoyBackend<H> {
+        EnvoyBackend {
             vm: Vm::new(host, root_id, shared),
             inbound: OnceCell::new(),
             changes: OnceCell::new(),
             resources: OnceCell::new(),
-            shown_breakers: RefCell::default(),
+            state_gauges: RefCell::default(),
         }
     }
 
@@ -70,7 +70,7 @@ impl<H: Host> Counts<H> {
         }
         let changes = self.changes.get_or_init(|| {
             let gauge = gauge(&self.vm, "", "names_changes");
-            let warn = |silent: Silent| silent.warn(&self.vm, EACH_READS_LIST);
+            let warn = |silent: SilentGauge| silent.warn(&self.vm, EACH_READS_LIST);
             gauge.map_err(warn).ok()
         });
         let key = self.vm.name("names", &labels);
@@ -78,8 +78,8 @@ impl<H: Host> Counts<H> {
         Some(Rc::new(places))
     }
 
-    /// What the names of the pages of a rule's keys begin with. It is as short for all, since there may be many of them; no
-    /// two rules have the same, and none has that of another number of pages.
+    /// The prefix of the names of a rule's pages. It is short, since there may be many pages, and differs between rules,
+    /// layouts and numbers of pages.
     fn name_of_pages(&self, key: &StateKey, geometry: &KeyedGeometry) -> String {
         let mut labels = [self.vm.root(), &exact_labels(key)].concat();
         for part in key.parts.iter() {
@@ -91,13 +91,13 @@ impl<H: Host> Counts<H> {
     }
 }
 
-impl<H: Host> Tallies for Counts<H> {
+impl<H: Host> Tallies for EnvoyBackend<H> {
     type Tally = RuleCounts<H>;
     type Keyed = KeyStates<H>;
 
     fn open(&self, key: &StateKey) -> (RuleCounts<H>, Past) {
         if key.is_beside {
-            return (RuleCounts::deciding(&self.vm, labels(key)), Past::Fresh);
+            return (RuleCounts::local(&self.vm, labels(key)), Past::Fresh);
         }
         let (names, window) = match key.grade {
             Grade::Concurrency => (["in_flight"; 2], None),
@@ -130,7 +130,7 @@ impl<H: Host> Tallies for Counts<H> {
     }
 
     fn open_breaker(&self, key: &BreakerKey) -> BreakerPlace<H> {
-        BreakerPlace::open(&self.vm, &self.shown_breakers, key)
+        BreakerPlace::open(&self.vm, &self.state_gauges, key)
     }
 
     fn places(&self, of: Option<(&str, Option<NamePlace>)>) -> Option<Rc<dyn Places>> {

@@ -4,10 +4,10 @@
 //! "envoy": {
 //!   "scope": "process",              // "worker": each worker thread counts by itself
 //!   "resource": {"from": "route"},   // {"from": "virtualHost"}, {"fixed": "login"}
-//!   "origin": {"header": "x-app"},   // {"from": "peer"}: who the peer's certificate says it is
+//!   "origin": {"header": "x-app"},   // {"from": "peer"}: the identity in the peer's certificate
 //!   "prioritized": {"header": "x-priority", "value": "high"}, // which requests may borrow; without `value`: any
 //!   "maxWaiting": 1000,              // requests that may wait at once, in each worker thread
-//!   "maxResources": 1000,            // kept apart without rules of their own; those beyond share one
+//!   "maxResources": 1000,            // that have windows of their own without a rule; more share one
 //!   "reply": {
 //!     "status": 429,
 //!     "format": "text",              // "json", "problem"

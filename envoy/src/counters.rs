@@ -1,4 +1,4 @@
-//! What has been decided by a rule, in counters of Envoy's.
+//! The counters that Envoy exports for each rule.
 
 use crate::host::{Host, Kind, MetricId};
 use crate::names::named;
@@ -6,46 +6,47 @@ use crate::vm::Vm;
 use once_cell::unsync::OnceCell;
 use std::cell::Cell;
 
-/// What stands in the log and the dashboards of one rule: made when there is something to write there.
+/// The counters of one rule's decisions. They are defined when the first decision is exported.
 pub(crate) struct Counters<H> {
     host: H,
     labels: String,
     counters: OnceCell<[MetricId; 3]>,
-    told: Cell<[u64; 3]>,
+    /// The numbers that have been exported: passed, blocked, blocked in shadow.
+    exported: Cell<[u64; 3]>,
 }
 
-/// One more counter of a rule, made when there is something to count.
+/// One more counter of a rule, defined when it is first above zero.
 #[derive(Default)]
-pub(crate) struct Late {
+pub(crate) struct LazyCounter {
     counter: OnceCell<MetricId>,
-    told: Cell<u64>,
+    exported: Cell<u64>,
 }
 
-impl Late {
-    /// Whether there is something to tell.
+impl LazyCounter {
+    /// Whether `now` has not been exported yet.
     pub(crate) fn is_behind(&self, now: u64) -> bool {
-        self.told.get() != now
+        self.exported.get() != now
     }
 }
 
 impl<H: Host> Counters<H> {
-    /// Of what has these labels.
+    /// The counters that have these labels.
     pub(crate) fn new(vm: &Vm<H>, labels: &str) -> Counters<H> {
         Counters {
             host: vm.host().clone(),
             labels: [vm.root(), labels].concat(),
             counters: OnceCell::new(),
-            told: Cell::new([0; 3]),
+            exported: Cell::new([0; 3]),
         }
     }
 
-    /// Whether there is something to tell; at first there is that it is nothing.
+    /// Whether `now` has not been exported yet. A new rule is behind: its counters are to appear as zeros.
     pub(crate) fn is_behind(&self, now: [u64; 3]) -> bool {
-        self.counters.get().is_none() || self.told.get() != now
+        self.counters.get().is_none() || self.exported.get() != now
     }
 
-    /// Tells the host what has passed, was blocked, and would have been, since the last time.
-    pub(crate) fn tell(&self, now: [u64; 3]) {
+    /// Adds to the host's counters what has passed, was blocked and would have been blocked since the last export.
+    pub(crate) fn export(&self, now: [u64; 3]) {
         if !self.is_behind(now) {
             return;
         }
@@ -61,31 +62,31 @@ impl<H: Host> Counters<H> {
                 counter("shadow_blocked")?,
             ])
         });
-        // Where the host makes no metric now, it may the next time.
+        // If the host does not define a metric now, it may the next time.
         let Ok(counters) = counters else { return };
-        for ((counter, now), told) in counters.iter().zip(now).zip(self.told.get()) {
-            let more = now.wrapping_sub(told) as i64;
+        for ((counter, now), exported) in counters.iter().zip(now).zip(self.exported.get()) {
+            let more = now.wrapping_sub(exported) as i64;
             if more > 0 {
                 self.host.add(*counter, more);
             }
         }
-        self.told.set(now);
+        self.exported.set(now);
     }
 
-    /// The same of a counter called `what`. Whether it has been told for the first time.
-    pub(crate) fn tell_late(&self, late: &Late, what: &str, now: u64) -> bool {
-        let told = late.told.get();
-        let more = now.wrapping_sub(told);
+    /// The same for the counter called `what`. Returns whether this was its first export.
+    pub(crate) fn export_lazy(&self, lazy: &LazyCounter, what: &str, now: u64) -> bool {
+        let exported = lazy.exported.get();
+        let more = now.wrapping_sub(exported);
         if more == 0 {
             return false;
         }
-        let counter = late.counter.get_or_try_init(|| {
+        let counter = lazy.counter.get_or_try_init(|| {
             let name = named(what, &[&self.labels]);
             self.host.define_metric(Kind::Counter, &name).ok_or(())
         });
         let Ok(counter) = counter else { return false };
         self.host.add(*counter, more as i64);
-        late.told.set(now);
-        told == 0
+        lazy.exported.set(now);
+        exported == 0
     }
 }

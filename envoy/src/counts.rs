@@ -1,16 +1,15 @@
 //! Where the counts of a rule are kept, so that the limit holds for the process.
 //!
-//! A rule has two gauges of Envoy's, `tickets` and `admitted`: numbers that all worker threads share. Where gauges do not
-//! work (a stats matcher can silence them: then they read 0 for ever), the two numbers stand in shared data and are changed by
-//! compare-and-swap. Where that does not work either, or where the scope is the worker, they are this virtual machine's own.
+//! A rule has two running counts, `tickets` and `admitted`, in a pair that all worker threads share ([`crate::pair`]), and a
+//! ring of what they were at each bucket's start, which workers publish to one another ([`crate::ring`]).
 //!
 //! Names of gauges ([`crate::names`]) hold the root id, the rule's id and the window's geometry, and are the same only for the
 //! same window.
 
 use crate::breakers::BreakerPlace;
-use crate::counters::{Counters, Late};
+use crate::counters::{Counters, LazyCounter};
 use crate::host::{Host, Put};
-use crate::pair::Keeper;
+use crate::pair::PairCell;
 use crate::ring::Published;
 use crate::shared::SharedCell;
 use crate::vm::Vm;
@@ -22,33 +21,33 @@ use std::cell::Cell;
 
 /// The counts of one rule.
 pub struct RuleCounts<H> {
-    keeper: Keeper<H>,
-    /// Where the ring is published; `None` where no other virtual machine could go on with it.
+    pair: PairCell<H>,
+    /// Where the ring is published; `None` if the counts are this virtual machine's own.
     ring: Option<Published<H>>,
-    /// How far the turns of a throttle reach.
+    /// The latest turn that a throttle has given away.
     latest: Latest<H>,
-    /// Where workers tell one another how warm the rule is, if it warms up.
+    /// How warm the rule is, shared by the workers; `None` if it does not warm up.
     warmth: Option<SharedCell<H>>,
     counters: Counters<H>,
-    /// How often it has made a request wait.
-    waited: Late,
+    /// How many requests have waited.
+    waited: LazyCounter,
 }
 
 impl<H: Host> RuleCounts<H> {
-    /// Of a rule that has decisions to tell, and counts nothing that others share.
-    pub(crate) fn deciding(vm: &Vm<H>, labels: String) -> RuleCounts<H> {
+    /// Counts that this virtual machine does not share, with counters of the decisions.
+    pub(crate) fn local(vm: &Vm<H>, labels: String) -> RuleCounts<H> {
         RuleCounts {
-            keeper: Keeper::Local(LocalTally::default()),
+            pair: PairCell::Local(LocalTally::default()),
             ring: None,
             latest: Latest::Local(LocalInstant::default()),
             warmth: None,
             counters: Counters::new(vm, &labels),
-            waited: Late::default(),
+            waited: LazyCounter::default(),
         }
     }
 
-    /// The counts of what has these labels, the exact ones and those to be read, and what is known of the past of its
-    /// `window`; as gauges they are called `names`.
+    /// Opens the counts with these labels (exact ones for shared numbers, readable ones for counters), and what is known of
+    /// the past of their `window`. As gauges they are called `names`.
     pub(crate) fn open(
         vm: &Vm<H>,
         [exact, readable]: [String; 2],
@@ -56,18 +55,18 @@ impl<H: Host> RuleCounts<H> {
         window: Option<Window>,
         behavior: ControlBehavior,
     ) -> (RuleCounts<H>, Past) {
-        // A throttle has turns, and counts nothing.
-        let keeper = if window.is_some() && behavior == ControlBehavior::Throttle {
-            Keeper::Local(LocalTally::default())
+        // A throttle gives turns and counts no requests.
+        let pair = if window.is_some() && behavior == ControlBehavior::Throttle {
+            PairCell::Local(LocalTally::default())
         } else {
-            Keeper::open(vm, &exact, names)
+            PairCell::open(vm, &exact, names)
         };
         let mut counts = RuleCounts {
-            keeper,
+            pair,
             latest: Latest::open(vm, &exact, behavior),
             warmth: (vm.is_shared() && behavior.warms_up())
                 .then(|| SharedCell::new(vm.host(), vm.name("warmth", &exact))),
-            ..RuleCounts::deciding(vm, readable)
+            ..RuleCounts::local(vm, readable)
         };
         let past = match (window, counts.admitted()) {
             (Some(window), Some(admitted)) => {
@@ -88,8 +87,8 @@ impl<H: Host> RuleCounts<H> {
         (counts, past)
     }
 
-    /// Two running counts that are not a rule's, called `names`, and what is known of the past of a `window` over them.
-    pub(crate) fn open_as(
+    /// Opens two running counts that belong to no rule, and what is known of the past of their `window`.
+    pub(crate) fn open_unlabelled(
         vm: &Vm<H>,
         names: [&str; 2],
         window: Option<Window>,
@@ -100,7 +99,7 @@ impl<H: Host> RuleCounts<H> {
 }
 
 impl<H: Host> RuleCounts<H> {
-    /// Whether there may be something to be kept up to date, told or made good: while its window is asked for, and after.
+    /// Whether a tick has work to do: dating what was observed, publishing, exporting or making changes that are owed.
     pub fn is_moving(&self, state: &Controller<RuleCounts<H>>) -> bool {
         let is_behind = |window: &RuleWindow<Self>| {
             let ring = self.ring.as_ref();
@@ -108,39 +107,39 @@ impl<H: Host> RuleCounts<H> {
         };
         self.counters.is_behind(decisions(state))
             || self.waited.is_behind(state.waited())
-            || self.keeper.owes()
+            || self.pair.owes()
             || state.window().is_some_and(is_behind)
     }
 
-    /// Tells the host's counters what has happened since the last time, and the others what is known of the window, which has
-    /// been advanced to `now`; makes good what is owed. Whether nothing is left, which it can only be `at_once`.
+    /// Exports the decisions, publishes the window, which has been advanced to `now`, to other workers, and makes changes that
+    /// are owed. Returns whether nothing is left, which can only be so if `at_once`.
     pub fn settle(&self, state: &Controller<RuleCounts<H>>, now: Timestamp, at_once: bool) -> bool {
         self.counters
-            .tell_late(&self.waited, "waited", state.waited());
-        self.counters.tell(decisions(state));
-        let is_told = state
+            .export_lazy(&self.waited, "waited", state.waited());
+        self.counters.export(decisions(state));
+        let is_published = state
             .window()
             .is_none_or(|window| self.publish(window, now, at_once) && !window.lends());
-        self.keeper.settle() && is_told
+        self.pair.settle() && is_published
     }
 
-    /// Tells the others what is known of the window; if `at_once`, so that it can rest. Whether they know all by now.
+    /// Publishes the window to other workers; if `at_once`, the window then rests. Returns whether they can read all of it.
     pub(crate) fn publish(&self, window: &RuleWindow<Self>, now: Timestamp, at_once: bool) -> bool {
         let Some(ring) = &self.ring else { return true };
-        let is_told = ring.publish(window, now, at_once);
+        let is_published = ring.publish(window, now, at_once);
         if at_once {
             window.rest();
         }
-        is_told
+        is_published
     }
 
-    /// Makes good what is owed. Whether nothing is any more.
-    pub(crate) fn pay(&self) -> bool {
-        self.keeper.settle()
+    /// Makes changes that are owed. Returns whether none is left.
+    pub(crate) fn pay_owed(&self) -> bool {
+        self.pair.settle()
     }
 }
 
-/// How often a rule has let pass, refused, and would have refused.
+/// How many requests a rule has passed, blocked, and would have blocked.
 fn decisions<T: Tally>(state: &Controller<T>) -> [u64; 3] {
     [state.passed(), state.blocked(), state.shadow_blocked()]
 }
@@ -160,7 +159,7 @@ impl<H: Host> Tally for RuleCounts<H> {
 
     fn tell_warmth(&self, warmth: [u64; 4]) {
         if let Some(cell) = &self.warmth {
-            // Where that fails, the others go by what they see themselves.
+            // If that fails, the other workers use what they have observed themselves.
             cell.put(warmth, Put::Always);
         }
     }
@@ -180,50 +179,50 @@ impl<H: Host> Tally for RuleCounts<H> {
 
     #[inline]
     fn admitted(&self) -> Option<u64> {
-        self.keeper.admitted()
+        self.pair.admitted()
     }
 
     #[inline]
     fn tickets(&self) -> u64 {
-        self.keeper.tickets()
+        self.pair.tickets()
     }
 
     #[inline]
     fn take(&self, n: u64) -> Option<u64> {
-        self.keeper.take(n)
+        self.pair.take(n)
     }
 
     fn give_back(&self, n: u64) {
-        self.keeper.give_back(n);
+        self.pair.give_back(n);
     }
 
     #[inline]
     fn commit(&self, n: u64) {
-        self.keeper.commit(n);
+        self.pair.commit(n);
     }
 }
 
-/// How far the turns of a throttle reach.
+/// The latest turn that a throttle has given away.
 enum Latest<H> {
     /// For the process.
-    Shared(SharedNanos<H>),
-    /// In this virtual machine alone, or for a rule without turns.
+    Shared(InstantCell<H>),
+    /// For this virtual machine, or for a rule that gives no turns.
     Local(LocalInstant),
 }
 
 impl<H: Host> Latest<H> {
-    /// How far the turns of a rule reach that behaves so, if it takes turns.
+    /// Opens the latest turn of a rule with this behavior.
     fn open(vm: &Vm<H>, labels: &str, behavior: ControlBehavior) -> Latest<H> {
         if !vm.is_shared() || !behavior.is_paced() {
             return Latest::Local(LocalInstant::default());
         }
         let key = vm.name("latest", labels);
-        let place = SharedNanos {
+        let instant = InstantCell {
             cell: SharedCell::with(vm.host(), key, [0]),
             seen: Cell::new(None),
         };
-        if place.cell.read::<1>().is_some() {
-            return Latest::Shared(place);
+        if instant.cell.read::<1>().is_some() {
+            return Latest::Shared(instant);
         }
         vm.warn(
             labels,
@@ -236,31 +235,31 @@ impl<H: Host> Latest<H> {
 impl<H: Host> SharedInstant for Latest<H> {
     fn get(&self) -> Option<Timestamp> {
         match self {
-            Latest::Shared(place) => place.get(),
+            Latest::Shared(instant) => instant.get(),
             Latest::Local(instant) => instant.get(),
         }
     }
 
     fn swap(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
         match self {
-            Latest::Shared(place) => place.swap(from, to),
+            Latest::Shared(instant) => instant.swap(from, to),
             Latest::Local(instant) => instant.swap(from, to),
         }
     }
 }
 
-/// An instant in shared data: its nanoseconds; 0 where there is none yet.
-struct SharedNanos<H> {
+/// An instant in shared data: its nanoseconds; 0 if there has been none yet.
+struct InstantCell<H> {
     cell: SharedCell<H>,
-    /// What was read last, and its version: what stands there in that version is that. A swap needs no look of its own.
+    /// The words that were read last, and their version. With it a swap needs no read of its own.
     seen: Cell<Option<([u64; 1], u32)>>,
 }
 
-impl<H: Host> SharedInstant for SharedNanos<H> {
+impl<H: Host> SharedInstant for InstantCell<H> {
     fn get(&self) -> Option<Timestamp> {
         let seen = self.cell.read();
         self.seen.set(seen);
-        // What cannot be read is as far off as can be: nobody has a turn.
+        // An instant that cannot be read is infinitely late: no request gets a turn.
         let nanos = seen.map_or(u64::MAX, |([nanos], _)| nanos);
         (nanos > 0).then(|| Timestamp::from_nanos(nanos))
     }

@@ -6,26 +6,26 @@
 //! |---|---|
 //! | `host` | the host calls, and nothing else names one |
 //! | `names` | what metrics and places of shared data are called |
-//! | `shared` | numbers in shared data, changed by compare-and-swap |
-//! | `vm` | what all that a virtual machine keeps has in common: host, names, the seed of hashes, sleep |
-//! | `gauges` | gauges that count |
-//! | `pair` | two running counts: gauges, shared data, or the virtual machine alone |
-//! | `counters` | what rules have decided, as counters of Envoy's |
-//! | `ring` | how a virtual machine that has slept, or is born late, comes by the past |
+//! | `shared` | a cell of words in shared data, replaced by compare-and-swap |
+//! | `vm` | one virtual machine: its host, the names of what it shares, the seed of hashes, sleep |
+//! | `gauges` | Envoy's gauges as counters that workers share |
+//! | `pair` | two running counts: in gauges, in shared data, or the virtual machine's own |
+//! | `counters` | the counters that Envoy exports for each rule |
+//! | `ring` | how virtual machines publish the past of a window to one another |
 //! | `breakers` | where a breaker keeps its state: shared data, and gauges |
-//! | `counts` | where the counts of a rule are kept |
+//! | `counts` | the counts of a rule |
 //! | `inbound` | what all requests together do, for system rules |
 //! | `places` | which names have windows of their own, for the process |
 //! | `outcome` | what an answer means to a breaker |
 //! | `settings` | the filter's own settings |
-//! | `config` | the document that holds the rules and these |
-//! | `reply` | what a refused request is told |
+//! | `config` | the plugin's configuration: rules and settings in one document |
+//! | `reply` | the reply to a refused request, and headers about limits |
 //! | `pages` | where the states of a rule's keys are kept: shared data, or the virtual machine alone |
-//! | `backend` | what opens all these for the engine |
+//! | `backend` | the engine's backend, which opens all these |
 //! | `keys` | the parts of a request that keyed rules name |
 //! | `caller` | what is read of a request besides its resource: its origin, and whether it may borrow |
 //! | `waiting` | requests that wait, paused until their turn |
-//! | `passed` | what a request that passed keeps until it has ended |
+//! | `passed` | what an admitted request keeps until it ends |
 //! | `filter` | one configuration in force: a request in, a decision out |
 //! | `plugin` | the proxy-wasm callbacks, a few lines each |
 //!

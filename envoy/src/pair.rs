@@ -1,34 +1,41 @@
-//! Two running counts that all worker threads share, or that are this virtual machine's own.
+//! A pair of running counts, `tickets` and `admitted`, which all worker threads share.
+//!
+//! They are two of Envoy's gauges. Where gauges do not work (a stats matcher can silence them: then they read 0 for ever), they
+//! are words in shared data, changed by compare-and-swap. Where shared data does not work either, or where the scope is the
+//! worker, they are this virtual machine's own.
 
-use crate::gauges::{Silent, count, gauge};
+use crate::gauges::{SilentGauge, count, gauge};
 use crate::host::{Host, MetricId};
 use crate::shared::SharedCell;
 use crate::vm::Vm;
 use leapgate::{LocalTally, Tally};
 use std::cell::Cell;
 
-/// Where two running counts are kept.
-pub(crate) enum Keeper<H> {
+/// A pair of running counts.
+pub(crate) enum PairCell<H> {
+    /// Two gauges, or twice the same one.
     Gauges {
         host: H,
         tickets: MetricId,
         admitted: MetricId,
     },
-    SharedData(Swapped<H>),
+    /// Two words in shared data.
+    SharedData(CasPair<H>),
+    /// This virtual machine's own.
     Local(LocalTally),
 }
 
-impl<H: Host> Keeper<H> {
-    /// Where two running counts are kept; as gauges they are called `names`, and are one if these are the same.
-    pub(crate) fn open(vm: &Vm<H>, labels: &str, names: [&str; 2]) -> Keeper<H> {
+impl<H: Host> PairCell<H> {
+    /// Opens the pair with these labels. As gauges they are called `names`; equal names are one gauge.
+    pub(crate) fn open(vm: &Vm<H>, labels: &str, names: [&str; 2]) -> PairCell<H> {
         if !vm.is_shared() {
-            return Keeper::Local(LocalTally::default());
+            return PairCell::Local(LocalTally::default());
         }
-        let silent = match Keeper::gauges(vm, labels, names) {
+        let silent = match PairCell::gauges(vm, labels, names) {
             Ok(gauges) => return gauges,
             Err(silent) => silent,
         };
-        match Keeper::shared_data(vm, labels, names) {
+        match PairCell::shared_data(vm, labels, names) {
             Some(shared_data) => {
                 let now = "what it counts stands in shared data, changed by compare-and-swap, and requests are refused where that is contended";
                 silent.warn(vm, now);
@@ -40,36 +47,40 @@ impl<H: Host> Keeper<H> {
                     labels,
                     &format!("neither gauges nor shared data work here: {now}"),
                 );
-                Keeper::Local(LocalTally::default())
+                PairCell::Local(LocalTally::default())
             }
         }
     }
 
-    fn gauges(vm: &Vm<H>, labels: &str, [first, second]: [&str; 2]) -> Result<Keeper<H>, Silent> {
+    fn gauges(
+        vm: &Vm<H>,
+        labels: &str,
+        [first, second]: [&str; 2],
+    ) -> Result<PairCell<H>, SilentGauge> {
         let tickets = gauge(vm, labels, first)?;
         let admitted = if second == first {
             tickets
         } else {
             gauge(vm, labels, second)?
         };
-        Ok(Keeper::Gauges {
+        Ok(PairCell::Gauges {
             host: vm.host().clone(),
             tickets,
             admitted,
         })
     }
 
-    fn shared_data(vm: &Vm<H>, labels: &str, [first, _]: [&str; 2]) -> Option<Keeper<H>> {
+    fn shared_data(vm: &Vm<H>, labels: &str, [first, _]: [&str; 2]) -> Option<PairCell<H>> {
         let key = vm.name(&[first, "_counts"].concat(), labels);
-        let place = Swapped::new(SharedCell::with(vm.host(), key, [0; 2]));
-        vm.expect_debts();
-        place.read().map(|_| Keeper::SharedData(place))
+        let pair = CasPair::new(SharedCell::with(vm.host(), key, [0; 2]));
+        vm.expect_owed();
+        pair.read().map(|_| PairCell::SharedData(pair))
     }
 
-    /// The two counts, the second of them read first; `None` where they cannot be read.
+    /// Both counts, of which the second is read first; `None` if they cannot be read.
     pub(crate) fn pair(&self) -> Option<(u64, u64)> {
         match self {
-            Keeper::Gauges {
+            PairCell::Gauges {
                 host,
                 tickets,
                 admitted,
@@ -77,28 +88,28 @@ impl<H: Host> Keeper<H> {
                 let second = count(host, *admitted)?;
                 Some((count(host, *tickets)?, second))
             }
-            Keeper::SharedData(place) => place.read(),
-            Keeper::Local(_) => None,
+            PairCell::SharedData(pair) => pair.read(),
+            PairCell::Local(_) => None,
         }
     }
 
-    /// Whether changes are owed that could not be made.
+    /// Whether changes are owed: they could not be made yet.
     pub(crate) fn owes(&self) -> bool {
-        matches!(self, Keeper::SharedData(place) if place.owes())
+        matches!(self, PairCell::SharedData(pair) if pair.owes())
     }
 
-    /// Makes changes that are owed. Whether none is any more.
+    /// Makes changes that are owed. Returns whether none is left.
     pub(crate) fn settle(&self) -> bool {
         match self {
-            Keeper::SharedData(place) if self.owes() => place.change(0, 0).is_some(),
+            PairCell::SharedData(pair) if self.owes() => pair.change(0, 0).is_some(),
             _ => true,
         }
     }
 
-    /// Raises the two counts, the first of them first.
+    /// Raises both counts, the first one first.
     pub(crate) fn raise(&self, first: i64, second: i64) {
         match self {
-            Keeper::Gauges {
+            PairCell::Gauges {
                 host,
                 tickets,
                 admitted,
@@ -108,34 +119,34 @@ impl<H: Host> Keeper<H> {
                     host.add(*admitted, second);
                 }
             }
-            Keeper::SharedData(place) => place.change_or_owe(first, second),
-            Keeper::Local(_) => {}
+            PairCell::SharedData(pair) => pair.change_or_owe(first, second),
+            PairCell::Local(_) => {}
         }
     }
 
     #[inline]
     pub(crate) fn admitted(&self) -> Option<u64> {
         match self {
-            Keeper::Gauges { host, admitted, .. } => count(host, *admitted),
-            Keeper::SharedData(place) => place.read().map(|(_, admitted)| admitted),
-            Keeper::Local(_) => None,
+            PairCell::Gauges { host, admitted, .. } => count(host, *admitted),
+            PairCell::SharedData(pair) => pair.read().map(|(_, admitted)| admitted),
+            PairCell::Local(_) => None,
         }
     }
 
     #[inline]
     pub(crate) fn tickets(&self) -> u64 {
         match self {
-            // What cannot be read counts as full.
-            Keeper::Gauges { host, tickets, .. } => count(host, *tickets).unwrap_or(u64::MAX),
-            Keeper::SharedData(place) => place.read().map_or(u64::MAX, |(tickets, _)| tickets),
-            Keeper::Local(tally) => tally.tickets(),
+            // A count that cannot be read counts as full.
+            PairCell::Gauges { host, tickets, .. } => count(host, *tickets).unwrap_or(u64::MAX),
+            PairCell::SharedData(pair) => pair.read().map_or(u64::MAX, |(tickets, _)| tickets),
+            PairCell::Local(tally) => tally.tickets(),
         }
     }
 
     #[inline]
     pub(crate) fn take(&self, n: u64) -> Option<u64> {
         match self {
-            Keeper::Gauges { host, tickets, .. } => {
+            PairCell::Gauges { host, tickets, .. } => {
                 if !host.add(*tickets, n as i64) {
                     return None;
                 }
@@ -145,48 +156,48 @@ impl<H: Host> Keeper<H> {
                 }
                 taken
             }
-            Keeper::SharedData(place) => place.change(n as i64, 0),
-            Keeper::Local(tally) => tally.take(n),
+            PairCell::SharedData(pair) => pair.change(n as i64, 0),
+            PairCell::Local(tally) => tally.take(n),
         }
     }
 
     pub(crate) fn give_back(&self, n: u64) {
         match self {
-            Keeper::Gauges { host, tickets, .. } => {
+            PairCell::Gauges { host, tickets, .. } => {
                 host.add(*tickets, -(n as i64));
             }
-            Keeper::SharedData(place) => place.change_or_owe(-(n as i64), 0),
-            Keeper::Local(tally) => tally.give_back(n),
+            PairCell::SharedData(pair) => pair.change_or_owe(-(n as i64), 0),
+            PairCell::Local(tally) => tally.give_back(n),
         }
     }
 
     #[inline]
     pub(crate) fn commit(&self, n: u64) {
         match self {
-            Keeper::Gauges { host, admitted, .. } => {
+            PairCell::Gauges { host, admitted, .. } => {
                 // A limit on calls in flight has no second gauge to raise.
                 host.add(*admitted, n as i64);
             }
-            Keeper::SharedData(place) => place.change_or_owe(0, n as i64),
-            Keeper::Local(tally) => tally.commit(n),
+            PairCell::SharedData(pair) => pair.change_or_owe(0, n as i64),
+            PairCell::Local(tally) => tally.commit(n),
         }
     }
 }
 
-/// Two numbers in shared data.
-pub(crate) struct Swapped<H> {
+/// Two numbers in shared data, changed by compare-and-swap.
+pub(crate) struct CasPair<H> {
     cell: SharedCell<H>,
-    /// Changes of tickets and of admissions that could not be made yet: made with the next one.
+    /// Changes of both numbers that could not be made yet. The next change includes them.
     owed: Cell<(i64, i64)>,
 }
 
-impl<H: Host> Swapped<H> {
-    fn new(cell: SharedCell<H>) -> Swapped<H> {
+impl<H: Host> CasPair<H> {
+    fn new(cell: SharedCell<H>) -> CasPair<H> {
         let owed = Cell::new((0, 0));
-        Swapped { cell, owed }
+        CasPair { cell, owed }
     }
 
-    /// Whether changes are owed that could not be made.
+    /// Whether changes are owed: they could not be made yet.
     fn owes(&self) -> bool {
         self.owed.get() != (0, 0)
     }
@@ -196,7 +207,7 @@ impl<H: Host> Swapped<H> {
         Some((tickets, admitted))
     }
 
-    /// The tickets after the change; `None` where it could not be made.
+    /// Changes both numbers. Returns the tickets after it; `None` if it could not be made.
     fn change(&self, tickets: i64, admitted: i64) -> Option<u64> {
         let (tickets, admitted) = self.with_owed(tickets, admitted);
         let [tickets, _] = self.cell.change(|[old_tickets, old_admitted]| {

@@ -1,56 +1,58 @@
-//! What a request that passed keeps until it has ended.
+//! What an admitted request keeps until it ends.
 
 use crate::counts::RuleCounts;
 use crate::host::Host;
 use crate::inbound::Call;
 use crate::outcome::Answer;
-use crate::waiting::Place;
+use crate::waiting::Slot;
 use leapgate::{Entry, Resource};
 use std::rc::Rc;
 
-/// What a request has been let in for, until it has ended.
+/// An admitted request, until it ends.
 pub struct Passed<H: Host> {
     pub(crate) resource: Rc<Resource<RuleCounts<H>>>,
-    /// Dropped with this: then calls in flight are given back.
+    /// Dropping it releases calls in flight.
     pub(crate) entry: Option<Entry<RuleCounts<H>>>,
-    /// What only some rules have requests keep, so that it costs others nothing.
-    pub(crate) rest: Option<Box<Rest<H>>>,
+    /// Boxed: most requests have none.
+    pub(crate) tracked: Option<Box<Tracked<H>>>,
 }
 
-/// What there is besides where more matters than the resource.
-pub(crate) struct Rest<H: Host> {
-    /// Where its response is to be told of them.
+/// The state of a request that only some configurations need.
+pub(crate) struct Tracked<H: Host> {
+    /// The values of its key; empty unless its response gets headers about its limits.
     pub(crate) keys: Vec<Option<Vec<u8>>>,
     pub(crate) answer: Answer,
-    /// Where there are system rules: given back when it is dropped.
+    /// Set if there are system rules. Dropping it releases what the request holds.
     pub(crate) call: Option<Call<H>>,
-    /// Where it was told to wait.
-    pub(crate) place: Option<Place<H>>,
+    /// Its slot in the queue, if it waits.
+    pub(crate) slot: Option<Slot<H>>,
     pub(crate) host: H,
 }
 
 impl<H: Host> Passed<H> {
-    /// Whether the request is to be paused: it is resumed when it has waited.
+    /// Whether the request is paused until its turn.
     pub fn is_held(&self) -> bool {
-        self.rest.as_ref().is_some_and(|rest| rest.place.is_some())
+        self.tracked
+            .as_ref()
+            .is_some_and(|tracked| tracked.slot.is_some())
     }
 
-    /// Where it matters how it ends, what is known of that.
+    /// The tracked state of a request whose end is counted, by a breaker or by its response time.
     #[inline(always)]
-    pub(crate) fn watched(&self) -> Option<&Rest<H>> {
-        let rest = self.rest.as_deref()?;
-        let is_timed = rest.call.as_ref().is_some_and(Call::is_timed);
-        (is_timed || self.resource.has_breakers()).then_some(rest)
+    pub(crate) fn tracked_to_its_end(&self) -> Option<&Tracked<H>> {
+        let tracked = self.tracked.as_deref()?;
+        let is_timed = tracked.call.as_ref().is_some_and(Call::is_timed);
+        (is_timed || self.resource.has_breakers()).then_some(tracked)
     }
 
-    /// Gives back what it was to be released with, if it still waits. Whether it does.
+    /// Cancels the request if it still waits, and returns whether it did.
     #[inline(never)]
     pub(crate) fn give_up(&mut self) -> bool {
-        let Some(rest) = &mut self.rest else {
+        let Some(tracked) = &mut self.tracked else {
             return false;
         };
-        let waits = rest.place.take().is_some_and(|place| place.leave());
-        if waits && let (Some(entry), Some(now)) = (self.entry.take(), rest.host.now()) {
+        let waits = tracked.slot.take().is_some_and(|slot| slot.leave());
+        if waits && let (Some(entry), Some(now)) = (self.entry.take(), tracked.host.now()) {
             entry.cancel(now);
         }
         waits
@@ -60,7 +62,7 @@ impl<H: Host> Passed<H> {
 impl<H: Host> Drop for Passed<H> {
     #[inline]
     fn drop(&mut self) {
-        if self.rest.is_some() {
+        if self.tracked.is_some() {
             self.give_up();
         }
     }

@@ -4,7 +4,7 @@
 //! `changes`, says whether it is still good: so a request of a known name pays for one reading of a gauge. Where gauges do not
 //! work, the list itself is read.
 //!
-//! A list has eight bytes for each place: what tells the name in it from others (a keyed hash), and its state. It is never
+//! A list has eight bytes for each place: a tag, which is a keyed hash of the name in it, and its state. It is never
 //! longer than its bound, and there is one for the resources and one for each resource whose origins have windows.
 
 use crate::host::{Host, MetricId};
@@ -12,7 +12,7 @@ use crate::shared::{SharedCell, Try, swap};
 use leapgate::{Claim, Key, NamePlace, Places};
 use std::cell::{Cell, RefCell};
 
-/// Which part of a word is the state of its place; the rest tells the name.
+/// The bits of a word that are the state of its place; the others are the tag of its name.
 const STATE: u64 = 0b11;
 const FREE: u64 = 0;
 const OWN: u64 = 1;
@@ -74,12 +74,12 @@ impl<H: Host> ProcessPlaces<H> {
         read_at.is_some() && read_at == self.changes()
     }
 
-    /// Looks at the list as it stands, and changes it as `change` does, which says whether it has. `false` where it could not
-    /// be read or changed.
+    /// Reads the list and lets `change` change it, which returns whether it has. Returns `false` if the list could not be read
+    /// or changed.
     #[inline(never)]
     fn look(&self, change: &mut dyn FnMut(&mut Vec<u64>) -> bool) -> bool {
         let done = swap(|| {
-            // Read before the list: what changes meanwhile makes the copy look older than it is.
+            // Read before the list: a change in between makes the copy look older than it is.
             let changes = self.changes();
             let (words, put) = self.cell.read_all();
             // There is always the head.

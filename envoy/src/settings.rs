@@ -5,13 +5,13 @@ use leapgate::config::{At, ConfigError, Fields};
 use leapgate::{MAX_NAME, RefusalKind, Target};
 use std::rc::Rc;
 
-/// The longest body of a reply, in bytes.
+/// The longest body of a reply, in bytes: one slice of Envoy's buffers.
 const MAX_BODY: usize = 16 * 1024;
 
-/// How many headers a reply may be given.
+/// How many headers a reply may be given: a third of what Envoy accepts by default (`max_headers_count`).
 const MAX_HEADERS: usize = 32;
 
-/// The longest value of a header, in bytes.
+/// The longest value of a header, in bytes: half of the 8 KiB that many clients accept for all headers together.
 const MAX_HEADER_VALUE: usize = 4096;
 
 const NO_HEADER_NAME: &str = "is no name of a header; use letters, digits and hyphens";
@@ -34,17 +34,17 @@ pub struct Settings {
     pub resource: ResourceFrom,
     /// How many resources without rules of their own are kept apart.
     pub max_resources: usize,
-    /// Where requests come from, if anybody is to know.
+    /// How a request's origin is found, if rules need it.
     pub origin: Option<OriginFrom>,
     /// Which requests may borrow.
     pub prioritized: Option<Prioritized>,
     /// How many requests may wait at once.
     pub max_waiting: usize,
-    /// What a refused request is told.
+    /// The reply to a refused request.
     pub reply: Reply,
     /// Which answers count against a resource.
     pub errors: Errors,
-    /// The headers that tell how the rules stand.
+    /// The form of the headers about limits.
     pub rate_limit_headers: RateLimitHeaders,
     /// Whether they are on passing responses too.
     pub on_passed: bool,
@@ -75,7 +75,7 @@ pub enum ResourceFrom {
 pub enum OriginFrom {
     /// The value of the header of that name.
     Header(String),
-    /// Who the peer's certificate says it is: the URI there, in Istio its SPIFFE id, or else its subject.
+    /// The peer's identity in its certificate: the URI (in Istio its SPIFFE id), or else the subject.
     Peer,
 }
 
@@ -88,20 +88,20 @@ pub struct Prioritized {
     pub value: Option<String>,
 }
 
-/// What a refused request is told.
+/// The reply to a refused request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reply {
     /// The status: 400 to 599.
     pub status: u16,
     /// What the body is.
     pub format: Format,
-    /// The text that the body says.
+    /// The text in the body.
     pub body: String,
-    /// Headers besides those that the filter writes, in lower case.
+    /// More headers than the filter writes itself, names in lower case.
     pub headers: Vec<(String, String)>,
     /// The status of a refusal by a breaker, or by a system rule but for its `qps`: 400 to 599.
     pub breaker_status: u16,
-    /// The text that its body says.
+    /// The text in its body.
     pub breaker_body: String,
 }
 
@@ -116,7 +116,7 @@ pub enum Format {
     Problem,
 }
 
-/// The headers that tell how the rules stand.
+/// The form of the headers about limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RateLimitHeaders {
     /// `ratelimit` and `ratelimit-policy`.

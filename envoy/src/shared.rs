@@ -2,19 +2,19 @@
 
 use crate::host::{Host, Put};
 
-/// How often a compare-and-swap is tried. It fails only where another worker's has succeeded since the cell was read: so it
-/// takes as many workers that all change one cell at this moment. Envoy runs one for each processor.
+/// How often a compare-and-swap is tried. A try fails only if another worker has replaced the words since they were read: as
+/// many workers as this can change one cell at the same moment, and Envoy runs one worker for each processor.
 const MAX_SWAPS: u32 = 32;
 
 /// How one try has ended.
 pub(crate) enum Try<T> {
-    /// There is a result, and no need to try again.
+    /// With this result, which may be a failure that another try does not change.
     Done(T),
     /// Another worker has replaced the words since they were read.
     Overtaken,
 }
 
-/// Tries until it is done; `None` where other workers have been faster each time.
+/// Tries until it is done; `None` if other workers have been faster each time.
 pub(crate) fn swap<T>(mut attempt: impl FnMut() -> Try<T>) -> Option<T> {
     (0..MAX_SWAPS).find_map(|_| match attempt() {
         Try::Done(result) => Some(result),
@@ -35,14 +35,14 @@ impl<H: Host> SharedCell<H> {
         SharedCell { host, key }
     }
 
-    /// The same, with these words if it is empty.
+    /// The cell under `key`. If it is empty, it gets these words.
     pub(crate) fn with<const N: usize>(host: &H, key: String, words: [u64; N]) -> SharedCell<H> {
         let cell = SharedCell::new(host, key);
         cell.put(words, Put::IfAbsent);
         cell
     }
 
-    /// The words and their version; `None` where there are none, or not so many.
+    /// The words and their version; `None` if the cell is empty or has another number of words.
     #[inline]
     pub(crate) fn read<const N: usize>(&self) -> Option<([u64; N], u32)> {
         let mut words = [0; N];
@@ -56,14 +56,14 @@ impl<H: Host> SharedCell<H> {
         decode(&value.bytes, words).then_some(value.cas)
     }
 
-    /// Replaces the words. Whether that was done.
+    /// Replaces the words. Returns whether that was done.
     #[inline]
     pub(crate) fn put<const N: usize>(&self, words: [u64; N], put: Put) -> bool {
         let bytes = words.map(u64::to_le_bytes);
         self.host.share(&self.key, bytes.as_flattened(), put)
     }
 
-    /// Replaces the words by what `change` makes of them, which are the result; `None` where that could not be done.
+    /// Replaces the words by what `change` makes of them, and returns the new ones; `None` if that could not be done.
     pub(crate) fn change<const N: usize>(
         &self,
         change: impl Fn([u64; N]) -> [u64; N],
@@ -81,7 +81,7 @@ impl<H: Host> SharedCell<H> {
         changed.flatten()
     }
 
-    /// All words, of which there may be any number, and how they may be replaced.
+    /// The words of a cell with any number of them, and how they may be replaced.
     pub(crate) fn read_all(&self) -> (Option<Vec<u64>>, Put) {
         let Some(value) = self.host.shared(&self.key) else {
             return (None, Put::IfAbsent);
@@ -91,19 +91,19 @@ impl<H: Host> SharedCell<H> {
         (Some(words), Put::IfVersion(value.cas))
     }
 
-    /// Replaces all words. Whether that was done.
+    /// Replaces the words of a cell with any number of them. Returns whether that was done.
     pub(crate) fn put_all(&self, words: &[u64], put: Put) -> bool {
         self.host.share(&self.key, &encoded(words), put)
     }
 }
 
-/// The bytes of words.
+/// The words as bytes.
 pub(crate) fn encoded(words: &[u64]) -> Vec<u8> {
     let bytes = words.iter().map(|word| word.to_le_bytes());
     bytes.collect::<Vec<_>>().into_flattened()
 }
 
-/// Reads all of `words`; whether that is what stands in the bytes.
+/// Reads `words` from bytes. Returns whether there are exactly as many.
 fn decode(bytes: &[u8], words: &mut [u64]) -> bool {
     for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
         *word = u64::from_le_bytes(*bytes);

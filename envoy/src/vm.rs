@@ -1,5 +1,5 @@
-//! What all that one virtual machine keeps for a root id has in common: its host, the names of what it shares with others,
-//! the seed of its hashes, and its sleep.
+//! One virtual machine, as the plugins with one root id see it: its host, the names of what it shares with others, the seed
+//! of its hashes, and whether it sleeps.
 
 use crate::host::{Host, Level, Put};
 use crate::names::{label, named};
@@ -8,25 +8,25 @@ use once_cell::unsync::OnceCell;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// A virtual machine, as the plugins with one root id have it.
+/// A virtual machine, as the plugins with one root id see it.
 pub struct Vm<H> {
     host: H,
-    /// The label of the root id; empty where that is `leapgate`, as it is for a filter without one.
+    /// The label of the root id; empty if that is `leapgate`, as it is for a filter without one.
     root: String,
-    /// Whether the limit holds for the process.
+    /// Whether limits hold for the process, and not for this virtual machine alone.
     shared: bool,
-    /// What keys are hashed with in the whole process; `None` where shared data does not work.
+    /// The seed of the hashes of keys and names in the whole process; `None` if shared data does not work.
     seed: OnceCell<Option<[u64; 2]>>,
     /// How often this virtual machine has woken.
     wakes: Rc<Cell<u32>>,
-    /// Whether what others publish cannot be read: who slept would not know what it has missed.
+    /// Whether it must not sleep, because it could not read what other workers publish meanwhile.
     stays_awake: Cell<bool>,
-    /// Whether the end of a call may leave something to be made good.
+    /// Whether the end of a call may leave changes that are owed.
     may_owe: Cell<bool>,
 }
 
 impl<H: Host> Vm<H> {
-    /// The virtual machine as the plugins with that root id have it.
+    /// The virtual machine as the plugins with this root id see it.
     pub(crate) fn new(host: H, root_id: &str, shared: bool) -> Vm<H> {
         let mut root = String::new();
         if !root_id.is_empty() && root_id != "leapgate" {
@@ -53,20 +53,20 @@ impl<H: Host> Vm<H> {
         &self.root
     }
 
-    /// Whether the limit holds for the process.
+    /// Whether limits hold for the process, and not for this virtual machine alone.
     pub(crate) fn is_shared(&self) -> bool {
         self.shared
     }
 
-    /// The name of `what` of this root id, with these labels besides.
+    /// The name of `what` with this root id and these labels.
     pub(crate) fn name(&self, what: &str, labels: &str) -> String {
         named(what, &[&self.root, labels])
     }
 
-    /// Two numbers that no client can guess.
+    /// A seed that no client can guess.
     pub(crate) fn random(&self) -> [u64; 2] {
         let Some(bytes) = self.host.random() else {
-            let now = "whoever knows this filter can make keys that share a window";
+            let now = "a client can choose keys that share a window";
             let line = ["leapgate: the host has no random numbers: ", now].concat();
             self.host.log(Level::Warn, &line);
             return [0; 2];
@@ -75,7 +75,7 @@ impl<H: Host> Vm<H> {
         [number as u64, (number >> 64) as u64]
     }
 
-    /// What keys are hashed with: drawn by the first that needs it, for all.
+    /// The seed of the process. The first worker that needs it draws it for all.
     pub(crate) fn seed(&self) -> Option<[u64; 2]> {
         *self.seed.get_or_init(|| {
             let cell = SharedCell::new(&self.host, self.name("seed", ""));
@@ -87,7 +87,7 @@ impl<H: Host> Vm<H> {
         })
     }
 
-    /// Says in the log what is missing, of what has these labels.
+    /// Logs what does not work for the rule with these labels.
     pub(crate) fn warn(&self, labels: &str, what: &str) {
         let labels = labels.get(1..).unwrap_or("system rules");
         self.host
@@ -99,7 +99,7 @@ impl<H: Host> Vm<H> {
         Rc::clone(&self.wakes)
     }
 
-    /// This virtual machine wakes: what others have published meanwhile is taken up with the next request for it.
+    /// This virtual machine wakes. It takes up what other workers have published with the next request that needs it.
     pub(crate) fn wake(&self) {
         self.wakes.set(self.wakes.get().wrapping_add(1));
     }
@@ -114,12 +114,12 @@ impl<H: Host> Vm<H> {
         self.stays_awake.set(true);
     }
 
-    /// From now on the end of a call may leave something to be made good.
-    pub(crate) fn expect_debts(&self) {
+    /// From now on the end of a call may leave changes that are owed.
+    pub(crate) fn expect_owed(&self) {
         self.may_owe.set(true);
     }
 
-    /// Whether the end of a call may leave something to be made good.
+    /// Whether the end of a call may leave changes that are owed.
     pub(crate) fn may_owe(&self) -> bool {
         self.may_owe.get()
     }
