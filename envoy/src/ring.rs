@@ -102,7 +102,7 @@ impl<H: Host> Published<H> {
     /// read: then the counts have fallen since.
     fn read(&self, now: &dyn Fn() -> Option<[u64; 2]>) -> (Option<Snapshots>, Put) {
         let (words, put) = self.cell.read_all();
-        let mut kept = words.and_then(|words| self.decoded(&words));
+        let mut kept = words.and_then(|words| self.decoded(words));
         if let Some(kept) = &mut kept
             && (self.is_void.get() || now().is_none_or(|now| is_later(self.lasts(kept), now)))
         {
@@ -175,28 +175,28 @@ impl<H: Host> Published<H> {
 
     /// Publishes the geometry, the newest start and the counts. Returns whether that was done.
     fn put(&self, kept: &Snapshots, put: Put) -> bool {
-        let mut words = vec![
-            self.window.interval_ms(),
-            self.window.sample_count().into(),
-            kept.newest.as_nanos(),
-        ];
+        let mut words = Vec::with_capacity(3 + kept.counts.len());
+        words.push(self.window.interval_ms());
+        words.push(self.window.sample_count().into());
+        words.push(kept.newest.as_nanos());
         words.extend_from_slice(&kept.counts);
         self.cell.put_all(&words, put)
     }
 
-    fn decoded(&self, words: &[u64]) -> Option<Snapshots> {
-        let [interval_ms, sample_count, newest, counts @ ..] = words else {
+    fn decoded(&self, mut counts: Vec<u64>) -> Option<Snapshots> {
+        let [interval_ms, sample_count, newest, ..] = *counts else {
             return None;
         };
-        let fits = *interval_ms == self.window.interval_ms()
-            && *sample_count == u64::from(self.window.sample_count())
+        counts.drain(..3);
+        let fits = interval_ms == self.window.interval_ms()
+            && sample_count == u64::from(self.window.sample_count())
             && !counts.is_empty()
             && counts
                 .len()
                 .is_multiple_of(self.window.sample_count() as usize + 2);
         fits.then(|| Snapshots {
-            newest: Timestamp::from_nanos(*newest),
-            counts: counts.to_vec(),
+            newest: Timestamp::from_nanos(newest),
+            counts,
         })
     }
 }
