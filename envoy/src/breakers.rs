@@ -29,7 +29,7 @@ const EACH_LOOKS_UP: &str =
     "each request to its resource reads the state of the breaker from shared data";
 
 /// How often the gauge is set again because another worker has changed the state meanwhile. The worker that changes it last
-/// sets the gauge, too: the bound matters only where the state changes without end.
+/// sets the gauge, too: the bound matters only if the state keeps changing.
 const MAX_GAUGE_UPDATES: u32 = 16;
 
 /// Where one breaker keeps its state and its counts.
@@ -104,17 +104,17 @@ impl<H: Host> BreakerPlace<H> {
             window.push_str("_compat");
         }
         label(&mut exact, "window", &window);
-        let keeper = PairCell::open(vm, &exact, ["breaker_completed", "breaker_bad"]);
-        if matches!(keeper, PairCell::Local(_)) {
+        let counts = PairCell::open(vm, &exact, ["breaker_completed", "breaker_bad"]);
+        if matches!(counts, PairCell::Local(_)) {
             return BreakerPlace::Worker(LocalBreaker::default());
         }
         let cell = Rc::new(SharedCell::new(vm.host(), vm.name("breaker", &exact)));
-        let changes = matches!(keeper, PairCell::Gauges { .. }).then(|| {
+        let changes = matches!(counts, PairCell::Gauges { .. }).then(|| {
             let changes = gauge(vm, &exact, "breaker_changes");
             changes.map_err(|silent: SilentGauge| silent.warn(vm, EACH_LOOKS_UP))
         });
         let shared = Shared {
-            counts: keeper,
+            counts,
             changes: changes.and_then(Result::ok),
             known_at: Cell::new(None),
             ring: Published::new(vm, ["breaker_ring", &exact], key.geometry.window()),
