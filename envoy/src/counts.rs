@@ -1,6 +1,6 @@
 //! Where the counts of a rule are kept, so that the limit holds for the process.
 //!
-//! A rule has two running counts, `tickets` and `admitted`, in a pair that all worker threads share ([`crate::pair`]), and a
+//! A rule has two running counts, `tickets` and `admitted`, in a pair that all worker threads share (`pair.rs`), and a
 //! ring of what they were at each bucket's start, which workers publish to one another ([`crate::ring`]).
 //!
 //! Names of gauges ([`crate::names`]) hold the root id, the rule's id and the window's geometry, and are the same only for the
