@@ -1,10 +1,10 @@
 //! The counters that Envoy exports for each rule.
 
 use crate::host::{Host, Kind, MetricId};
-use crate::names::named;
+use crate::names::{label, named};
 use crate::vm::Vm;
 use once_cell::unsync::OnceCell;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 /// The counters of one rule's decisions. They are defined when the first decision is exported.
 pub(crate) struct Counters<H> {
@@ -89,4 +89,51 @@ impl<H: Host> Counters<H> {
         lazy.exported.set(now);
         exported == 0
     }
+}
+
+/// The counters `blocked` and `shadow_blocked` of each rule that is not a flow rule, and the numbers exported to them.
+#[derive(Default)]
+pub(crate) struct Refusals(RefCell<Vec<Exported>>);
+
+/// `None` until the host has defined the counters.
+type Exported = (Option<[MetricId; 2]>, [u64; 2]);
+
+impl Refusals {
+    /// Adds to the counters of the rule with this index, kind and id what it has refused since the last export.
+    pub(crate) fn export<H: Host>(
+        &self,
+        vm: &Vm<H>,
+        rule: usize,
+        [kind, id]: [&str; 2],
+        now: [u64; 2],
+    ) {
+        let mut all = self.0.borrow_mut();
+        if rule == all.len() {
+            all.push((None, [0; 2]));
+        }
+        let Some((counters, exported)) = all.get_mut(rule) else {
+            return;
+        };
+        if counters.is_none() {
+            *counters = define(vm, kind, id);
+        }
+        let Some(counters) = counters else { return };
+        for ((counter, now), exported) in counters.iter().zip(now).zip(exported) {
+            let more = now.wrapping_sub(*exported) as i64;
+            if more > 0 {
+                vm.host().add(*counter, more);
+            }
+            *exported = now;
+        }
+    }
+}
+
+fn define<H: Host>(vm: &Vm<H>, kind: &str, id: &str) -> Option<[MetricId; 2]> {
+    let mut rule = String::new();
+    label(&mut rule, "rule", id);
+    let counter = |what: &str| {
+        let name = vm.name(&[kind, what].concat(), &rule);
+        vm.host().define_metric(Kind::Counter, &name)
+    };
+    Some([counter("_blocked")?, counter("_shadow_blocked")?])
 }

@@ -2,10 +2,10 @@
 
 use crate::backend::EnvoyBackend;
 use crate::caller::Caller;
+use crate::counters::Refusals;
 use crate::counts::RuleCounts;
-use crate::host::{Host, Kind, Level, LocalReply, MetricId, Property};
+use crate::host::{Host, Level, LocalReply, Property};
 use crate::inbound::System;
-use crate::names::label;
 use crate::outcome::Answer;
 use crate::passed::{Passed, Tracked};
 use crate::settings::{Format, ResourceFrom, Scope, Settings};
@@ -14,9 +14,9 @@ use crate::{keys, reply};
 use leapgate::config::ConfigError;
 use leapgate::{
     Blocked, ControlBehavior, Decision, Engine, Grade, Inbound, KeyValue, LimitApp, Policy,
-    RefusalKind, Request, Resource, RuleId, Rules, Store, Timestamp, Window,
+    RefusalKind, Request, Resource, Rules, Store, Timestamp, Window,
 };
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// How many windows one tick brings up to date; the others follow in the next ticks: requests of the
@@ -78,8 +78,7 @@ pub struct Filter<H: Host> {
     /// The first state that the next tick brings up to date.
     next_state: Cell<usize>,
     system: Option<System<H>>,
-    /// What has been exported of the refusals by breakers, system rules and authority rules.
-    exported: RefCell<Vec<Exported>>,
+    refusals: Refusals,
     waiting: Rc<Waiting<H>>,
     /// For how many ticks nothing has happened. At [`ASLEEP`] there are no more ticks.
     quiet: Cell<u32>,
@@ -87,9 +86,6 @@ pub struct Filter<H: Host> {
     /// it wait.
     is_plain: bool,
 }
-
-/// The counters `blocked` and `shadow_blocked` of one rule that is not a flow rule, and the numbers exported to them.
-type Exported = ([MetricId; 2], [u64; 2]);
 
 impl<H: Host> Filter<H> {
     /// The filter for these rules and settings, over the states of `store`.
@@ -138,7 +134,7 @@ impl<H: Host> Filter<H> {
             fixed,
             next_state: Cell::new(0),
             system,
-            exported: RefCell::default(),
+            refusals: Refusals::default(),
             waiting,
             quiet: Cell::new(0),
             is_plain,
@@ -222,42 +218,17 @@ impl<H: Host> Filter<H> {
         }
     }
 
-    /// Adds to the host's counters what breakers, system rules and authority rules have refused since the last export.
+    /// Exports what breakers, system rules and authority rules have refused.
     fn export_refusals(&self) {
-        let mut exported = self.exported.borrow_mut();
-        let mut index = 0;
+        let vm = self.engine.store().tallies().vm();
+        let mut rule = 0;
         // The rules are always the same, in the same order.
         self.engine
             .for_each_guard(|kind, id, blocked, shadow_blocked| {
-                if index == exported.len()
-                    && let Some(metrics) = self.metrics(kind, id)
-                {
-                    exported.push((metrics, [0; 2]));
-                }
-                let Some((metrics, exported)) = exported.get_mut(index) else {
-                    return;
-                };
-                index += 1;
                 let now = [blocked, shadow_blocked];
-                for ((metric, now), exported) in metrics.iter().zip(now).zip(exported) {
-                    let more = now.wrapping_sub(*exported) as i64;
-                    if more > 0 {
-                        self.host.add(*metric, more);
-                    }
-                    *exported = now;
-                }
+                self.refusals.export(vm, rule, [kind, id.as_str()], now);
+                rule += 1;
             });
-    }
-
-    fn metrics(&self, kind: &str, id: &RuleId) -> Option<[MetricId; 2]> {
-        let mut rule = String::new();
-        label(&mut rule, "rule", id.as_str());
-        let vm = self.engine.store().tallies().vm();
-        let counter = |what: &str| {
-            let name = vm.name(&[kind, what].concat(), &rule);
-            self.host.define_metric(Kind::Counter, &name)
-        };
-        Some([counter("_blocked")?, counter("_shadow_blocked")?])
     }
 
     /// Resumes the requests whose turn it is, keeps idle windows up to date and exports metrics. After a while without
