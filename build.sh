@@ -25,15 +25,9 @@ WASM=dist/leapgate.wasm
 MAX_WASM_BYTES=360000
 TARGET=${CARGO_TARGET_DIR:-target}
 
-# The callbacks that Envoy calls. The SDK exports all callbacks, and the host enters the VM, about 2,500
-# instructions, for each one that exists: callbacks that are not named here are dropped from the module.
-EXPORTS="memory malloc proxy_abi_version_0_2_1 _initialize proxy_on_vm_start proxy_on_configure
-proxy_on_tick proxy_on_context_create proxy_on_request_headers proxy_on_response_headers
-proxy_on_response_trailers proxy_on_delete"
-
-# The host calls that the filter may make. A new import is a new power: it needs an argument, not only a line here. Three are for
-# requests that wait: a tick selects a paused stream, resumes it, and records how long it has waited. (Random numbers are
-# the seed of the hash of keys: a client that could guess the seed could make keys that share a window with another client's key.)
+# What the filter may call. A stranger in this list is a new power: it is argued for, not added in passing. Three are for
+# requests that wait: a tick takes up a paused stream, lets it go on, and records for how long it stood. (Random numbers are
+# the seed of the hash of keys: whoever could guess it could make keys that share a window with another client's.)
 IMPORTS="env.proxy_log env.proxy_get_buffer_bytes env.proxy_get_property env.proxy_set_tick_period_milliseconds
 env.proxy_define_metric env.proxy_get_metric env.proxy_increment_metric env.proxy_get_shared_data
 env.proxy_set_shared_data env.proxy_get_header_map_value env.proxy_add_header_map_value env.proxy_send_local_response
@@ -71,7 +65,7 @@ node_install() {
   echo "$2" >"$dir/installed"
 }
 
-# Binaryen shrinks modules and drops exports.
+# It shrinks modules.
 binaryen() {
   node_install binaryen $BINARYEN
 }
@@ -172,31 +166,23 @@ no_paths() {
   echo "--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src/="
 }
 
-# The module that ships: only the exports that Envoy needs and the imports that are used, then optimised.
+# The module that ships, optimised.
 # Never `strip` it before: binaryen reads from its sections which features of wasm rustc used.
 wasm() {
   rust
   binaryen
-  local built=$TARGET/wasm32-unknown-unknown/wasm/leapgate_envoy.wasm bin=.tools/binaryen/node_modules/.bin work
-  # `cargo tree` downloads only the crates that this build needs.
+  local built=$TARGET/wasm32-unknown-unknown/wasm/leapgate_envoy.wasm
+  # `cargo tree` downloads what this build needs, and nothing else.
   quietly cargo tree --locked -p leapgate-envoy --target wasm32-unknown-unknown ||
     die "cargo could not download the crates of leapgate-envoy (see .tools/log): check the network and run this again."
   # Only one crate type, or Cargo would not optimise across crates.
   RUSTFLAGS=$(no_paths) cargo rustc --locked --profile wasm --target wasm32-unknown-unknown -p leapgate-envoy --crate-type cdylib
-  [ $WASM -nt "$built" ] && [ $WASM -nt build.sh ] && [ $WASM -nt envoy/unused.wat ] && return
+  [ $WASM -nt "$built" ] && [ $WASM -nt build.sh ] && return
   mkdir -p dist
-  work=$(mktemp -d dist/work.XXXXXX)
-  # shellcheck disable=SC2086 # a list of words
-  node -p 'const names = process.argv.slice(1);
-    JSON.stringify([{ name: "envoy", root: true, reaches: names }, ...names.map((name) => ({ name, export: name }))])' \
-    $EXPORTS >"$work/exports.json"
-  $bin/wasm-as envoy/unused.wat -o "$work/unused.wasm"
-  $bin/wasm-merge "$built" filter "$work/unused.wasm" env -o "$work/merged.wasm"
-  $bin/wasm-metadce "$work/merged.wasm" --graph-file "$work/exports.json" -o "$work/kept.wasm" >/dev/null
-  # Not flattened, unlike the npm package: a flattened module has fewer operators, but V8 makes more instructions of them.
-  $bin/wasm-opt -Oz --converge "$work/kept.wasm" -o "$work/small.wasm"
-  mv "$work/small.wasm" $WASM
-  rm -r "$work"
+  # Not flattened, as the npm package is: that has fewer operators, of which V8 makes more instructions.
+  # In the first kilobyte there is only the end of the stack. A build that is broken off leaves no module: hence the other name.
+  .tools/binaryen/node_modules/.bin/wasm-opt -Oz --converge --low-memory-unused "$built" -o $WASM.part
+  mv $WASM.part $WASM
   echo "$WASM: $(wc -c <$WASM) bytes"
 }
 

@@ -1,8 +1,8 @@
 //! Where a circuit breaker keeps its state, so that there is one for the process.
 //!
 //! Completions are two running counts, `completed` and `bad`, which all worker threads share (gauges, as a rule's counts
-//! are). The state is a value in shared data that changes by compare-and-swap alone: of those who race for a probe one gets
-//! it. A third gauge, `changes`, is raised by 1 after each change of the state: while it reads what it read before the state
+//! are). The state is a value in shared data that changes by compare-and-swap alone: of the requests that race for a probe one
+//! gets it. A third gauge, `changes`, is raised by 1 after each change of the state: while it reads what it read before the state
 //! was last looked up, a request pays for that one reading and no more. The three have exact names, geometry included, and
 //! only rise: no other breaker, and no change of the configuration, can move them.
 //!
@@ -11,13 +11,15 @@
 //!
 //! What a virtual machine knows of the state is as old as its latest request to the resource, or its latest tick.
 
-use crate::counts::{Counts, Keeper, label_of_name, window_of};
+use crate::gauges::{SilentGauge, gauge};
 use crate::host::{Host, Kind, MetricId, Put};
-use crate::names::label;
+use crate::names::{label, label_of_name, window_of};
+use crate::pair::PairCell;
 use crate::ring::Published;
-use leapgate::Timestamp;
-use leapgate::backend::{
-    Breaker, BreakerKey, BreakerStorage, LocalBreaker, Phase, Snapshots, State,
+use crate::shared::SharedCell;
+use crate::vm::Vm;
+use leapgate::{
+    Breaker, BreakerKey, BreakerStorage, LocalBreaker, Phase, Snapshots, State, Timestamp,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -26,8 +28,9 @@ use std::rc::Rc;
 const EACH_LOOKS_UP: &str =
     "each request to its resource reads the state of the breaker from shared data";
 
-/// How often what is shown is corrected where others change the state at the same time. The last of them shows theirs.
-const MAX_SHOWN: u32 = 16;
+/// How often the gauge is set again because another worker has changed the state meanwhile. The worker that changes it last
+/// sets the gauge, too: the bound matters only if the state keeps changing.
+const MAX_GAUGE_UPDATES: u32 = 16;
 
 /// Where one breaker keeps its state and its counts.
 pub enum BreakerPlace<H> {
@@ -40,29 +43,29 @@ pub enum BreakerPlace<H> {
 /// A state that the process shares.
 pub struct Shared<H> {
     host: H,
-    counts: Keeper<H>,
-    /// Where the state stands in shared data.
-    key: Rc<String>,
-    /// How often the state has changed; `None` where gauges do not work, and each request looks the state up.
+    counts: PairCell<H>,
+    /// The state in shared data.
+    cell: Rc<SharedCell<H>>,
+    /// The gauge of changes to the state; `None` if gauges do not work, and each request reads the state.
     changes: Option<MetricId>,
-    /// What `changes` was before the state was last looked up because of it.
+    /// The value of `changes` before the state was last read because of it.
     known_at: Cell<Option<u64>>,
-    /// What stood there when it was last looked up, and its version.
+    /// The state when it was last read, and its version.
     known: Cell<(State, u32)>,
-    shown: Rc<Shown>,
+    state_gauge: Rc<StateGauge<H>>,
     /// Where the ring of completions is published.
     ring: Published<H>,
 }
 
-/// A gauge for dashboards.
-pub(crate) struct Shown {
+/// The gauge of a breaker's state, for dashboards.
+pub(crate) struct StateGauge<H> {
     name: String,
     gauge: Option<MetricId>,
-    /// Where the state stands that it shows: of several breakers with this name, that of the one that was in use last.
-    key: RefCell<Rc<String>>,
+    /// The state that it shows: of several breakers with this name, the state of the one that was in use last.
+    cell: RefCell<Rc<SharedCell<H>>>,
 }
 
-/// What is shown of a state: 0 closed, 1 open, 2 half-open.
+/// A state's number in its gauge: 0 closed, 1 open, 2 half-open.
 fn number(state: State) -> u64 {
     match state.phase() {
         Phase::Closed => 0,
@@ -71,40 +74,29 @@ fn number(state: State) -> u64 {
     }
 }
 
-fn packed(state: State) -> Vec<u8> {
-    state.pack().iter().flat_map(|n| n.to_le_bytes()).collect()
-}
-
-fn unpacked(bytes: &[u8]) -> Option<State> {
-    let mut words = [0; 4];
-    if bytes.len() != 32 {
-        return None;
-    }
-    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-        *word = u64::from_le_bytes(bytes.try_into().ok()?);
-    }
-    State::unpack(words)
-}
-
-/// The state that stands there, and its version.
+/// The state in this cell, and its version.
 #[inline(never)]
-fn found<H: Host>(host: &H, key: &str) -> Option<(State, u32)> {
-    let value = host.shared(key)?;
-    Some((unpacked(&value.bytes)?, value.cas))
+fn read_state<H: Host>(cell: &SharedCell<H>) -> Option<(State, u32)> {
+    let (words, version) = cell.read()?;
+    Some((State::unpack(words)?, version))
 }
 
 impl<H: Host> BreakerPlace<H> {
-    /// The place of the breaker of `key`.
-    pub(crate) fn open(counts: &Counts<H>, key: &BreakerKey) -> BreakerPlace<H> {
+    /// Opens the place of the breaker of `key`.
+    pub(crate) fn open(
+        vm: &Vm<H>,
+        gauges: &RefCell<Vec<Rc<StateGauge<H>>>>,
+        key: &BreakerKey,
+    ) -> BreakerPlace<H> {
         let mut exact = String::new();
         label(&mut exact, "rule", key.rule.as_str());
         let mut readable = exact.clone();
         label_of_name(&mut exact, ["resource", "place"], &key.resource, key.place);
         if key.each {
-            // One that comes into a place of another name is shown with the further names.
+            // A name in a reused place has the gauge of the further names.
             let is_reused = key.place.is_some_and(|place| place.is_reused);
-            let shown = if is_reused { "" } else { &key.resource };
-            label(&mut readable, "resource", shown);
+            let name = if is_reused { "" } else { &key.resource };
+            label(&mut readable, "resource", name);
         }
         let grade = key.geometry.grade();
         let mut window = [grade, "_", &window_of(key.geometry.window())].concat();
@@ -112,140 +104,143 @@ impl<H: Host> BreakerPlace<H> {
             window.push_str("_compat");
         }
         label(&mut exact, "window", &window);
-        let keeper = counts.keeper(&exact, ["breaker_completed", "breaker_bad"]);
-        if matches!(keeper, Keeper::Local(_)) {
+        let counts = PairCell::open(vm, &exact, ["breaker_completed", "breaker_bad"]);
+        if matches!(counts, PairCell::Local(_)) {
             return BreakerPlace::Worker(LocalBreaker::default());
         }
-        let state_key = Rc::new(counts.name("breaker", &exact));
-        let changes = matches!(keeper, Keeper::Gauges { .. }).then(|| {
-            let changes = counts.gauge(&exact, "breaker_changes");
-            changes.map_err(|silent| counts.warn_of(silent, EACH_LOOKS_UP))
+        let cell = Rc::new(SharedCell::new(vm.host(), vm.name("breaker", &exact)));
+        let changes = matches!(counts, PairCell::Gauges { .. }).then(|| {
+            let changes = gauge(vm, &exact, "breaker_changes");
+            changes.map_err(|silent: SilentGauge| silent.warn(vm, EACH_LOOKS_UP))
         });
         let shared = Shared {
-            counts: keeper,
+            counts,
             changes: changes.and_then(Result::ok),
             known_at: Cell::new(None),
-            ring: Published::new(counts, ["breaker_ring", &exact], key.geometry.window()),
-            known: Cell::new((State::new(leapgate::backend::CallCounts::default()), 0)),
-            shown: Shown::find(counts, counts.name("breaker_state", &readable), &state_key),
-            key: state_key,
-            host: counts.host().clone(),
+            ring: Published::new(vm, ["breaker_ring", &exact], key.geometry.window()),
+            known: Cell::new((State::new(leapgate::Counts::default()), 0)),
+            state_gauge: StateGauge::find(vm, gauges, vm.name("breaker_state", &readable), &cell),
+            cell,
+            host: vm.host().clone(),
         };
         let closed = State::new(shared.counts());
-        shared
-            .host
-            .share(&shared.key, &packed(closed), Put::IfAbsent);
-        if !shared.look_up() {
+        shared.cell.put(closed.pack(), Put::IfAbsent);
+        if !shared.refresh() {
             let why = "shared data does not work here: the breaker is each worker thread's own";
-            counts.warn(&exact, why);
+            vm.warn(&exact, why);
             return BreakerPlace::Worker(LocalBreaker::default());
         }
-        shared.step_forward();
+        shared.take_gauge();
         BreakerPlace::Process(shared)
     }
 
-    /// Shows the state, should the gauge show another: a thread whose configuration was another one may have set it. And if
-    /// the breaker of the name that was shown is gone.
-    pub fn keep_shown(&self) {
+    /// Sets the gauge if it shows another state, as a thread with another configuration may have set it, or if it belonged to
+    /// a breaker that is gone.
+    pub fn refresh_gauge(&self) {
         let BreakerPlace::Process(shared) = self else {
             return;
         };
-        let is_left = Rc::strong_count(&shared.shown.key.borrow()) == 1;
-        let gauge = shared.shown.gauge.filter(|_| is_left || shared.is_shown());
+        let is_left = Rc::strong_count(&shared.state_gauge.cell.borrow()) == 1;
+        let gauge = shared
+            .state_gauge
+            .gauge
+            .filter(|_| is_left || shared.owns_gauge());
         if gauge.is_some_and(|gauge| shared.host.read(gauge) != Some(number(shared.known.get().0)))
         {
-            shared.step_forward();
+            shared.take_gauge();
         }
     }
 }
 
-impl Shown {
-    /// The gauge of that name, made if need be for the state that stands at `key`.
-    fn find<H: Host>(counts: &Counts<H>, name: String, key: &Rc<String>) -> Rc<Shown> {
-        let mut all = counts.shown_breakers().borrow_mut();
-        let index = all.partition_point(|shown| shown.name < name);
-        if let Some(known) = all.get(index).filter(|shown| shown.name == name) {
+impl<H: Host> StateGauge<H> {
+    /// The gauge of this name, which is made for the state in `cell` if there is none.
+    fn find(
+        vm: &Vm<H>,
+        all: &RefCell<Vec<Rc<StateGauge<H>>>>,
+        name: String,
+        cell: &Rc<SharedCell<H>>,
+    ) -> Rc<StateGauge<H>> {
+        let mut all = all.borrow_mut();
+        let index = all.partition_point(|gauge| gauge.name < name);
+        if let Some(known) = all.get(index).filter(|gauge| gauge.name == name) {
             return Rc::clone(known);
         }
-        let shown = Rc::new(Shown {
-            gauge: counts.host().define_metric(Kind::Gauge, &name),
+        let gauge = Rc::new(StateGauge {
+            gauge: vm.host().define_metric(Kind::Gauge, &name),
             name,
-            key: RefCell::new(Rc::clone(key)),
+            cell: RefCell::new(Rc::clone(cell)),
         });
-        all.insert(index, Rc::clone(&shown));
-        shown
+        all.insert(index, Rc::clone(&gauge));
+        gauge
     }
 
-    /// Shows the state of the breaker that was in use last, and looks again: of several workers that change it at once, the one that shows
-    /// it last has seen what it is since.
+    /// Sets the gauge to the state of the breaker that was in use last, and reads the state again: of several workers that
+    /// change it at once, the one that sets the gauge last has read the latest state.
     #[inline(never)]
-    fn show<H: Host>(&self, host: &H) {
+    fn show(&self, host: &H) {
         let Some(gauge) = self.gauge else { return };
-        let mut told = None;
-        for _ in 0..MAX_SHOWN {
-            let state = found(host, &self.key.borrow()).map(|(state, _)| number(state));
+        let mut set = None;
+        for _ in 0..MAX_GAUGE_UPDATES {
+            let state = read_state(&self.cell.borrow()).map(|(state, _)| number(state));
             match state {
-                Some(now) if state != told => host.record(gauge, now),
+                Some(now) if state != set => host.record(gauge, now),
                 _ => return,
             };
-            told = state;
+            set = state;
         }
     }
 }
 
 impl<H: Host> Shared<H> {
-    /// Looks the state up. Whether that could be done; else what was known goes on.
-    fn look_up(&self) -> bool {
-        let found = found(&self.host, &self.key);
+    /// Reads the state. Returns whether that could be done; else the known state stays.
+    fn refresh(&self) -> bool {
+        let found = read_state(&self.cell);
         if let Some(found) = found {
             self.known.set(found);
         }
         found.is_some()
     }
 
-    fn counts(&self) -> leapgate::backend::CallCounts {
-        // Of the two, `bad` is read first and raised last: no ratio is higher than it is.
+    fn counts(&self) -> leapgate::Counts {
+        // `bad` is read first and raised last: no ratio appears higher than it is.
         let (total, bad) = self.counts.pair().unwrap_or_default();
         leapgate::backend::CallCounts { total, bad }
     }
 
     fn reload(&self) {
-        // In this order: a worker that changes the state after it was looked up raises the number that was read before.
+        // In this order: a worker that changes the state after this read also raises `changes` above what was read.
         let changes = self.changes.and_then(|changes| self.host.read(changes));
-        if (changes.is_none() || changes != self.known_at.get()) && self.look_up() {
+        if (changes.is_none() || changes != self.known_at.get()) && self.refresh() {
             self.known_at.set(changes);
         }
     }
 
     fn replace(&self, current: State, next: State) -> bool {
         let (known, version) = self.known.get();
-        // A host takes version 0 for any.
-        let is_replaced = known == current
-            && version != 0
-            && self
-                .host
-                .share(&self.key, &packed(next), Put::IfVersion(version));
+        // The host replaces any version for version 0.
+        let is_replaced =
+            known == current && version != 0 && self.cell.put(next.pack(), Put::IfVersion(version));
         if let (true, Some(changes)) = (is_replaced, self.changes) {
             self.host.add(changes, 1);
         }
-        self.look_up();
-        if is_replaced && number(next) != number(current) && self.is_shown() {
-            self.shown.show(&self.host);
+        self.refresh();
+        if is_replaced && number(next) != number(current) && self.owns_gauge() {
+            self.state_gauge.show(&self.host);
         }
         is_replaced
     }
 
-    /// Whether this breaker is the one of its name that is shown.
-    fn is_shown(&self) -> bool {
-        Rc::ptr_eq(&self.shown.key.borrow(), &self.key)
+    /// Whether the gauge shows this breaker, and not another one with the same name.
+    fn owns_gauge(&self) -> bool {
+        Rc::ptr_eq(&self.state_gauge.cell.borrow(), &self.cell)
     }
 
-    /// From now on this breaker is shown, and no other of its name.
+    /// From now on the gauge shows this breaker, and not another one with the same name.
     #[cold]
     #[inline(never)]
-    fn step_forward(&self) {
-        self.shown.key.replace(Rc::clone(&self.key));
-        self.shown.show(&self.host);
+    fn take_gauge(&self) {
+        self.state_gauge.cell.replace(Rc::clone(&self.cell));
+        self.state_gauge.show(&self.host);
     }
 
     fn add(&self, bad: bool) -> leapgate::backend::CallCounts {
@@ -254,11 +249,11 @@ impl<H: Host> Shared<H> {
     }
 }
 
-/// A breaker whose completions may be those of the process.
+/// A breaker with its state in a [`BreakerPlace`].
 type BreakerOf<H> = Breaker<BreakerPlace<H>>;
 
 impl<H: Host> BreakerPlace<H> {
-    /// Whether there may be something to be kept up to date, published or made good: while the breaker is asked, and after.
+    /// Whether a tick has work to do: dating what was observed, publishing, or making changes that are owed.
     pub(crate) fn is_moving(&self, breaker: &BreakerOf<H>) -> bool {
         match self {
             BreakerPlace::Process(Shared { ring, counts, .. }) => {
@@ -268,8 +263,8 @@ impl<H: Host> BreakerPlace<H> {
         }
     }
 
-    /// Tells the others what is known of the window, which has been moved to `now`, and makes good what is owed. Whether
-    /// nothing is left, which it can only be `at_once`.
+    /// Publishes the window, which has been moved to `now`, to other workers, and makes changes that are owed. Returns whether
+    /// nothing is left, which can only be so if `at_once`.
     pub(crate) fn settle(&self, breaker: &BreakerOf<H>, now: Timestamp, at_once: bool) -> bool {
         match self {
             BreakerPlace::Process(Shared { ring, counts, .. }) => {
@@ -298,9 +293,9 @@ impl<H: Host> BreakerStorage for BreakerPlace<H> {
 
     fn in_use(&self) {
         if let BreakerPlace::Process(shared) = self
-            && !shared.is_shown()
+            && !shared.owns_gauge()
         {
-            shared.step_forward();
+            shared.take_gauge();
         }
     }
 
@@ -340,7 +335,16 @@ impl<H: Host> BreakerStorage for BreakerPlace<H> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::{decoded, encoded};
     use leapgate::Timestamp;
+
+    fn packed(state: State) -> Vec<u8> {
+        encoded(&state.pack())
+    }
+
+    fn unpacked(bytes: &[u8]) -> Option<State> {
+        decoded(bytes).and_then(State::unpack)
+    }
 
     #[test]
     fn a_state_comes_back_as_it_was_packed_and_nothing_else_is_one() {

@@ -1,23 +1,21 @@
-//! What is read of a request besides its resource: its origin, and whether it may borrow. Only where a rule asks for it.
+//! What is read of a request besides its resource: its origin, and whether it may borrow. Only if a rule needs it.
 
-use crate::config::{OriginFrom, Settings};
 use crate::host::{Host, Property};
-use leapgate::Resource;
-use leapgate::backend::Backend;
-use leapgate::rule::MAX_NAME;
+use crate::settings::{OriginFrom, Settings};
+use leapgate::{MAX_NAME, Resource, Tally};
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Default)]
 pub struct Caller {
-    /// Empty: none in particular.
+    /// Empty if the request has no origin.
     pub origin: String,
-    /// Whether it may borrow.
+    /// Whether its requests may borrow.
     pub prioritized: bool,
 }
 
 impl Caller {
-    /// Who sends the request at hand to `resource`.
-    pub fn read<H: Host, S: Backend>(
+    /// The sender of the current request, which is for `resource`.
+    pub fn read<H: Host, T: Tally>(
         host: &H,
         settings: &Settings,
         resource: &Resource<S>,
@@ -50,7 +48,7 @@ fn origin<H: Host>(host: &H, from: &OriginFrom) -> String {
         OriginFrom::Peer => read(Property::PeerUri).or_else(|| read(Property::PeerSubject)),
     };
     let mut name = name.unwrap_or_default();
-    // No rule names a longer one. It is kept as long as it takes not to be taken for one that a rule does name.
+    // No rule names a longer origin. One more byte is kept, so that it does not equal a name in a rule.
     name.truncate(MAX_NAME + 1);
     match String::from_utf8(name) {
         Ok(name) => name,

@@ -1,107 +1,54 @@
-//! From what a request is to what the host is to do: the filter, on any host.
+//! The filter: decides on each request and says what the host does with it. Runs on any [`Host`].
 
+use crate::backend::EnvoyBackend;
 use crate::caller::Caller;
-use crate::config::{Format, ResourceFrom, Scope, Settings};
-use crate::counts::Counts;
-use crate::host::{Host, Kind, Level, LocalReply, MetricId, Property};
-use crate::inbound::{Call, System};
-use crate::names::label;
+use crate::counters::Refusals;
+use crate::counts::RuleCounts;
+use crate::host::{Host, Level, LocalReply, Property};
+use crate::inbound::System;
 use crate::outcome::Answer;
-use crate::waiting::{Place, Waiting};
+use crate::passed::{Passed, Tracked};
+use crate::settings::{Format, ResourceFrom, Scope, Settings};
+use crate::waiting::Waiting;
 use crate::{keys, reply};
 use leapgate::backend::{Inbound, Store};
 use leapgate::config::ConfigError;
 use leapgate::rule::{ControlBehavior, Grade, KeyValue, LimitApp, RuleId};
 use leapgate::stats::Window;
 use leapgate::{
-    Blocked, Decision, Engine, Entry, Policy, RefusalKind, Request, Resource, Rules, Timestamp,
+    Blocked, ControlBehavior, Decision, Engine, Grade, Inbound, KeyValue, LimitApp, Policy,
+    RefusalKind, Request, Resource, Rules, Store, Timestamp, Window,
 };
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
-/// How many windows are brought up to date in one tick; the rest have their turn in the next. With more rules than that, a
-/// worker that is not asked for one of them counts what the others admitted as so much more recent: too strict, never more.
+/// How many windows one tick brings up to date; the others follow in the next ticks: requests of the
+/// same thread wait for a tick to end. With more rules, a worker dates what other workers admitted later than it was: it may be too strict,
+/// never too lenient.
 const STATES_PER_TICK: usize = 128;
 
-/// The ticks are as long as the shortest bucket, but never shorter than the kernel can keep and never so long that a window
-/// which is not asked for falls behind by more than a small part of its interval, or a worker that has nothing to do ticks on.
+/// A tick is as long as the shortest bucket, within these bounds. A kernel's timers keep 10 ms. With 100 ms an idle window
+/// falls behind by no more than a tenth of a second, and an idle worker soon falls asleep.
 const TICK_MS: std::ops::RangeInclusive<u64> = 10..=100;
 
-/// For so long nothing is to happen before a worker sleeps: one that is asked more often has not to wake for each request.
-/// With two of the longest ticks that is less than a quarter of a second.
+/// How long a worker must be idle before it sleeps, so that one with frequent requests does not wake for each of them. With
+/// the two longest ticks around it this stays below a quarter of a second.
 const QUIET_MS: u64 = 100;
 
-/// How many quiet ticks there have been of a worker that sleeps.
+/// The number of quiet ticks that stands for a sleeping worker.
 const ASLEEP: u32 = u32::MAX;
 
-/// How often a request is decided on again because its resource or its origin has got or lost a place of its own meanwhile.
+/// How often a request is decided on again because its resource or its origin has got or lost a window of its own meanwhile.
+/// Lists of names change far more rarely than requests come: even a second time is rare.
 const MAX_DECISIONS: u32 = 8;
 
 /// The states of all filters of one root id in this virtual machine.
-pub type FilterStore<H> = Store<Counts<H>>;
+pub type FilterStore<H> = Store<EnvoyBackend<H>>;
 
-/// The counts of rules that outlive a configuration, for the plugin with that root id.
+/// The states of rules, which outlive a configuration, for the plugin with this root id.
 pub fn new_store<H: Host>(host: &H, root_id: &str, scope: Scope) -> Rc<FilterStore<H>> {
-    let counts = Counts::new(host.clone(), root_id, scope == Scope::Process);
-    Rc::new(Store::without_statistics(counts))
-}
-
-/// What a request has been let in for, until it has ended.
-pub struct Passed<H: Host> {
-    resource: Rc<Resource<Counts<H>>>,
-    /// Dropped with this: then calls in flight are given back.
-    entry: Option<Entry<Counts<H>>>,
-    /// What only some rules have requests keep, so that it costs others nothing.
-    rest: Option<Box<Rest<H>>>,
-}
-
-/// What there is besides where more matters than the resource.
-struct Rest<H: Host> {
-    /// Where its response is to be told of them.
-    keys: Vec<Option<Vec<u8>>>,
-    answer: Answer,
-    /// Where there are system rules: given back when it is dropped.
-    call: Option<Call<H>>,
-    /// Where it was told to wait.
-    place: Option<Place<H>>,
-    host: H,
-}
-
-impl<H: Host> Passed<H> {
-    /// Whether the request is to be paused: it is resumed when it has waited.
-    pub fn is_held(&self) -> bool {
-        self.rest.as_ref().is_some_and(|rest| rest.place.is_some())
-    }
-
-    /// Where it matters how it ends, what is known of that.
-    #[inline(always)]
-    fn watched(&self) -> Option<&Rest<H>> {
-        let rest = self.rest.as_deref()?;
-        let is_timed = rest.call.as_ref().is_some_and(Call::is_timed);
-        (is_timed || self.resource.has_breakers()).then_some(rest)
-    }
-
-    /// Gives back what it was to be released with, if it still waits. Whether it does.
-    #[inline(never)]
-    fn give_up(&mut self) -> bool {
-        let Some(rest) = &mut self.rest else {
-            return false;
-        };
-        let waits = rest.place.take().is_some_and(|place| place.leave());
-        if waits && let (Some(entry), Some(now)) = (self.entry.take(), rest.host.now()) {
-            entry.cancel(now);
-        }
-        waits
-    }
-}
-
-impl<H: Host> Drop for Passed<H> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.rest.is_some() {
-            self.give_up();
-        }
-    }
+    let backend = EnvoyBackend::new(host.clone(), root_id, scope == Scope::Process);
+    Rc::new(Store::without_statistics(backend))
 }
 
 /// How often windows are brought up to date.
@@ -128,30 +75,27 @@ fn tick_ms<H: Host>(rules: &Rules, system: Option<&System<H>>) -> u64 {
 pub struct Filter<H: Host> {
     host: H,
     settings: Settings,
-    engine: Engine<Counts<H>>,
-    /// Where the name of the resource is the same for all requests.
-    fixed: Option<Rc<Resource<Counts<H>>>>,
-    /// Which states have their turn in the next tick.
+    engine: Engine<EnvoyBackend<H>>,
+    /// The resource of all requests, if the configuration names one.
+    fixed: Option<Rc<Resource<RuleCounts<H>>>>,
+    /// The first state that the next tick brings up to date.
     next_state: Cell<usize>,
     system: Option<System<H>>,
-    /// What the metrics of breakers and system rules have been told.
-    told: RefCell<Vec<Told>>,
+    refusals: Refusals,
     waiting: Rc<Waiting<H>>,
-    /// How many ticks nothing has happened for, until [`ASLEEP`]: then there are none.
+    /// For how many ticks nothing has happened. At [`ASLEEP`] there are no more ticks.
     quiet: Cell<u32>,
-    /// Whether nothing but its resource matters of a request: no rule asks who sends it or how it ends, or makes it wait.
+    /// Whether a request's resource is all that the rules need: none depends on its origin, its key or its end, and none lets
+    /// it wait.
     is_plain: bool,
 }
 
-/// The metrics of one rule that is no flow rule, `blocked` and `shadow_blocked`, and what they were told.
-type Told = ([MetricId; 2], [u64; 2]);
-
 impl<H: Host> Filter<H> {
-    /// The filter for those rules and settings, over the states of `store`.
+    /// The filter for these rules and settings, over the states of `store`.
     ///
     /// # Errors
     ///
-    /// Where the rules do not go together. Then nothing has changed.
+    /// If the rules contradict each other. Then nothing has changed.
     pub fn new(
         host: H,
         store: Rc<FilterStore<H>>,
@@ -168,7 +112,11 @@ impl<H: Host> Filter<H> {
                     && rule.keyed_by().is_none()
             });
         store.set_max_resources(settings.max_resources);
-        let system = System::new(&rules.system, store.tallies());
+        let numbers = match rules.system.is_empty() {
+            true => None,
+            false => store.tallies().inbound(),
+        };
+        let system = numbers.map(|numbers| System::new(&rules.system, numbers));
         if system.is_some() {
             store.set_inbound(Inbound::default());
         }
@@ -180,7 +128,7 @@ impl<H: Host> Filter<H> {
             ResourceFrom::Route | ResourceFrom::VirtualHost => None,
         };
         store.sweep();
-        let root = store.tallies().root();
+        let root = store.tallies().vm().root();
         let waiting = Waiting::new(host.clone(), root, settings.max_waiting, period_ms);
         let filter = Filter {
             host,
@@ -189,21 +137,21 @@ impl<H: Host> Filter<H> {
             fixed,
             next_state: Cell::new(0),
             system,
-            told: RefCell::default(),
+            refusals: Refusals::default(),
             waiting,
             quiet: Cell::new(0),
             is_plain,
         };
-        // Windows begin now, not with their first request: what others admit until then is theirs to know.
+        // Windows begin now and not with their first request, so they see what other workers admit until then.
         if !filter.falls_asleep() {
             filter.waiting.ask_for_ticks();
         }
         Ok(filter)
     }
 
-    /// Observes those of the states from `first` to `end` that are moving, then reads the clock, then files what was observed:
-    /// in this order. Then the others are told, and the host's metrics, and what is owed is made good. Whether nothing of that
-    /// is left to do, which it can only be `at_once`.
+    /// Observes the states from `first` to `end` that are in use, then reads the clock, then dates what was observed: in this
+    /// order. Then it publishes to other workers, exports metrics and makes changes that are owed. Returns whether nothing is
+    /// left to do, which can only be so if `at_once`.
     fn bring_up_to_date(&self, first: usize, end: usize, at_once: bool) -> bool {
         let store = self.engine.store();
         store.for_each_state(first, end, |state| {
@@ -215,7 +163,7 @@ impl<H: Host> Filter<H> {
             if breaker.storage().is_moving(&breaker) {
                 breaker.observe();
             }
-            breaker.storage().keep_shown();
+            breaker.storage().refresh_gauge();
         });
         if let Some(system) = &self.system {
             system.observe();
@@ -244,11 +192,11 @@ impl<H: Host> Filter<H> {
         if let Some(system) = &self.system {
             is_settled &= system.keep_up(now, at_once);
         }
-        self.tell();
+        self.export_refusals();
         is_settled
     }
 
-    /// Does all that is left to do and ends the ticks, if it could be done. Whether it could.
+    /// Does all that is left to do. If that succeeds, the worker sleeps; returns whether it does.
     fn falls_asleep(&self) -> bool {
         let is_settled = self.bring_up_to_date(0, usize::MAX, true);
         let sleeps = is_settled && self.may_sleep();
@@ -258,61 +206,36 @@ impl<H: Host> Filter<H> {
         sleeps
     }
 
-    /// Whether no request waits here, and a worker that has slept can learn what it has missed.
+    /// Whether no request waits here, and a worker that has slept can read what it has missed.
     fn may_sleep(&self) -> bool {
-        self.waiting.is_empty() && self.engine.store().tallies().may_sleep()
+        self.waiting.is_empty() && self.engine.store().tallies().vm().may_sleep()
     }
 
-    /// Something happens: if this worker sleeps, it wakes.
+    /// Ends the quiet: a sleeping worker wakes.
     #[cold]
     #[inline(never)]
-    fn stir(&self) {
+    fn end_quiet(&self) {
         if self.quiet.replace(0) == ASLEEP {
-            self.engine.store().tallies().wake();
+            self.engine.store().tallies().vm().wake();
             self.waiting.ask_for_ticks();
         }
     }
 
-    /// Tells the host's metrics what breakers and system rules have refused since the last time.
-    fn tell(&self) {
-        let mut told = self.told.borrow_mut();
-        let mut index = 0;
-        // They are always the same, in the same order.
+    /// Exports what breakers, system rules and authority rules have refused.
+    fn export_refusals(&self) {
+        let vm = self.engine.store().tallies().vm();
+        let mut rule = 0;
+        // The rules are always the same, in the same order.
         self.engine
             .for_each_guard(|kind, id, blocked, shadow_blocked| {
-                if index == told.len()
-                    && let Some(metrics) = self.metrics(kind, id)
-                {
-                    told.push((metrics, [0; 2]));
-                }
-                let Some((metrics, told)) = told.get_mut(index) else {
-                    return;
-                };
-                index += 1;
                 let now = [blocked, shadow_blocked];
-                for ((metric, now), told) in metrics.iter().zip(now).zip(told) {
-                    let more = now.wrapping_sub(*told) as i64;
-                    if more > 0 {
-                        self.host.add(*metric, more);
-                    }
-                    *told = now;
-                }
+                self.refusals.export(vm, rule, [kind, id.as_str()], now);
+                rule += 1;
             });
     }
 
-    fn metrics(&self, kind: &str, id: &RuleId) -> Option<[MetricId; 2]> {
-        let mut rule = String::new();
-        label(&mut rule, "rule", id.as_str());
-        let counts = self.engine.store().tallies();
-        let counter = |what: &str| {
-            let name = counts.name(&[kind, what].concat(), &rule);
-            self.host.define_metric(Kind::Counter, &name)
-        };
-        Some([counter("_blocked")?, counter("_shadow_blocked")?])
-    }
-
-    /// Lets those go on whose turn it is, keeps windows up to date that nobody asks for, and tells the host's metrics.
-    /// When there has been nothing to do for a while, the ticks end.
+    /// Resumes the requests whose turn it is, keeps idle windows up to date and exports metrics. After a while without
+    /// anything to do, the ticks end.
     pub fn on_tick(&self) {
         if !self.waiting.on_tick() {
             return;
@@ -356,21 +279,21 @@ impl<H: Host> Filter<H> {
             }
             _ => read(Property::VirtualHostName),
         };
-        // Where there is neither, as when no route matches, such requests share the resource without a name.
+        // Requests with neither name, as when no route matches, share the resource with the empty name.
         with(&String::from_utf8_lossy(
             name.as_deref().unwrap_or_default(),
         ))
     }
 
-    /// Whether that was decided by the windows of the request's own resource and origin.
+    /// Whether the decision was made with the windows of the request's own resource and origin.
     #[inline]
     fn is_current(&self, resource: &Resource<Counts<H>>, name: &str, origin: &str) -> bool {
         resource.is_certain() || self.engine.is_current(resource, name, origin)
     }
 
-    /// The name of the resource of the request at hand, where the resource stands for further names and a list or a key asks
-    /// for it; else it is not read.
-    fn further_name(&self, resource: &Resource<Counts<H>>) -> String {
+    /// The name of the request's resource if `resource` stands for several names and a list or a key needs it; else it is not
+    /// read.
+    fn further_name(&self, resource: &Resource<RuleCounts<H>>) -> String {
         let is_asked = !resource.is_certain() || !resource.key_parts().is_empty();
         if resource.is_further() && is_asked {
             self.with_name(str::to_owned)
@@ -379,8 +302,9 @@ impl<H: Host> Filter<H> {
         }
     }
 
-    /// Where no rule applies, time does not matter. Without a clock windows stand still, and refuse when they are full.
-    fn time_for(&self, resource: &Resource<Counts<H>>) -> Timestamp {
+    /// The time of a decision; where no rule applies, the clock is not read. Without a clock windows stand still, and refuse
+    /// when they are full.
+    fn time_for(&self, resource: &Resource<RuleCounts<H>>) -> Timestamp {
         let now = if resource.has_rules() {
             self.host.now()
         } else {
@@ -389,14 +313,14 @@ impl<H: Host> Filter<H> {
         now.unwrap_or(Timestamp::ZERO)
     }
 
-    /// Decides on the request in that context: what is to be kept until it has ended, if it passes, now or when it has
-    /// waited; else it has been answered.
+    /// Decides on the request in this context. Returns its state if it passes, now or after it has waited; `None` if it has
+    /// been refused and answered.
     pub fn on_request(&self, context: u32) -> Option<Passed<H>> {
         if self.quiet.get() > 0 {
-            self.stir();
+            self.end_quiet();
         }
         if !self.is_plain {
-            return self.on_request_of_somebody(context);
+            return self.on_tracked_request(context);
         }
         for _ in 0..MAX_DECISIONS {
             let resource = self.resource();
@@ -413,7 +337,7 @@ impl<H: Host> Filter<H> {
                 Decision::Pass(entry) | Decision::Wait(_, entry) => Some(Passed {
                     resource,
                     entry: Some(entry),
-                    rest: None,
+                    tracked: None,
                 }),
                 Decision::Block(blocked) => {
                     self.refuse(&blocked, &mut resource.policies(now));
@@ -424,7 +348,7 @@ impl<H: Host> Filter<H> {
         self.give_up()
     }
 
-    /// Answers a request that could not be decided on.
+    /// Answers a request that could not be decided on within [`MAX_DECISIONS`].
     #[cold]
     fn give_up(&self) -> Option<Passed<H>> {
         self.host.reply(&LocalReply {
@@ -437,9 +361,9 @@ impl<H: Host> Filter<H> {
         None
     }
 
-    /// The same, where more matters than its resource.
+    /// [`Filter::on_request`] where rules need more than the resource.
     #[inline(never)]
-    fn on_request_of_somebody(&self, context: u32) -> Option<Passed<H>> {
+    fn on_tracked_request(&self, context: u32) -> Option<Passed<H>> {
         for _ in 0..MAX_DECISIONS {
             if let Some(decided) = self.decide(context) {
                 return decided;
@@ -448,7 +372,7 @@ impl<H: Host> Filter<H> {
         self.give_up()
     }
 
-    /// Decides on it; `None` where that is to be done again.
+    /// Decides on the request once; `None` if it has to be decided on again.
     fn decide(&self, context: u32) -> Option<Option<Passed<H>>> {
         let resource = self.resource();
         let name = self.further_name(&resource);
@@ -469,20 +393,20 @@ impl<H: Host> Filter<H> {
         }
         let mut call = None;
         if let Some(system) = &self.system {
-            let (asking, inbound) = system.ask(now);
+            let (entering, inbound) = system.enter(now);
             self.engine.store().set_inbound(inbound);
             request = request.inbound();
-            call = Some(asking);
+            call = Some(entering);
         }
         let decision = self.engine.enter_resource(&resource, &request, now);
         if !self.is_current(&resource, &name, &caller.origin) {
             return None;
         }
-        let (entry, place) = match decision {
+        let (entry, slot) = match decision {
             Decision::Pass(entry) => (entry, None),
             Decision::Wait(_, entry) => {
-                let place = self.waiting.hold(context, entry.release(), now);
-                (entry, Some(place))
+                let slot = self.waiting.hold(context, entry.release(), now);
+                (entry, Some(slot))
             }
             Decision::Block(blocked) => {
                 self.refuse(&blocked, &mut resource.policies_for(&request, now));
@@ -490,7 +414,7 @@ impl<H: Host> Filter<H> {
             }
         };
         if let Some(call) = &mut call {
-            call.passes();
+            call.admit();
         }
         drop(values);
         let keys = if self.settings.on_passed {
@@ -498,21 +422,21 @@ impl<H: Host> Filter<H> {
         } else {
             Vec::new()
         };
-        let rest = Rest {
+        let tracked = Tracked {
             keys,
             answer: Answer::default(),
             call,
-            place,
+            slot,
             host: self.host.clone(),
         };
         Some(Some(Passed {
             resource,
             entry: Some(entry),
-            rest: Some(Box::new(rest)),
+            tracked: Some(Box::new(tracked)),
         }))
     }
 
-    /// Answers a request that was refused, and tells it how the rules stand.
+    /// Answers a refused request, with headers about its limits.
     #[inline(never)]
     fn refuse(&self, blocked: &Blocked, policies: &mut dyn Iterator<Item = Policy<'_>>) {
         let is_grpc = self.settings.reply.format != Format::Text && self.is_grpc();
@@ -539,30 +463,33 @@ impl<H: Host> Filter<H> {
             .is_some_and(|value| value.starts_with(b"application/grpc"))
     }
 
-    /// The response to a request that passed begins, and ends if that `is_all`: tells how the limits stand, if that is to be
-    /// told.
+    /// The response to an admitted request begins, and `is_all` of it if it has no body. Adds headers about its limits, if the
+    /// settings want them.
     #[inline(always)]
     pub fn on_response(&self, passed: &Passed<H>, is_all: bool) {
-        if let Some(rest) = passed.watched() {
-            rest.answer.begins(&self.host, is_all);
+        if let Some(tracked) = passed.tracked_to_its_end() {
+            tracked.answer.begins(&self.host, is_all);
         }
         if self.settings.on_passed {
-            self.tell_policies(passed);
+            self.add_policy_headers(passed);
         }
     }
 
     #[inline(never)]
-    fn tell_policies(&self, passed: &Passed<H>) {
+    fn add_policy_headers(&self, passed: &Passed<H>) {
         let has_slept = self.quiet.get() == ASLEEP;
         if has_slept {
-            self.stir();
+            self.end_quiet();
             passed.resource.observe();
         }
         let Some(now) = self.host.now() else { return };
         if has_slept {
             passed.resource.advance(now);
         }
-        let keys = passed.rest.as_ref().map_or(&[][..], |rest| &rest.keys);
+        let keys = passed
+            .tracked
+            .as_ref()
+            .map_or(&[][..], |tracked| &tracked.keys);
         let (name, values) = (self.further_name(&passed.resource), values(keys));
         let request = Request::new(&name).keys(&values);
         let mut add = |name, value: String| {
@@ -576,41 +503,45 @@ impl<H: Host> Filter<H> {
         );
     }
 
-    /// The trailers of the response to a request that passed.
+    /// The trailers of the response to an admitted request.
     pub fn on_trailers(&self, passed: &Passed<H>) {
         if passed.resource.has_breakers()
-            && let Some(rest) = passed.watched()
+            && let Some(tracked) = passed.tracked_to_its_end()
         {
-            rest.answer.ends(&self.host);
+            tracked.answer.ends(&self.host);
         }
     }
 
-    /// A request that passed is over, however it ended.
+    /// An admitted request has ended, however it did.
     #[inline(always)]
     pub fn on_end(&self, passed: &mut Passed<H>) {
         if self.quiet.get() > 0 {
-            self.ends_late(passed);
+            self.on_late_end(passed);
         }
-        if passed.rest.is_some() && !passed.give_up() {
-            self.on_end_of_watched(passed);
+        if passed.tracked.is_some() && !passed.give_up() {
+            self.on_end_of_tracked(passed);
         }
     }
 
-    /// The same, where nothing has happened for a while. If its end is news to anybody, it has to be told.
+    /// A request has ended after quiet ticks. If its end changes what is published or exported, this worker must tick again.
     #[cold]
     #[inline(never)]
-    fn ends_late(&self, passed: &Passed<H>) {
-        if passed.rest.is_some() || self.engine.store().tallies().may_owe() {
-            self.stir();
+    fn on_late_end(&self, passed: &Passed<H>) {
+        if passed.tracked.is_some() || self.engine.store().tallies().vm().may_owe() {
+            self.end_quiet();
         }
     }
 
     #[inline(never)]
-    fn on_end_of_watched(&self, passed: &mut Passed<H>) {
-        let Some(rest) = passed.watched() else { return };
-        // Without a clock nothing can be said of how long it took.
+    fn on_end_of_tracked(&self, passed: &mut Passed<H>) {
+        let Some(tracked) = passed.tracked_to_its_end() else {
+            return;
+        };
+        // Without a clock its response time is not known.
         let Some(now) = self.host.now() else { return };
-        let outcome = rest.answer.outcome(&self.host, &self.settings.errors, now);
+        let outcome = tracked
+            .answer
+            .outcome(&self.host, &self.settings.errors, now);
         let Some(entry) = passed.entry.take() else {
             return;
         };
@@ -618,8 +549,12 @@ impl<H: Host> Filter<H> {
             entry.exit_unanswered(now);
             return;
         };
-        if let Some(call) = passed.rest.as_mut().and_then(|rest| rest.call.take()) {
-            call.completes(answered);
+        if let Some(call) = passed
+            .tracked
+            .as_mut()
+            .and_then(|tracked| tracked.call.take())
+        {
+            call.complete(answered);
         }
         if passed.resource.has_breakers() {
             entry.exit_as(outcome, answered, now);
@@ -627,7 +562,7 @@ impl<H: Host> Filter<H> {
     }
 }
 
-/// What was read of a request, as the engine takes it.
+/// The values of a request's key, as the engine takes them.
 fn values(keys: &[Option<Vec<u8>>]) -> Vec<KeyValue<'_>> {
     keys.iter()
         .map(|key| key.as_deref().map_or(KeyValue::Missing, KeyValue::One))

@@ -1,4 +1,4 @@
-//! What the filter asks of its host, and the one place that asks it: every host call is named here.
+//! The host calls that the filter makes. Every one of them is named here, and nowhere else.
 //!
 //! The calls are declared here rather than taken from the SDK, which panics on a status that it does not expect. Here each
 //! status is a value.
@@ -28,13 +28,13 @@ pub enum Property {
     RootId,
     /// The status of the response: eight bytes, little-endian. None where there has been no response.
     ResponseCode,
-    /// What Envoy says of how the request ended, a bit for each flag: eight bytes, little-endian.
+    /// Envoy's flags of how the request ended, a bit for each: eight bytes, little-endian.
     ResponseFlags,
     /// The URI that the peer's certificate names as its subject's alternative name: in Istio, its SPIFFE id.
     PeerUri,
     /// The subject of the peer's certificate.
     PeerSubject,
-    /// The address of who asks, as far as Envoy's configuration trusts what is said of it: `ip:port`.
+    /// The client's address, from the sources that Envoy's configuration trusts: `ip:port`.
     SourceAddress,
 }
 
@@ -109,9 +109,9 @@ pub trait Host: Clone + 'static {
     fn reply(&self, reply: &LocalReply<'_>) -> bool;
     /// A clock that never steps back, the same on all threads; `None` where there is none.
     fn now(&self) -> Option<Timestamp>;
-    /// Sixteen bytes that nobody can guess; `None` where there are none.
+    /// Sixteen bytes that no client can guess; `None` if there are none.
     fn random(&self) -> Option<[u8; 16]>;
-    /// Asks to be called that often.
+    /// Sets the milliseconds between two ticks; 0 ends them.
     fn set_tick_period(&self, millis: u32) -> bool;
     /// The metric of that name, made if need be.
     fn define_metric(&self, kind: Kind, name: &str) -> Option<MetricId>;
@@ -149,8 +149,7 @@ mod calls {
     const CLOCK_MONOTONIC: u32 = 1;
     const HTTP_REQUEST: u32 = 0;
 
-    // ABI 0.2.1. The host copies what it is given during the call, and what it returns it puts in memory that it has asked
-    // this module's `malloc` for.
+    // ABI 0.2.1. The host copies arguments during the call, and puts results in memory from this module's `malloc`.
     #[link(wasm_import_module = "env")]
     unsafe extern "C" {
         fn proxy_log(level: u32, data: *const u8, size: usize) -> u32;
@@ -230,8 +229,8 @@ mod calls {
         if call(&mut data, &mut size) != OK || data.is_null() {
             return None;
         }
-        // SAFETY: the host has got `data` from this module's `malloc` (the SDK's, a boxed slice of `size` bytes), has
-        // written all of it, and keeps no pointer to it.
+        // SAFETY: the host has got `data` from this module's `malloc` (a boxed slice of `size` bytes), has written all of it,
+        // and keeps no pointer to it.
         Some(unsafe { Vec::from_raw_parts(data, size, size) })
     }
 
@@ -387,7 +386,7 @@ mod calls {
         }
 
         fn log(&self, level: Level, line: &str) {
-            // A host that cannot log cannot be told of it.
+            // If the host cannot log, there is nowhere to report it.
             let _ = unsafe { proxy_log(level as u32, line.as_ptr(), line.len()) };
         }
     }

@@ -8,28 +8,26 @@
 //! | best rate | the same completions |
 //! | shortest response time | shared data, by compare-and-swap where a call beats it; read on ticks |
 //!
-//! The last three may miss what completes at the same moment. A virtual machine that has slept, or is born late, takes up what
-//! others have published of them.
-//! Only what a rule looks at is counted.
+//! The last three may miss calls that complete at the same moment. A virtual machine that has slept, or starts late, takes up
+//! what other workers have published of them. Only the numbers that a rule needs are counted.
 
-use crate::counts::{Counts, RuleCounts};
-use crate::host::{Host, Put};
+use crate::counts::RuleCounts;
+use crate::host::Host;
 use crate::ring::{Published, Ring};
-use leapgate::Timestamp;
-use leapgate::backend::{Counter, Inbound, Past, RuleWindow, Snapshots};
-use leapgate::rule::{Counting, DEFAULT_SAMPLE_COUNT, SystemLimit, SystemRule};
-use leapgate::stats::Window;
+use crate::shared::SharedCell;
+use crate::vm::Vm;
+use leapgate::{
+    Counting, DEFAULT_SAMPLE_COUNT, Inbound, Past, RuleWindow, Snapshots, SystemLimit, SystemRule,
+    Tally, Timestamp, Window,
+};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Response times are averaged over two buckets of this many milliseconds.
+/// Response times are averaged over two buckets of this many milliseconds, as in Sentinel.
 const BUCKET_MS: u64 = 500;
 
-/// The shortest response time where nothing has completed, as in Sentinel.
+/// The shortest response time if no call has completed, in milliseconds, as in Sentinel (`statistic.max.rt`).
 const MAX_RT: u64 = 5000;
-
-/// How often a shorter response time is tried to be shared; then the next call that beats it does.
-const MAX_SWAPS: u32 = 4;
 
 /// The numbers of a process, as one virtual machine has them. They outlive a configuration.
 pub struct Numbers<H> {
@@ -37,12 +35,13 @@ pub struct Numbers<H> {
     in_flight: RuleCounts<H>,
     completed: RuleWindow<RuleCounts<H>>,
     millis: RuleWindow<RuleCounts<H>>,
-    /// Where the rings of these two are published together; `None` where each virtual machine has its own.
+    /// Where the rings of these two are published together; `None` if each virtual machine has its own.
     times: Option<Published<H>>,
     shortest: Shortest<H>,
 }
 
-/// Of completions and of their milliseconds: an average of what is known at different times would be none.
+/// The rings of completions and of their milliseconds are published together: their quotient would be wrong if they were of
+/// different instants.
 impl<H: Host> Ring for Numbers<H> {
     fn counts(&self) -> Option<[u64; 2]> {
         let completed = self.completed.counter().admitted()?;
@@ -62,21 +61,21 @@ impl<H: Host> Ring for Numbers<H> {
 }
 
 impl<H: Host> Numbers<H> {
-    /// Numbers that nobody has counted here yet; `None` where there are no such windows.
-    pub(crate) fn new(counts: &Counts<H>) -> Option<Numbers<H>> {
+    /// Opens the numbers; `None` if there are no such windows.
+    pub(crate) fn new(vm: &Vm<H>) -> Option<Numbers<H>> {
         let (second, halves) = (
             Window::new(1000, DEFAULT_SAMPLE_COUNT).ok()?,
             Window::new(1000, 2).ok()?,
         );
-        let now = counts.host().now().unwrap_or(Timestamp::ZERO);
+        let now = vm.host().now().unwrap_or(Timestamp::ZERO);
         let names = ["inbound_passes_tickets", "inbound_passes_admitted"];
-        let (counter, past) = counts.open_as(names, Some(second));
-        let passes = RuleWindow::new(second, Counting::Strict, counter, past);
-        let (in_flight, _) = counts.open_as(["inbound_in_flight"; 2], None);
+        let (tally, past) = RuleCounts::open_unlabelled(vm, names, Some(second));
+        let passes = RuleWindow::new(second, Counting::Strict, tally, past);
+        let (in_flight, _) = RuleCounts::open_unlabelled(vm, ["inbound_in_flight"; 2], None);
         let average = |name: &'static str| {
-            let (counter, _) = counts.open_as([name; 2], None);
-            // Nothing is known of the past, and nothing is taken for it.
-            let last = counter.admitted().unwrap_or(0);
+            let (tally, _) = RuleCounts::open_unlabelled(vm, [name; 2], None);
+            // The past is unknown and counts as empty.
+            let last = tally.admitted().unwrap_or(0);
             let past = Past::Kept(Snapshots {
                 newest: halves.start(now),
                 counts: vec![last; 4],
@@ -84,8 +83,8 @@ impl<H: Host> Numbers<H> {
             RuleWindow::new(halves, Counting::Sentinel, counter, past)
         };
         let (completed, millis) = (average("inbound_completed"), average("inbound_response_ms"));
-        let is_shared = completed.counter().admitted().is_some();
-        let times = || Published::new(counts, ["inbound_times", ""], halves);
+        let is_shared = completed.tally().admitted().is_some();
+        let times = || Published::new(vm, ["inbound_times", ""], halves);
         Some(Numbers {
             passes,
             in_flight,
@@ -93,10 +92,10 @@ impl<H: Host> Numbers<H> {
             millis,
             times: is_shared.then(times),
             shortest: Shortest {
-                host: counts.host().clone(),
-                key: counts
-                    .is_shared()
-                    .then(|| counts.name("inbound_shortest", "")),
+                cell: vm.is_shared().then(|| {
+                    let key = vm.name("inbound_shortest", "");
+                    SharedCell::with(vm.host(), key, Minima::default().words())
+                }),
                 known: Cell::default(),
             },
         })
@@ -104,36 +103,36 @@ impl<H: Host> Numbers<H> {
 }
 
 impl<H: Host> Numbers<H> {
-    fn advance(&self, looks: Looks, now: Timestamp) {
-        if looks.passes {
+    fn advance(&self, needs: Needs, now: Timestamp) {
+        if needs.passes {
             self.passes.advance(now);
         }
-        if looks.times {
+        if needs.times {
             self.completed.advance(now);
             self.millis.advance(now);
             if self.times.as_ref().is_some_and(|times| !times.is_awake()) {
-                self.wake(looks);
+                self.wake(needs);
             }
         }
     }
 
     /// Takes up what others have published while this virtual machine slept.
     #[cold]
-    fn wake(&self, looks: Looks) {
+    fn wake(&self, needs: Needs) {
         let times = self.times.as_ref();
         if let Some(kept) = times.and_then(|times| times.wake(&|| self.counts())) {
             self.completed.take_up(&kept, 0);
             self.millis.take_up(&kept, 1);
         }
-        if looks.estimate {
-            self.shortest.look_up();
+        if needs.estimate {
+            self.shortest.refresh();
         }
     }
 }
 
-/// What the system rules in force look at.
+/// The numbers that the system rules in force need.
 #[derive(Clone, Copy)]
-struct Looks {
+struct Needs {
     passes: bool,
     in_flight: bool,
     times: bool,
@@ -143,111 +142,106 @@ struct Looks {
 /// The system rules in force, over the numbers of the process.
 pub struct System<H> {
     numbers: Rc<Numbers<H>>,
-    looks: Looks,
+    needs: Needs,
 }
 
 impl<H: Host> System<H> {
-    /// For those rules; `None` where there are none.
-    pub fn new(rules: &[SystemRule], counts: &Counts<H>) -> Option<System<H>> {
-        if rules.is_empty() {
-            return None;
-        }
-        let looks_at = |limit| rules.iter().any(|rule| rule.limits(limit));
-        let estimate = looks_at(SystemLimit::Bbr);
-        Some(System {
-            numbers: counts.inbound()?,
-            looks: Looks {
-                passes: looks_at(SystemLimit::Qps),
-                in_flight: estimate || looks_at(SystemLimit::Thread),
-                times: estimate || looks_at(SystemLimit::Rt),
+    /// These rules, over these numbers.
+    pub fn new(rules: &[SystemRule], numbers: Rc<Numbers<H>>) -> System<H> {
+        let is_limited = |limit| rules.iter().any(|rule| rule.limits(limit));
+        let estimate = is_limited(SystemLimit::Bbr);
+        System {
+            numbers,
+            needs: Needs {
+                passes: is_limited(SystemLimit::Qps),
+                in_flight: estimate || is_limited(SystemLimit::Thread),
+                times: estimate || is_limited(SystemLimit::Rt),
                 estimate,
             },
-        })
+        }
     }
 
     /// How long the shortest bucket is, in milliseconds.
     pub fn bucket_ms(&self) -> u64 {
-        if self.looks.passes {
+        if self.needs.passes {
             1000 / u64::from(DEFAULT_SAMPLE_COUNT)
         } else {
             BUCKET_MS
         }
     }
 
-    /// Reads what is shared. To be called before the clock is read.
+    /// Reads the shared numbers. To be called before the clock is read.
     pub fn observe(&self) {
-        if self.looks.passes {
+        if self.needs.passes {
             self.numbers.passes.observe();
         }
-        if self.looks.times {
+        if self.needs.times {
             self.numbers.completed.observe();
             self.numbers.millis.observe();
         }
     }
 
-    /// Keeps up to date what was observed before `now`, where no request asks, tells the others of it and makes good what is
-    /// owed. Whether nothing is left, which it can only be `at_once`.
+    /// Dates what was observed before `now`, publishes it to other workers and makes changes that are owed. Returns whether
+    /// nothing is left, which can only be so if `at_once`.
     pub fn keep_up(&self, now: Timestamp, at_once: bool) -> bool {
         let numbers = &*self.numbers;
-        numbers.advance(self.looks, now);
-        if self.looks.estimate {
-            numbers.shortest.look_up();
+        numbers.advance(self.needs, now);
+        if self.needs.estimate {
+            numbers.shortest.refresh();
         }
         let mut is_settled = true;
-        if self.looks.passes {
+        if self.needs.passes {
             is_settled &= numbers
                 .passes
                 .counter()
                 .publish(&numbers.passes, now, at_once);
         }
-        if let (true, Some(times)) = (self.looks.times, &numbers.times) {
+        if let (true, Some(times)) = (self.needs.times, &numbers.times) {
             is_settled &= times.publish(numbers, now, at_once);
         }
         for window in [&numbers.passes, &numbers.completed, &numbers.millis] {
-            is_settled &= window.counter().pay();
+            is_settled &= window.tally().pay_owed();
         }
-        is_settled & numbers.in_flight.pay()
+        is_settled & numbers.in_flight.pay_owed()
     }
 
-    /// A request that asks, and the numbers that system rules look at, without it.
-    pub fn ask(&self, now: Timestamp) -> (Call<H>, Inbound) {
-        let (numbers, looks) = (&self.numbers, self.looks);
-        numbers.advance(looks, now);
-        let take = |counter: &RuleCounts<H>| counter.reserve(1).map(|taken| taken.wrapping_sub(1));
-        let ticket = looks
-            .passes
-            .then(|| take(numbers.passes.counter()))
-            .flatten();
-        let seat = looks.in_flight.then(|| take(&numbers.in_flight)).flatten();
+    /// A request that is to be decided on, and the numbers that system rules compare with their limits, which do not include
+    /// it.
+    pub fn enter(&self, now: Timestamp) -> (Call<H>, Inbound) {
+        let (numbers, needs) = (&self.numbers, self.needs);
+        numbers.advance(needs, now);
+        let take = |tally: &RuleCounts<H>| tally.take(1).map(|taken| taken.wrapping_sub(1));
+        let ticket = needs.passes.then(|| take(numbers.passes.tally())).flatten();
+        let in_flight = needs.in_flight.then(|| take(&numbers.in_flight)).flatten();
         let mut inbound = Inbound {
-            // What cannot be counted is full.
-            pass_qps: if looks.passes {
+            // A number that cannot be counted is as high as can be: the request is refused.
+            pass_qps: if needs.passes {
                 ticket.map_or(f64::MAX, |taken| numbers.passes.load(taken, now))
             } else {
                 0.0
             },
-            threads: if looks.in_flight {
-                seat.unwrap_or(u64::MAX)
+            threads: if needs.in_flight {
+                in_flight.unwrap_or(u64::MAX)
             } else {
                 0
             },
             ..Inbound::default()
         };
-        if looks.times {
+        if needs.times {
             let completed = numbers.completed.sum(now);
             if completed > 0.0 {
                 inbound.avg_rt = numbers.millis.sum(now) / completed;
             }
         }
-        if looks.estimate {
+        if needs.estimate {
             inbound.max_success_qps = best_half(&numbers.completed) * 2.0;
             inbound.min_rt = numbers.shortest.get(now) as f64;
         }
         let call = Call {
             numbers: Rc::clone(numbers),
-            looks,
+            needs,
             has_ticket: ticket.is_some(),
-            has_seat: seat.is_some(),
+            is_in_flight: in_flight.is_some(),
             began: now,
         };
         (call, inbound)
@@ -266,37 +260,37 @@ fn best_half<H: Host>(completed: &RuleWindow<RuleCounts<H>>) -> f64 {
     current.max(earlier).max(1) as f64
 }
 
-/// A request that asks or is in flight. Dropped, it gives back what it holds.
+/// A request that is being decided on or is in flight. Dropping it releases what it holds.
 pub struct Call<H: Host> {
     numbers: Rc<Numbers<H>>,
-    looks: Looks,
+    needs: Needs,
     has_ticket: bool,
-    has_seat: bool,
+    is_in_flight: bool,
     began: Timestamp,
 }
 
 impl<H: Host> Call<H> {
-    /// It passes.
-    pub fn passes(&mut self) {
+    /// The request is admitted.
+    pub fn admit(&mut self) {
         if std::mem::take(&mut self.has_ticket) {
             self.numbers.passes.admit(1);
         }
     }
 
-    /// Whether it matters how long it takes.
+    /// Whether its response time is counted.
     pub fn is_timed(&self) -> bool {
-        self.looks.times
+        self.needs.times
     }
 
-    /// It has been answered.
-    pub fn completes(&self, now: Timestamp) {
-        if self.looks.times {
+    /// The request has been answered.
+    pub fn complete(&self, now: Timestamp) {
+        if self.needs.times {
             let millis = now.since(self.began).as_millis() as u64;
-            self.numbers.advance(self.looks, now); // it is counted in the bucket of now
-            self.numbers.millis.admit(millis);
-            self.numbers.completed.admit(1);
-            if self.looks.estimate {
-                self.numbers.shortest.beat(millis, now);
+            self.numbers.advance(self.needs, now); // it counts in the bucket of its end
+            self.numbers.millis.commit(millis);
+            self.numbers.completed.commit(1);
+            if self.needs.estimate {
+                self.numbers.shortest.record(millis, now);
             }
         }
     }
@@ -307,23 +301,23 @@ impl<H: Host> Drop for Call<H> {
         if self.has_ticket {
             self.numbers.passes.counter().release(1);
         }
-        if self.has_seat {
-            self.numbers.in_flight.release(1);
+        if self.is_in_flight {
+            self.numbers.in_flight.give_back(1);
         }
     }
 }
 
-/// The shortest response times of a bucket, by its number, and of the one before it.
+/// The shortest response times of a bucket, which has this number, and of the one before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Halves {
+struct Minima {
     bucket: u64,
     current: u64,
     before: u64,
 }
 
-impl Default for Halves {
-    fn default() -> Halves {
-        Halves {
+impl Default for Minima {
+    fn default() -> Minima {
+        Minima {
             bucket: 0,
             current: MAX_RT,
             before: MAX_RT,
@@ -331,25 +325,37 @@ impl Default for Halves {
     }
 }
 
-impl Halves {
-    /// These, as the bucket `to` finds them; where that is over already, as they are.
-    fn moved(self, to: u64) -> Halves {
+impl Minima {
+    fn of([bucket, current, before]: [u64; 3]) -> Minima {
+        Minima {
+            bucket,
+            current,
+            before,
+        }
+    }
+
+    fn words(self) -> [u64; 3] {
+        [self.bucket, self.current, self.before]
+    }
+
+    /// The same minima in the bucket `to`; unchanged if that bucket is over already.
+    fn moved(self, to: u64) -> Minima {
         let before = match to.checked_sub(self.bucket) {
             None | Some(0) => return self,
             Some(1) => self.current,
             Some(_) => MAX_RT,
         };
-        Halves {
+        Minima {
             bucket: to,
             current: MAX_RT,
             before,
         }
     }
 
-    fn and(self, other: Halves) -> Halves {
+    fn and(self, other: Minima) -> Minima {
         let bucket = self.bucket.max(other.bucket);
         let (one, other) = (self.moved(bucket), other.moved(bucket));
-        Halves {
+        Minima {
             bucket,
             current: one.current.min(other.current),
             before: one.before.min(other.before),
@@ -359,10 +365,9 @@ impl Halves {
 
 /// The shortest response time of the process.
 struct Shortest<H> {
-    host: H,
-    /// Where it stands in shared data; `None` where each virtual machine has its own.
-    key: Option<String>,
-    known: Cell<Halves>,
+    /// Shared data; `None` if each virtual machine has its own.
+    cell: Option<SharedCell<H>>,
+    known: Cell<Minima>,
 }
 
 impl<H: Host> Shortest<H> {
@@ -371,27 +376,15 @@ impl<H: Host> Shortest<H> {
         known.current.min(known.before).max(1)
     }
 
-    /// Reads what others have had: and its version.
-    fn look_up(&self) -> (Halves, Option<u32>) {
-        let Some(value) = self.key.as_ref().and_then(|key| self.host.shared(key)) else {
-            return (Halves::default(), None);
-        };
-        let mut numbers = value
-            .bytes
-            .chunks_exact(8)
-            .filter_map(|n| Some(u64::from_le_bytes(n.try_into().ok()?)));
-        let mut next = || numbers.next().unwrap_or(MAX_RT);
-        let shared = Halves {
-            bucket: next(),
-            current: next(),
-            before: next(),
-        };
-        self.known.set(self.known.get().and(shared));
-        (shared, Some(value.cas))
+    /// Takes up the response times of other workers.
+    fn refresh(&self) {
+        if let Some((shared, _)) = self.cell.as_ref().and_then(SharedCell::read) {
+            self.known.set(self.known.get().and(Minima::of(shared)));
+        }
     }
 
     /// Records a response time.
-    fn beat(&self, millis: u64, now: Timestamp) {
+    fn record(&self, millis: u64, now: Timestamp) {
         let mut known = self.known.get().moved(now.as_millis() / BUCKET_MS);
         if millis >= known.current {
             self.known.set(known);
@@ -399,16 +392,9 @@ impl<H: Host> Shortest<H> {
         }
         known.current = millis;
         self.known.set(known);
-        let Some(key) = &self.key else { return };
-        for _ in 0..MAX_SWAPS {
-            let (shared, version) = self.look_up();
-            let known = self.known.get();
-            let put = version.map_or(Put::IfAbsent, Put::IfVersion);
-            let words = [known.bucket, known.current, known.before];
-            let bytes: Vec<u8> = words.iter().flat_map(|n| n.to_le_bytes()).collect();
-            if known == shared || self.host.share(key, &bytes, put) {
-                return;
-            }
+        let merged = |shared| known.and(Minima::of(shared)).words();
+        if let Some(shared) = self.cell.as_ref().and_then(|cell| cell.change(merged)) {
+            self.known.set(Minima::of(shared));
         }
     }
 }
@@ -417,8 +403,8 @@ impl<H: Host> Shortest<H> {
 mod tests {
     use super::*;
 
-    fn halves(bucket: u64, current: u64, before: u64) -> Halves {
-        Halves {
+    fn halves(bucket: u64, current: u64, before: u64) -> Minima {
+        Minima {
             bucket,
             current,
             before,

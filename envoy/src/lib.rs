@@ -5,36 +5,54 @@
 //! | Module | Owns |
 //! |---|---|
 //! | `host` | the host calls, and nothing else names one |
-//! | `config` | the filter's own settings |
 //! | `names` | what metrics and places of shared data are called |
-//! | `counts` | where the counts of a rule are kept: gauges, shared data, or the virtual machine alone |
+//! | `shared` | a cell of words in shared data, replaced by compare-and-swap |
+//! | `vm` | one virtual machine: its host, the names of what it shares, the seed of hashes, sleep |
+//! | `gauges` | Envoy's gauges as counters that workers share |
+//! | `pair` | two running counts: in gauges, in shared data, or the virtual machine's own |
+//! | `counters` | the counters that Envoy exports for each rule |
+//! | `ring` | how virtual machines publish the past of a window to one another |
 //! | `breakers` | where a breaker keeps its state: shared data, and gauges |
-//! | `outcome` | what an answer means to a breaker |
-//! | `places` | which names have windows of their own, for the process |
+//! | `counts` | the counts of a rule |
 //! | `inbound` | what all requests together do, for system rules |
-//! | `keys` | the parts of a request that keyed rules name |
+//! | `places` | which names have windows of their own, for the process |
+//! | `outcome` | what an answer means to a breaker |
+//! | `settings` | the filter's own settings |
+//! | `config` | the plugin's configuration: rules and settings in one document |
+//! | `reply` | the reply to a refused request, and headers about limits |
 //! | `pages` | where the states of a rule's keys are kept: shared data, or the virtual machine alone |
-//! | `ring` | how a virtual machine that has slept, or is born late, comes by the past |
+//! | `backend` | the engine's backend, which opens all these |
+//! | `keys` | the parts of a request that keyed rules name |
 //! | `caller` | what is read of a request besides its resource: its origin, and whether it may borrow |
 //! | `waiting` | requests that wait, paused until their turn |
-//! | `reply` | what a refused request is told |
+//! | `passed` | what an admitted request keeps until it ends |
 //! | `filter` | one configuration in force: a request in, a decision out |
-//! | `plugin` | the proxy-wasm contexts, a line each |
+//! | `plugin` | the proxy-wasm callbacks, a few lines each |
+//!
+//! A module uses only those above it.
 
+pub mod backend;
 pub mod breakers;
 pub mod caller;
 pub mod config;
+mod counters;
 pub mod counts;
 pub mod filter;
+mod gauges;
 pub mod host;
 pub mod inbound;
 pub mod keys;
 pub mod names;
 pub mod outcome;
 pub mod pages;
+mod pair;
+pub mod passed;
 mod places;
 #[cfg(target_arch = "wasm32")]
 mod plugin;
 pub mod reply;
 pub mod ring;
+pub mod settings;
+mod shared;
+pub mod vm;
 pub mod waiting;

@@ -12,6 +12,9 @@
 //! single `_` between them, none of which is a label. So a folded name can be read back, from its end: the code says how
 //! many `_` its value has, and a value without a code has no label in it.
 
+use leapgate::{ControlBehavior, Grade, NamePlace, StateKey, Strategy, Window};
+use std::rc::Rc;
+
 /// The labels, in the order in which a name has them. None of them is a word of a value without a code.
 const LABELS: [&str; 9] = [
     "root",
@@ -79,131 +82,82 @@ fn hex(text: &mut String, byte: u8) {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashMap;
-
-    /// As Envoy writes a name for Prometheus.
-    fn folded(name: &str) -> String {
-        let fold = |byte: u8| match byte {
-            b if b.is_ascii_alphanumeric() => b as char,
-            _ => '_',
-        };
-        name.bytes().map(fold).collect()
+/// The labels under which the decisions for `key` are shown: the rule, and what it counts apart. There are no more of them than
+/// places: a name that comes into a place of another one is shown with the further names.
+pub(crate) fn labels(key: &StateKey) -> String {
+    let mut labels = String::new();
+    label(&mut labels, "rule", key.rule.as_str());
+    let shown = |name: &Option<Rc<str>>, place: Option<NamePlace>| match place {
+        Some(place) if place.is_reused => Some("".into()),
+        _ => name.clone(),
+    };
+    if let Some(resource) = shown(&key.resource, key.resource_place) {
+        label(&mut labels, "resource", &resource);
     }
-
-    fn of(labels: &[(&str, &str)]) -> String {
-        let mut text = String::new();
-        for (name, value) in labels {
-            label(&mut text, name, value);
-        }
-        named("passed", &[&text])
+    if let Some(origin) = shown(&key.origin, key.origin_place) {
+        label(&mut labels, "origin", &origin);
     }
+    labels
+}
 
-    #[test]
-    fn ordinary_names_read_well() {
-        /// Labels, the name, and what Prometheus shows of it.
-        type Case = (
-            &'static [(&'static str, &'static str)],
-            &'static str,
-            &'static str,
+/// Appends the label of a name, or, where it has one, of its place.
+pub(crate) fn label_of_name(
+    labels: &mut String,
+    [name, place]: [&str; 2],
+    value: &str,
+    has_place: Option<NamePlace>,
+) {
+    match has_place {
+        None => label(labels, name, value),
+        Some(NamePlace { index, .. }) => label(labels, place, &index.to_string()),
+    }
+}
+
+/// The labels of what `key` counts: no two keys have the same, but for names that have the same place in turn.
+pub(crate) fn exact_labels(key: &StateKey) -> String {
+    let mut labels = String::new();
+    label(&mut labels, "rule", key.rule.as_str());
+    if let Some(resource) = &key.resource {
+        label_of_name(
+            &mut labels,
+            ["resource", "place"],
+            resource,
+            key.resource_place,
         );
-        let cases: [Case; 8] = [
-            (
-                &[("rule", "login")],
-                "leapgate.passed;rule=login",
-                "leapgate_passed_rule_login",
-            ),
-            (
-                &[("rule", "api_v1")],
-                "leapgate.passed;rule=api_v1",
-                "leapgate_passed_rule_api_v1",
-            ),
-            (
-                &[("rule", "my-route")],
-                "leapgate.passed;rule=my-route;;2d",
-                "leapgate_passed_rule_my_route__2d",
-            ),
-            (
-                &[("rule", "login/60s")],
-                "leapgate.passed;rule=login/60s;;2f",
-                "leapgate_passed_rule_login_60s__2f",
-            ),
-            (
-                &[("rule", "*"), ("resource", "login")],
-                "leapgate.passed;rule=*;;2a;resource=login",
-                "leapgate_passed_rule____2a_resource_login",
-            ),
-            (
-                &[("rule", "é")],
-                "leapgate.passed;rule=é;;c3a9",
-                "leapgate_passed_rule_____c3a9",
-            ),
-            (
-                &[("rule", "a;b%\n"), ("resource", "")],
-                "leapgate.passed;rule=a%3bb%25%0a;;252525;resource=;;0",
-                "leapgate_passed_rule_a_3bb_25_0a__252525_resource___0",
-            ),
-            (
-                &[("root", "edge"), ("rule", "resource")],
-                "leapgate.passed;root=edge;rule=resource",
-                "leapgate_passed_root_edge_rule_resource",
-            ),
-        ];
-        for (labels, raw, in_prometheus) in cases {
-            let name = of(labels);
-            assert_eq!((name.as_str(), &*folded(&name)), (raw, in_prometheus));
-        }
     }
+    if let Some(origin) = &key.origin {
+        label_of_name(
+            &mut labels,
+            ["origin", "originplace"],
+            origin,
+            key.origin_place,
+        );
+    }
+    match &key.strategy {
+        Strategy::Direct => {}
+        Strategy::Relate(measured) => label(&mut labels, "relate", measured),
+        Strategy::Chain(context) => label(&mut labels, "chain", context),
+    }
+    let mut window = String::new();
+    if let Grade::Qps { window: of, .. } = key.grade {
+        window = window_of(of.window());
+    }
+    window.push_str(match key.behavior {
+        ControlBehavior::Reject => "",
+        ControlBehavior::WarmUp => "_warmUp",
+        ControlBehavior::Throttle => "_throttle",
+        ControlBehavior::WarmUpThrottle => "_warmUpThrottle",
+    });
+    if key.compat {
+        window.push_str("_compat");
+    }
+    if !window.is_empty() {
+        label(&mut labels, "window", window.trim_start_matches('_'));
+    }
+    labels
+}
 
-    /// All values of up to three parts, and what two or three labels make of the shorter ones of them.
-    #[test]
-    fn no_two_things_have_one_name_in_prometheus() {
-        const PARTS: [&str; 12] = [
-            "a", "_", "-", ".", ";", "é", "%2d", "resource", "origin", "rule", "2d", "0",
-        ];
-        let mut values = vec![String::new()];
-        let mut longest = values.clone();
-        let mut shorter = 0;
-        for _ in 0..3 {
-            shorter = values.len();
-            let longer = |value: &String| PARTS.map(|part| value.clone() + part);
-            longest = longest.iter().flat_map(longer).collect();
-            values.extend(longest.iter().cloned());
-        }
-        let mut known: HashMap<String, Vec<(&str, &str)>> = HashMap::new();
-        let mut check = |labels: Vec<(&'static str, String)>| {
-            let labels: Vec<(&str, &str)> = labels
-                .into_iter()
-                .map(|(label, value)| (label, &*value.leak()))
-                .collect();
-            if let Some(other) = known.insert(folded(&of(&labels)), labels.clone()) {
-                assert_eq!(other, labels, "two things have one name");
-            }
-        };
-        for value in &values {
-            check(vec![("rule", value.clone())]);
-        }
-        for rule in &values[..shorter] {
-            for of in &values[..shorter] {
-                for (first, second) in [("root", "rule"), ("rule", "resource"), ("rule", "origin")]
-                {
-                    check(vec![(first, rule.clone()), (second, of.clone())]);
-                }
-            }
-        }
-        for [rule, resource, origin] in values[..13]
-            .iter()
-            .flat_map(|a| values[..13].iter().map(move |b| [a, b]))
-            .flat_map(|[a, b]| values[..13].iter().map(move |c| [a, b, c]))
-        {
-            check(vec![
-                ("rule", rule.clone()),
-                ("resource", resource.clone()),
-                ("origin", origin.clone()),
-            ]);
-        }
-        assert!(known.len() > 75_000, "{}", known.len());
-    }
+/// A geometry, as names have it.
+pub(crate) fn window_of(window: Window) -> String {
+    format!("{}ms_{}", window.interval_ms(), window.sample_count())
 }

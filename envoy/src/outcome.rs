@@ -94,21 +94,21 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Its headers have come; nothing comes after them if that `is_all`.
+    /// The headers have come; nothing follows them if that `is_all`.
     pub fn begins(&self, host: &impl Host, is_all: bool) {
         self.began.set(host.now());
         if is_all {
-            // A gRPC answer that is an error and nothing else says so here.
-            self.tells(host.response_header("grpc-status"));
+            // A gRPC answer that is only an error has its status in the headers.
+            self.record_grpc_status(host.response_header("grpc-status"));
         }
     }
 
-    /// Its trailers have come.
+    /// The trailers have come.
     pub fn ends(&self, host: &impl Host) {
-        self.tells(host.response_trailer("grpc-status"));
+        self.record_grpc_status(host.response_trailer("grpc-status"));
     }
 
-    fn tells(&self, grpc_status: Option<Vec<u8>>) {
+    fn record_grpc_status(&self, grpc_status: Option<Vec<u8>>) {
         let status = grpc_status.and_then(|status| std::str::from_utf8(&status).ok()?.parse().ok());
         self.grpc_status.set(status);
     }

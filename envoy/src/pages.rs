@@ -4,7 +4,7 @@
 //! data cannot be deleted: so there is a bounded number of pages, and their names come from the configuration and never from a
 //! client. Where the scope is the worker, or shared data does not work, the pages are this virtual machine's own.
 
-use crate::counts::{Counters, Late};
+use crate::counters::{Counters, LazyCounter};
 use crate::host::{Host, Level, Put};
 use crate::reply;
 use leapgate::Timestamp;
@@ -31,7 +31,7 @@ pub struct KeyStates<H> {
     counters: Counters<H>,
     /// How many requests have been charged to what keys share, because their page was full.
     shared: Cell<u64>,
-    told_shared: Late,
+    exported_shared: LazyCounter,
 }
 
 /// Where the pages are.
@@ -138,7 +138,7 @@ impl<H: Host> KeyStates<H> {
             owed: RefCell::default(),
             counters,
             shared: Cell::new(0),
-            told_shared: Late::default(),
+            exported_shared: LazyCounter::default(),
         }
     }
 
@@ -147,10 +147,10 @@ impl<H: Host> KeyStates<H> {
     pub fn settle(&self, host: &H, key: &StateKey, state: &KeyedController<KeyStates<H>>) -> bool {
         self.take_off_owed();
         self.counters
-            .tell([state.passed(), state.blocked(), state.shadow_blocked()]);
-        let is_first = self
-            .counters
-            .tell_late(&self.told_shared, "shared", self.shared.get());
+            .export([state.passed(), state.blocked(), state.shadow_blocked()]);
+        let is_first =
+            self.counters
+                .export_lazy(&self.exported_shared, "shared", self.shared.get());
         if is_first && self.place.is_told_first() {
             let rule = key.rule.as_str();
             let line = format!(

@@ -4,17 +4,15 @@
 //! `changes`, says whether it is still good: so a request of a known name pays for one reading of a gauge. Where gauges do not
 //! work, the list itself is read.
 //!
-//! A list has eight bytes for each place: what tells the name in it from others (a keyed hash), and its state. It is never
+//! A list has eight bytes for each place: a tag, which is a keyed hash of the name in it, and its state. It is never
 //! longer than its bound, and there is one for the resources and one for each resource whose origins have windows.
 
-use crate::host::{Host, MetricId, Put};
-use leapgate::backend::{Claim, Key, NamePlace, Places};
+use crate::host::{Host, MetricId};
+use crate::shared::{SharedCell, Try, swap};
+use leapgate::{Claim, Key, NamePlace, Places};
 use std::cell::{Cell, RefCell};
 
-/// How often a compare-and-swap is tried. One that has failed so often is one that shares windows.
-const MAX_SWAPS: u32 = 32;
-
-/// Which part of a word is the state of its place; the rest tells the name.
+/// The bits of a word that are the state of its place; the others are the tag of its name.
 const STATE: u64 = 0b11;
 const FREE: u64 = 0;
 const OWN: u64 = 1;
@@ -32,8 +30,7 @@ const IS_SHARED: u64 = 1;
 /// A list.
 pub(crate) struct ProcessPlaces<H> {
     host: H,
-    /// Where it stands in shared data.
-    key: String,
+    cell: SharedCell<H>,
     /// What names are hashed with.
     seed: [u64; 2],
     /// How often lists have changed; `None` where gauges do not work.
@@ -47,14 +44,14 @@ pub(crate) struct ProcessPlaces<H> {
 impl<H: Host> ProcessPlaces<H> {
     /// The list that stands at `key`, of names that are hashed with `seed`.
     pub(crate) fn new(
-        host: H,
+        host: &H,
         key: String,
         seed: [u64; 2],
         changes: Option<MetricId>,
     ) -> ProcessPlaces<H> {
         ProcessPlaces {
-            host,
-            key,
+            host: host.clone(),
+            cell: SharedCell::new(host, key),
             seed,
             changes,
             words: RefCell::new(vec![0]),
@@ -77,29 +74,28 @@ impl<H: Host> ProcessPlaces<H> {
         read_at.is_some() && read_at == self.changes()
     }
 
-    /// Looks at the list as it stands, and changes it as `change` does, which says whether it has. `false` where it could not
-    /// be read or changed.
+    /// Reads the list and lets `change` change it, which returns whether it has. Returns `false` if the list could not be read
+    /// or changed.
     #[inline(never)]
     fn look(&self, change: &mut dyn FnMut(&mut Vec<u64>) -> bool) -> bool {
-        for _ in 0..MAX_SWAPS {
-            // Read before the list: what changes meanwhile makes the copy look older than it is.
+        let done = swap(|| {
+            // Read before the list: a change in between makes the copy look older than it is.
             let changes = self.changes();
-            let (mut words, put) = match self.host.shared(&self.key) {
-                Some(value) => (decoded(&value.bytes), Put::IfVersion(value.cas)),
-                None => (vec![0], Put::IfAbsent),
-            };
+            let (words, put) = self.cell.read_all();
+            // There is always the head.
+            let mut words = words.filter(|words| !words.is_empty()).unwrap_or(vec![0]);
             let is_changed = change(&mut words);
-            if is_changed && !self.host.share(&self.key, &encoded(&words), put) {
-                continue;
+            if is_changed && !self.cell.put_all(&words, put) {
+                return Try::Overtaken;
             }
             if let (true, Some(gauge)) = (is_changed, self.changes) {
                 self.host.add(gauge, 1);
             }
             self.read_at.set(changes);
             self.words.replace(words);
-            return true;
-        }
-        false
+            Try::Done(())
+        });
+        done.is_some()
     }
 
     /// Puts another state in the place of `from`; whether it was that.
@@ -272,18 +268,4 @@ impl<H: Host> Places for ProcessPlaces<H> {
     fn count(&self) -> usize {
         self.words.borrow().len() - 1
     }
-}
-
-fn encoded(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
-}
-
-/// The words, of which there is always the first.
-fn decoded(bytes: &[u8]) -> Vec<u64> {
-    let words = bytes.as_chunks::<8>().0.iter();
-    let mut words: Vec<u64> = words.map(|word| u64::from_le_bytes(*word)).collect();
-    if words.is_empty() {
-        words.push(0);
-    }
-    words
 }

@@ -1,8 +1,7 @@
-//! What a refused request is told, and what is told of the limits to those that pass.
+//! The reply to a refused request, and the headers about limits on the responses to admitted ones.
 
-use crate::config::{Format, RateLimitHeaders, Reply, Settings};
-use leapgate::rule::Grade;
-use leapgate::{Blocked, Policy, RefusalKind};
+use crate::settings::{Format, RateLimitHeaders, Reply, Settings};
+use leapgate::{Blocked, Grade, Policy, RefusalKind};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -125,7 +124,7 @@ fn quoted(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
-/// Tells `add` the headers that tell the limits.
+/// Calls `add` with the headers about limits.
 ///
 /// draft-ietf-httpapi-ratelimit-headers-11: two lists whose items are the rules' ids. `w` is left out where it is not in
 /// whole seconds, which is all that it can say; `t` stands where there is something to wait for.

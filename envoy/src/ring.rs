@@ -1,28 +1,27 @@
-//! How virtual machines tell one another the past of a window.
+//! How virtual machines publish the past of a window to one another.
 //!
 //! The counts of a rule live in the process, but the ring of what they were lives in each virtual machine. One that serves
-//! requests publishes its ring in shared data; one that has slept, or that is born (a new VM configuration, a reload after a
-//! failure), takes it up there. What stands there is replaced by who knows of more. What was admitted between the publication
-//! and now is not dated, and counts as admitted just now: too strict, for a tick or at a birth for one interval at most, never
-//! an amnesty.
+//! requests publishes its ring in shared data; one that has slept, or that starts (a new VM configuration, a reload after a
+//! failure), takes it up there. A published ring is replaced by a virtual machine that knows of more. Requests admitted since
+//! the publication have no date, and count as admitted just now: too strict for a tick, or for one interval after a start, and
+//! never too lenient.
 
-use crate::counts::Counts;
 use crate::host::{Host, Put};
-use leapgate::Timestamp;
-use leapgate::backend::{Breaker, BreakerStorage, Counter, RuleWindow, Snapshots};
-use leapgate::stats::Window;
+use crate::shared::SharedCell;
+use crate::vm::Vm;
+use leapgate::{Breaker, BreakerStorage, RuleWindow, Snapshots, Tally, Timestamp, Window};
 use std::cell::Cell;
 use std::rc::Rc;
 
 /// A ring of a running count, or of two that are observed together; of one, both numbers are the same.
 pub(crate) trait Ring {
-    /// What the counts are, those of others included; `None` where they cannot be read.
+    /// The counts, with what all workers have counted; `None` if they cannot be read.
     fn counts(&self) -> Option<[u64; 2]>;
 
-    /// What they are known to be here.
+    /// The counts as this virtual machine knows them.
     fn known(&self) -> [u64; 2];
 
-    /// What is to be published; `None` where the ring has not begun.
+    /// The ring to publish; `None` if it has not begun.
     fn snapshots(&self) -> Option<Snapshots>;
 }
 
@@ -59,39 +58,35 @@ impl<S: BreakerStorage> Ring for Breaker<S> {
 /// Where one ring is published.
 pub(crate) struct Published<H> {
     host: H,
-    key: String,
+    cell: SharedCell<H>,
     window: Window,
     /// How often this virtual machine has woken.
     wakes: Rc<Cell<u32>>,
-    /// How often it had when what stands there was last taken up.
+    /// The value of `wakes` when the published ring was last taken up.
     taken_up: Cell<u32>,
-    /// In which bucket this ring was published last, if it was, and what stood there then.
-    told: Cell<Option<(Timestamp, [u64; 2])>>,
-    /// Whether what stands there is not to be believed.
+    /// The bucket in which this ring was published last, if it was, and the counts then.
+    published: Cell<Option<(Timestamp, [u64; 2])>>,
+    /// Whether the published ring is wrong, because the counts have fallen since.
     is_void: Cell<bool>,
 }
 
 impl<H: Host> Published<H> {
-    /// The place called `what` of the ring of what has these labels. What stands there is taken up when the ring is asked for
-    /// first.
-    pub(crate) fn new(
-        counts: &Counts<H>,
-        [what, labels]: [&str; 2],
-        window: Window,
-    ) -> Published<H> {
+    /// The place called `what` of the ring with these labels. The published ring is taken up when it is first needed.
+    pub(crate) fn new(vm: &Vm<H>, [what, labels]: [&str; 2], window: Window) -> Published<H> {
         Published {
-            host: counts.host().clone(),
-            key: counts.name(what, labels),
+            host: vm.host().clone(),
+            cell: SharedCell::new(vm.host(), vm.name(what, labels)),
             window,
-            wakes: counts.wakes(),
-            taken_up: Cell::new(counts.wakes().get().wrapping_sub(1)),
-            told: Cell::new(None),
+            wakes: vm.wakes(),
+            taken_up: Cell::new(vm.wakes().get().wrapping_sub(1)),
+            published: Cell::new(None),
             is_void: Cell::new(false),
         }
     }
 
-    /// Puts a ring there, where there is none, of a count that was always 0: so the next one that is born need not take the first
-    /// requests for an unknown past. Where the past `is_unknown`, it has no counts. Whether something stands there now.
+    /// Publishes a ring of a count that was always 0, if none is published: so the next virtual machine that starts does not
+    /// take the first requests for an unknown past. If the past `is_unknown`, the ring has no counts. Returns whether a ring is
+    /// published now.
     pub(crate) fn begin(&self, is_unknown: bool) -> bool {
         let length = self.window.sample_count() as usize + 2;
         let now = self.host.now().unwrap_or(Timestamp::ZERO);
@@ -99,45 +94,42 @@ impl<H: Host> Published<H> {
             newest: self.window.start(now),
             counts: vec![0; if is_unknown { 0 } else { length }],
         };
-        let bytes = self.encoded(&begun);
-        self.host.share(&self.key, &bytes, Put::IfAbsent);
-        self.host.shared(&self.key).is_some()
+        self.put(&begun, Put::IfAbsent);
+        self.cell.read_all().0.is_some()
     }
 
-    /// What stands there, and how it may be replaced. It is empty if more had been counted then than has been by `now`, which
-    /// is asked later: the counts have fallen since.
+    /// The published ring, and how it may be replaced. It is empty if its counts are above `now`, which is called after the
+    /// read: then the counts have fallen since.
     fn read(&self, now: &dyn Fn() -> Option<[u64; 2]>) -> (Option<Snapshots>, Put) {
-        let Some(value) = self.host.shared(&self.key) else {
-            return (None, Put::IfAbsent);
-        };
-        let mut kept = self.decoded(&value.bytes);
+        let (words, put) = self.cell.read_all();
+        let mut kept = words.and_then(|words| self.decoded(words));
         if let Some(kept) = &mut kept
             && (self.is_void.get() || now().is_none_or(|now| is_later(self.lasts(kept), now)))
         {
             kept.counts.clear();
         }
-        (kept, Put::IfVersion(value.cas))
+        (kept, put)
     }
 
-    /// What the counts were last known to be.
+    /// The latest counts in a ring.
     fn lasts(&self, kept: &Snapshots) -> [u64; 2] {
         let first = kept.last(0, self.window).unwrap_or(0);
         [first, kept.last(1, self.window).unwrap_or(first)]
     }
 
-    /// The counts have fallen: what stands there is not taken up, but replaced.
+    /// The counts have fallen: the published ring is replaced, and not taken up.
     pub(crate) fn invalidate(&self) {
         self.taken_up.set(self.wakes.get());
-        self.told.set(None);
+        self.published.set(None);
         self.is_void.set(true);
     }
 
-    /// Whether the ring has been asked for since this virtual machine last woke: then it is kept up to date.
+    /// Whether the ring has been needed since this virtual machine last woke: then it is kept up to date.
     pub(crate) fn is_awake(&self) -> bool {
         self.taken_up.get() == self.wakes.get()
     }
 
-    /// What others have published, if the ring was not awake; now it is. It is empty where the counts have fallen.
+    /// The ring that other workers have published, if this one was asleep; it wakes. Empty if the counts have fallen.
     pub(crate) fn wake(&self, now: &dyn Fn() -> Option<[u64; 2]>) -> Option<Snapshots> {
         if self.is_awake() {
             return None;
@@ -146,17 +138,21 @@ impl<H: Host> Published<H> {
         self.read(now).0
     }
 
-    /// Whether there is something to tell, or to be known of what others do.
+    /// Whether a tick has to observe or to publish this ring.
     pub(crate) fn is_moving(&self, ring: &dyn Ring) -> bool {
-        self.is_awake() || self.told.get().is_none_or(|(_, told)| told != ring.known())
+        self.is_awake()
+            || self
+                .published
+                .get()
+                .is_none_or(|(_, published)| published != ring.known())
     }
 
-    /// Tells the others, if there is something to tell and the last time was not in the same bucket, or `at_once`. Whether
-    /// they know all by now.
+    /// Publishes the ring if its counts have changed, at most once in a bucket unless `at_once`. Returns whether other workers
+    /// can read all of it.
     pub(crate) fn publish(&self, ring: &dyn Ring, now: Timestamp, at_once: bool) -> bool {
         let (known, start) = (ring.known(), self.window.start(now));
-        match self.told.get() {
-            Some((_, told)) if told == known => return true,
+        match self.published.get() {
+            Some((_, published)) if published == known => return true,
             Some((then, _)) if then == start && !at_once => return false,
             _ => {}
         }
@@ -167,45 +163,45 @@ impl<H: Host> Published<H> {
         let found = found.filter(|found| !found.counts.is_empty());
         let then = match found.map(|found| self.lasts(&found)) {
             Some(found) if found == known => Timestamp::ZERO,
-            // By the next tick this one knows of it too.
+            // Another worker knows of more: by the next tick this one does, too.
             Some(found) if is_later(found, known) => return false,
-            _ if self.host.share(&self.key, &self.encoded(&own), put) => start,
+            _ if self.put(&own, put) => start,
             _ => return false,
         };
-        self.told.set(Some((then, known)));
+        self.published.set(Some((then, known)));
         self.is_void.set(false);
         true
     }
 
-    /// The geometry, the newest start and the counts, each in eight bytes.
-    fn encoded(&self, kept: &Snapshots) -> Vec<u8> {
-        let mut numbers = vec![
-            self.window.interval_ms(),
-            self.window.sample_count().into(),
-            kept.newest.as_nanos(),
-        ];
-        numbers.extend_from_slice(&kept.counts);
-        let numbers = numbers.iter().map(|n| n.to_le_bytes());
-        numbers.collect::<Vec<_>>().into_flattened()
+    /// Publishes the geometry, the newest start and the counts. Returns whether that was done.
+    fn put(&self, kept: &Snapshots, put: Put) -> bool {
+        let mut words = Vec::with_capacity(3 + kept.counts.len());
+        words.push(self.window.interval_ms());
+        words.push(self.window.sample_count().into());
+        words.push(kept.newest.as_nanos());
+        words.extend_from_slice(&kept.counts);
+        self.cell.put_all(&words, put)
     }
 
-    fn decoded(&self, bytes: &[u8]) -> Option<Snapshots> {
-        let (numbers, _) = bytes.as_chunks();
-        let mut numbers = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes));
-        let (interval_ms, sample_count) = (numbers.next()?, numbers.next()?);
-        let newest = Timestamp::from_nanos(numbers.next()?);
-        let counts: Vec<u64> = numbers.collect();
+    fn decoded(&self, mut counts: Vec<u64>) -> Option<Snapshots> {
+        let [interval_ms, sample_count, newest, ..] = *counts else {
+            return None;
+        };
+        counts.drain(..3);
         let fits = interval_ms == self.window.interval_ms()
             && sample_count == u64::from(self.window.sample_count())
             && !counts.is_empty()
             && counts
                 .len()
                 .is_multiple_of(self.window.sample_count() as usize + 2);
-        fits.then_some(Snapshots { newest, counts })
+        fits.then(|| Snapshots {
+            newest: Timestamp::from_nanos(newest),
+            counts,
+        })
     }
 }
 
-/// Whether a running count was at one of the first numbers after it was at the second.
+/// Whether either running count is ahead of the other pair's.
 fn is_later(one: [u64; 2], other: [u64; 2]) -> bool {
     let is_later = |one: u64, other: u64| other.wrapping_sub(one) >= 1 << 63;
     let ([first, second], [other_first, other_second]) = (one, other);

@@ -5,10 +5,10 @@
 //!   next tick                           25 ms                       25 ms
 //! ```
 //!
-//! While anybody waits, the next tick is asked for when the first of them is due, and not at every few milliseconds: so they
-//! go on one by one, as they were told, and a tick costs no more than there is to do. A host keeps such a time to a
-//! millisecond at best; Envoy in a kernel that counts 250 ticks a second, to 4. Nobody goes on too early, nor later than by
-//! that.
+//! While requests wait, the next tick is set to the instant at which the first of them is due, and not to every few
+//! milliseconds: so they continue one by one, at their instants, and a tick costs no more than there is to do. A host keeps
+//! such a time to a millisecond at best; Envoy in a kernel that counts 250 ticks a second, to 4. No request continues too
+//! early, nor later than by this much.
 
 use crate::host::{Host, Kind, Level, LocalReply, MetricId};
 use crate::names::named;
@@ -22,18 +22,17 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 
 const GRPC_UNAVAILABLE: i32 = 14;
 
-/// Whoever waits in one virtual machine, under one configuration.
+/// The requests that wait in one virtual machine, under one configuration.
 pub struct Waiting<H> {
     host: H,
     max: usize,
-    /// In the order in which they are due; of those due at once, in the order in which they came.
+    /// In the order in which they are due; requests due at the same instant, in the order in which they came.
     queue: RefCell<VecDeque<Waiter>>,
-    /// Where nobody waits, so many milliseconds lie between two ticks.
+    /// The milliseconds between two ticks while no request waits.
     period_ms: u64,
-    /// When windows are to be brought up to date, if somebody waits until then.
-    /// In nanoseconds of the clock.
+    /// When windows are next brought up to date while requests wait, in nanoseconds of the clock.
     upkeep: Cell<u64>,
-    /// Whether ticks are asked for by who is due next.
+    /// Whether the next tick is set to the request that is due next.
     is_tight: Cell<bool>,
     /// The label of the root id, which the names of the metrics have.
     root: String,
@@ -47,15 +46,15 @@ struct Waiter {
     context: u32,
 }
 
-/// The place of one who waits. Dropped, it is free again.
-pub struct Place<H: Host> {
+/// A waiting request's slot in the queue.
+pub struct Slot<H: Host> {
     waiting: Rc<Waiting<H>>,
     release: Timestamp,
     context: u32,
 }
 
 impl<H: Host> Waiting<H> {
-    /// Nobody yet, and at most `max`. Ticks come every `period_ms` milliseconds unless somebody is due before.
+    /// An empty queue for at most `max` requests. Ticks come every `period_ms` milliseconds unless a request is due before.
     pub fn new(host: H, root: &str, max: usize, period_ms: u64) -> Rc<Waiting<H>> {
         Rc::new(Waiting {
             host,
@@ -69,7 +68,7 @@ impl<H: Host> Waiting<H> {
         })
     }
 
-    /// Asks for ticks, where there are none.
+    /// Starts the ticks.
     pub fn ask_for_ticks(&self) {
         self.host.set_tick_period(self.period_ms as u32);
     }
@@ -79,18 +78,18 @@ impl<H: Host> Waiting<H> {
         millis.checked_div(self.period_ms).unwrap_or(1).max(1) as u32
     }
 
-    /// Whether no request waits, nor has a moment ago.
+    /// Whether no request waits, and none did at the latest tick.
     pub fn is_empty(&self) -> bool {
         !self.is_tight.get()
     }
 
-    /// Whether nobody more may wait.
+    /// Whether no other request may wait.
     pub fn is_full(&self) -> bool {
         self.queue.borrow().len() >= self.max
     }
 
-    /// A place for the request that is paused in that context at `now`, until it is resumed at `release`.
-    pub fn hold(self: &Rc<Self>, context: u32, release: Timestamp, now: Timestamp) -> Place<H> {
+    /// Queues the request that is paused in this context at `now`, until it is resumed at `release`.
+    pub fn hold(self: &Rc<Self>, context: u32, release: Timestamp, now: Timestamp) -> Slot<H> {
         let waiter = Waiter {
             release,
             since: now,
@@ -111,20 +110,20 @@ impl<H: Host> Waiting<H> {
             }
             self.arm(now);
         }
-        Place {
+        Slot {
             waiting: Rc::clone(self),
             release,
             context,
         }
     }
 
-    /// Resumes those that are due. Whether windows are to be brought up to date in this tick.
+    /// Resumes the requests that are due. Returns whether this tick is to bring windows up to date.
     pub fn on_tick(&self) -> bool {
         if !self.is_tight.get() {
             return true;
         }
         let now = self.host.now();
-        // Without a clock nobody could say who is due: all of them go on.
+        // Without a clock it is not known which requests are due: all of them continue.
         let is_due = |waiter: &Waiter| now.is_none_or(|now| waiter.release <= now);
         loop {
             let due = {
@@ -137,7 +136,7 @@ impl<H: Host> Waiting<H> {
             if !resumed {
                 self.cannot_resume();
             }
-            self.leaves(waiter.since, now.filter(|_| resumed));
+            self.record_end(waiter.since, now.filter(|_| resumed));
         }
         let Some(now) = now else { return true };
         let upkeep_is_due = self.upkeep_is_due(now);
@@ -145,7 +144,8 @@ impl<H: Host> Waiting<H> {
         upkeep_is_due
     }
 
-    /// A request that the host does not let go on is not to wait for ever. What it holds it gives back when it has ended.
+    /// Answers a request that the host did not resume, so that it does not wait for ever. It releases what it holds when it
+    /// ends.
     #[cold]
     fn cannot_resume(&self) {
         let line = "leapgate: the host did not resume a request that has waited (may the module call `proxy_set_effective_context` and `proxy_continue_stream`?)";
@@ -159,7 +159,7 @@ impl<H: Host> Waiting<H> {
         });
     }
 
-    /// Whether windows are to be brought up to date. If so, the next time is set.
+    /// Whether windows are to be brought up to date now. If so, sets the next time.
     fn upkeep_is_due(&self, now: Timestamp) -> bool {
         let is_due = self.upkeep.get() <= now.as_nanos();
         if is_due {
@@ -169,7 +169,7 @@ impl<H: Host> Waiting<H> {
         is_due
     }
 
-    /// Asks for the next tick: when the next one is due, or windows are to be brought up to date.
+    /// Sets the next tick: to when the next request is due, or windows are to be brought up to date.
     fn arm(&self, now: Timestamp) {
         let next = self.queue.borrow().front().map(|waiter| waiter.release);
         self.is_tight.set(next.is_some());
@@ -184,8 +184,8 @@ impl<H: Host> Waiting<H> {
         self.host.set_tick_period(millis as u32);
     }
 
-    /// Tells the metrics that one who has waited since then does not wait any more, and has been resumed, if it was, `now`.
-    fn leaves(&self, since: Timestamp, now: Option<Timestamp>) {
+    /// Records that a request which has waited since `since` waits no more; and for how long, if it was resumed `now`.
+    fn record_end(&self, since: Timestamp, now: Option<Timestamp>) {
         let Some((waiting, waited_ms)) = self.metrics() else {
             return;
         };
@@ -196,7 +196,7 @@ impl<H: Host> Waiting<H> {
         }
     }
 
-    /// How many wait, in the whole process, and for how long they have waited.
+    /// The gauge of how many requests wait in the process, and the histogram of how long they have waited.
     fn metrics(&self) -> Option<(MetricId, MetricId)> {
         let define = |kind, what| {
             let name = named(what, &[&self.root]);
@@ -212,8 +212,8 @@ impl<H: Host> Waiting<H> {
     }
 }
 
-impl<H: Host> Place<H> {
-    /// Leaves the queue. Whether it was still waiting there.
+impl<H: Host> Slot<H> {
+    /// Leaves the queue. Returns whether the request was still in it.
     pub fn leave(&self) -> bool {
         let waiter = {
             let mut queue = self.waiting.queue.borrow_mut();
@@ -229,7 +229,7 @@ impl<H: Host> Place<H> {
             index.and_then(|index| queue.remove(index))
         };
         if let Some(waiter) = waiter {
-            self.waiting.leaves(waiter.since, None);
+            self.waiting.record_end(waiter.since, None);
         }
         waiter.is_some()
     }

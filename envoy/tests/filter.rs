@@ -6,9 +6,11 @@
 mod waiting;
 
 use leapgate::Timestamp;
-use leapgate_envoy::config::{self, Scope};
-use leapgate_envoy::filter::{Filter, FilterStore, Passed, new_store};
+use leapgate_envoy::config;
+use leapgate_envoy::filter::{Filter, FilterStore, new_store};
 use leapgate_envoy::host::{Host, Kind, Level, LocalReply, MetricId, Property, Put, SharedValue};
+use leapgate_envoy::passed::Passed;
+use leapgate_envoy::settings::Scope;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;

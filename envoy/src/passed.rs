@@ -1,0 +1,69 @@
+//! What an admitted request keeps until it ends.
+
+use crate::counts::RuleCounts;
+use crate::host::Host;
+use crate::inbound::Call;
+use crate::outcome::Answer;
+use crate::waiting::Slot;
+use leapgate::{Entry, Resource};
+use std::rc::Rc;
+
+/// An admitted request, until it ends.
+pub struct Passed<H: Host> {
+    pub(crate) resource: Rc<Resource<RuleCounts<H>>>,
+    /// Dropping it releases calls in flight.
+    pub(crate) entry: Option<Entry<RuleCounts<H>>>,
+    /// Boxed: most requests have none.
+    pub(crate) tracked: Option<Box<Tracked<H>>>,
+}
+
+/// The state of a request that only some configurations need.
+pub(crate) struct Tracked<H: Host> {
+    /// The values of its key; empty unless its response gets headers about its limits.
+    pub(crate) keys: Vec<Option<Vec<u8>>>,
+    pub(crate) answer: Answer,
+    /// Set if there are system rules. Dropping it releases what the request holds.
+    pub(crate) call: Option<Call<H>>,
+    /// Its slot in the queue, if it waits.
+    pub(crate) slot: Option<Slot<H>>,
+    pub(crate) host: H,
+}
+
+impl<H: Host> Passed<H> {
+    /// Whether the request is paused until its turn.
+    pub fn is_held(&self) -> bool {
+        self.tracked
+            .as_ref()
+            .is_some_and(|tracked| tracked.slot.is_some())
+    }
+
+    /// The tracked state of a request whose end is counted, by a breaker or by its response time.
+    #[inline(always)]
+    pub(crate) fn tracked_to_its_end(&self) -> Option<&Tracked<H>> {
+        let tracked = self.tracked.as_deref()?;
+        let is_timed = tracked.call.as_ref().is_some_and(Call::is_timed);
+        (is_timed || self.resource.has_breakers()).then_some(tracked)
+    }
+
+    /// Cancels the request if it still waits, and returns whether it did.
+    #[inline(never)]
+    pub(crate) fn give_up(&mut self) -> bool {
+        let Some(tracked) = &mut self.tracked else {
+            return false;
+        };
+        let waits = tracked.slot.take().is_some_and(|slot| slot.leave());
+        if waits && let (Some(entry), Some(now)) = (self.entry.take(), tracked.host.now()) {
+            entry.cancel(now);
+        }
+        waits
+    }
+}
+
+impl<H: Host> Drop for Passed<H> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.tracked.is_some() {
+            self.give_up();
+        }
+    }
+}

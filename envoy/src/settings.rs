@@ -1,0 +1,350 @@
+//! The filter's own settings: the section `envoy` of its configuration, which [`crate::config`] shows.
+
+use crate::outcome::Errors;
+use leapgate::config::{At, ConfigError, Fields};
+use leapgate::{MAX_NAME, RefusalKind, Target};
+use std::rc::Rc;
+
+/// The longest body of a reply, in bytes: one slice of Envoy's buffers.
+const MAX_BODY: usize = 16 * 1024;
+
+/// How many headers a reply may be given: a third of what Envoy accepts by default (`max_headers_count`).
+const MAX_HEADERS: usize = 32;
+
+/// The longest value of a header, in bytes: half of the 8 KiB that many clients accept for all headers together.
+const MAX_HEADER_VALUE: usize = 4096;
+
+const NO_HEADER_NAME: &str = "is no name of a header; use letters, digits and hyphens";
+
+const NO_FIELD_VALUE: &str =
+    "is no value of a header; use up to 4096 printable ASCII characters, no space around them";
+
+/// How many resources may be kept apart: each has counters of its own in Envoy.
+const MAX_RESOURCES: u64 = 10_000;
+
+/// How many requests may wait at once in one worker thread: each holds what has come of its body.
+const MAX_WAITING: u64 = 10_000;
+
+/// How the filter is set up.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
+    /// Where requests are counted.
+    pub scope: Scope,
+    /// What a request's resource is.
+    pub resource: ResourceFrom,
+    /// How many resources without rules of their own are kept apart.
+    pub max_resources: usize,
+    /// How a request's origin is found, if rules need it.
+    pub origin: Option<OriginFrom>,
+    /// Which requests may borrow.
+    pub prioritized: Option<Prioritized>,
+    /// How many requests may wait at once.
+    pub max_waiting: usize,
+    /// The reply to a refused request.
+    pub reply: Reply,
+    /// Which answers count against a resource.
+    pub errors: Errors,
+    /// The form of the headers about limits.
+    pub rate_limit_headers: RateLimitHeaders,
+    /// Whether they are on passing responses too.
+    pub on_passed: bool,
+}
+
+/// Where requests are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// By all workers together.
+    Process,
+    /// By each worker alone.
+    Worker,
+}
+
+/// What a request's resource is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ResourceFrom {
+    /// The name of its route.
+    Route,
+    /// The name of its virtual host.
+    VirtualHost,
+    /// Always this.
+    Fixed(Rc<str>),
+}
+
+/// What a request's origin is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OriginFrom {
+    /// The value of the header of that name.
+    Header(String),
+    /// The peer's identity in its certificate: the URI (in Istio its SPIFFE id), or else the subject.
+    Peer,
+}
+
+/// The header that marks a request that may borrow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Prioritized {
+    /// Its name.
+    pub header: String,
+    /// Its value; `None`: any.
+    pub value: Option<String>,
+}
+
+/// The reply to a refused request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reply {
+    /// The status: 400 to 599.
+    pub status: u16,
+    /// What the body is.
+    pub format: Format,
+    /// The text in the body.
+    pub body: String,
+    /// More headers than the filter writes itself, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The status of a refusal by a breaker, or by a system rule but for its `qps`: 400 to 599.
+    pub breaker_status: u16,
+    /// The text in its body.
+    pub breaker_body: String,
+}
+
+/// What a reply's body is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// The text alone.
+    Text,
+    /// A JSON object.
+    Json,
+    /// `application/problem+json`.
+    Problem,
+}
+
+/// The form of the headers about limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RateLimitHeaders {
+    /// `ratelimit` and `ratelimit-policy`.
+    Draft,
+    /// `x-ratelimit-limit`, `x-ratelimit-remaining` and `x-ratelimit-reset`.
+    Legacy,
+    /// None.
+    Off,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            scope: Scope::Process,
+            resource: ResourceFrom::Route,
+            max_resources: 1000,
+            origin: None,
+            prioritized: None,
+            max_waiting: 1000,
+            reply: Reply {
+                status: RefusalKind::Limited.status(),
+                format: Format::Text,
+                body: RefusalKind::Limited.text().into(),
+                headers: Vec::new(),
+                breaker_status: RefusalKind::Unavailable.status(),
+                breaker_body: RefusalKind::Unavailable.text().into(),
+            },
+            errors: Errors::default(),
+            rate_limit_headers: RateLimitHeaders::Draft,
+            on_passed: false,
+        }
+    }
+}
+fn origin_from(at: &At<'_>) -> Result<OriginFrom, ConfigError> {
+    let fields = at.object(&["from", "header"])?;
+    match (fields.get("from"), fields.get("header")) {
+        (Some(from), None) => from.one_of(&[("peer", ())]).map(|()| OriginFrom::Peer),
+        (None, Some(header)) => Ok(OriginFrom::Header(header_name(&header)?)),
+        (Some(_), Some(header)) => {
+            Err(header.wrong("does not go with `from`; keep one of the two"))
+        }
+        (None, None) => Err(at.wrong(r#"names no origin; use `{"header": "x-app"}`"#)),
+    }
+}
+
+fn prioritized(at: &At<'_>) -> Result<Prioritized, ConfigError> {
+    let fields = at.object(&["header", "value"])?;
+    let Some(header) = fields.get("header") else {
+        return Err(at.wrong(r#"names no header; use `{"header": "x-priority"}`"#));
+    };
+    let value = match fields.get("value") {
+        Some(value) if is_field_value(value.string()?) => Some(value.string()?.into()),
+        Some(value) => return Err(value.wrong(NO_FIELD_VALUE)),
+        None => None,
+    };
+    Ok(Prioritized {
+        header: header_name(&header)?,
+        value,
+    })
+}
+
+/// The name of a header, in lower case.
+fn header_name(at: &At<'_>) -> Result<String, ConfigError> {
+    let name = at.string()?.to_ascii_lowercase();
+    if is_token(&name) {
+        Ok(name)
+    } else {
+        Err(at.wrong(NO_HEADER_NAME))
+    }
+}
+
+pub(crate) fn settings(at: &At<'_>) -> Result<Settings, ConfigError> {
+    let keys = [
+        "scope",
+        "resource",
+        "origin",
+        "prioritized",
+        "maxWaiting",
+        "maxResources",
+        "reply",
+        "errors",
+        "rateLimitHeaders",
+        "rateLimitHeadersOn",
+    ];
+    let fields = at.object(&keys)?;
+    let mut settings = Settings::default();
+    if let Some(scope) = fields.get("scope") {
+        settings.scope = scope.one_of(&[("process", Scope::Process), ("worker", Scope::Worker)])?;
+    }
+    if let Some(resource) = fields.get("resource") {
+        settings.resource = resource_from(&resource)?;
+    }
+    if let Some(origin) = fields.get("origin") {
+        settings.origin = Some(origin_from(&origin)?);
+    }
+    if let Some(at) = fields.get("prioritized") {
+        settings.prioritized = Some(prioritized(&at)?);
+    }
+    if let Some(max) = fields.get("maxWaiting") {
+        settings.max_waiting = max.integer(0..=MAX_WAITING)? as usize;
+    }
+    if let Some(max) = fields.get("maxResources") {
+        settings.max_resources = max.integer(1..=MAX_RESOURCES)? as usize;
+    }
+    if let Some(at) = fields.get("reply") {
+        reply(&at, &mut settings.reply)?;
+    }
+    if let Some(at) = fields.get("errors") {
+        settings.errors = Errors::read(&at)?;
+    }
+    if let Some(headers) = fields.get("rateLimitHeaders") {
+        settings.rate_limit_headers = headers.one_of(&[
+            ("draft", RateLimitHeaders::Draft),
+            ("legacy", RateLimitHeaders::Legacy),
+            ("off", RateLimitHeaders::Off),
+        ])?;
+    }
+    if let Some(on) = fields.get("rateLimitHeadersOn") {
+        settings.on_passed = on.one_of(&[("refused", false), ("all", true)])?;
+    }
+    Ok(settings)
+}
+
+fn resource_from(at: &At<'_>) -> Result<ResourceFrom, ConfigError> {
+    let fields = at.object(&["from", "fixed"])?;
+    match (fields.get("from"), fields.get("fixed")) {
+        (Some(from), None) => match from.one_of(&[("route", false), ("virtualHost", true)])? {
+            true => Ok(ResourceFrom::VirtualHost),
+            false => Ok(ResourceFrom::Route),
+        },
+        (None, Some(fixed)) => match Target::new(fixed.string()?) {
+            Ok(Target::Resource(name)) => Ok(ResourceFrom::Fixed(name)),
+            _ => Err(fixed.wrong(&format!(
+                "is no name of one resource; use 1 to {MAX_NAME} bytes, and not `*`"
+            ))),
+        },
+        (Some(_), Some(fixed)) => Err(fixed.wrong("does not go with `from`; keep one of the two")),
+        (None, None) => Err(at.wrong(r#"names no resource; use `{"from": "route"}`"#)),
+    }
+}
+
+fn reply(at: &At<'_>, reply: &mut Reply) -> Result<(), ConfigError> {
+    let fields = at.object(&["status", "format", "body", "headers", "breaker"])?;
+    answer(&fields, &mut reply.status, &mut reply.body)?;
+    if let Some(breaker) = fields.get("breaker") {
+        let fields = breaker.object(&["status", "body"])?;
+        answer(&fields, &mut reply.breaker_status, &mut reply.breaker_body)?;
+    }
+    if let Some(format) = fields.get("format") {
+        reply.format = format.one_of(&[
+            ("text", Format::Text),
+            ("json", Format::Json),
+            ("problem", Format::Problem),
+        ])?;
+    }
+    if let Some(headers) = fields.get("headers") {
+        for (name, value) in headers.entries()? {
+            let name = name.to_ascii_lowercase();
+            let wrong = |fault: &str| Err(ConfigError::new(&headers.to_string(), &name, fault));
+            if !is_token(&name) {
+                return wrong(NO_HEADER_NAME);
+            }
+            if is_taken(&name) {
+                return wrong("is written by the filter or by Envoy; leave it out");
+            }
+            if reply.headers.iter().any(|(earlier, _)| *earlier == name) {
+                return wrong("is given twice; keep one of the two");
+            }
+            if reply.headers.len() == MAX_HEADERS {
+                return wrong(&format!(
+                    "is one header too many; use at most {MAX_HEADERS}"
+                ));
+            }
+            let text = value.string()?;
+            if !is_field_value(text) {
+                return Err(value.wrong(NO_FIELD_VALUE));
+            }
+            reply.headers.push((name, text.into()));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a status and a body.
+fn answer(fields: &Fields<'_>, status: &mut u16, body: &mut String) -> Result<(), ConfigError> {
+    if let Some(code) = fields.get("status") {
+        *status = code.integer(400..=599)? as u16;
+    }
+    if let Some(text) = fields.get("body") {
+        *body = text.string()?.into();
+        if body.len() > MAX_BODY {
+            return Err(text.wrong(&format!("is too long; use at most {MAX_BODY} bytes")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether `name`, in lower case, can be the name of a header (RFC 9110, 5.6.2).
+fn is_token(name: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_token)
+}
+
+/// Whether the filter writes the header itself, or Envoy frames the response by it.
+fn is_taken(name: &str) -> bool {
+    const TAKEN: [&str; 15] = [
+        "cache-control",
+        "connection",
+        "content-length",
+        "content-type",
+        "grpc-message",
+        "grpc-status",
+        "keep-alive",
+        "proxy-connection",
+        "ratelimit",
+        "ratelimit-policy",
+        "retry-after",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    TAKEN.contains(&name) || name.starts_with("x-ratelimit-")
+}
+
+fn is_field_value(value: &str) -> bool {
+    let is_visible = |byte: u8| matches!(byte, b' '..=b'~' | b'\t');
+    value.len() <= MAX_HEADER_VALUE
+        && value.bytes().all(is_visible)
+        && value.trim_ascii().len() == value.len()
+}
