@@ -25,6 +25,12 @@ WASM=dist/leapgate.wasm
 MAX_WASM_BYTES=360000
 TARGET=${CARGO_TARGET_DIR:-target}
 
+# What Envoy calls. The SDK exports every callback there is, and the host enters the VM, about 2,500
+# instructions, for each one that exists: those that are not named here are dropped from the module.
+EXPORTS="memory malloc proxy_abi_version_0_2_1 _initialize proxy_on_vm_start proxy_on_configure
+proxy_on_tick proxy_on_context_create proxy_on_request_headers proxy_on_response_headers
+proxy_on_response_trailers proxy_on_delete"
+
 # What the filter may call. A stranger in this list is a new power: it is argued for, not added in passing. Three are for
 # requests that wait: a tick takes up a paused stream, lets it go on, and records for how long it stood. (Random numbers are
 # the seed of the hash of keys: whoever could guess it could make keys that share a window with another client's.)
@@ -65,7 +71,7 @@ node_install() {
   echo "$2" >"$dir/installed"
 }
 
-# It shrinks modules.
+# It shrinks modules and drops exports.
 binaryen() {
   node_install binaryen $BINARYEN
 }
@@ -166,23 +172,31 @@ no_paths() {
   echo "--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src/="
 }
 
-# The module that ships, optimised.
+# The module that ships: only the exports that Envoy needs and the imports that are used, then optimised.
 # Never `strip` it before: binaryen reads from its sections which features of wasm rustc used.
 wasm() {
   rust
   binaryen
-  local built=$TARGET/wasm32-unknown-unknown/wasm/leapgate_envoy.wasm
+  local built=$TARGET/wasm32-unknown-unknown/wasm/leapgate_envoy.wasm bin=.tools/binaryen/node_modules/.bin work
   # `cargo tree` downloads what this build needs, and nothing else.
   quietly cargo tree --locked -p leapgate-envoy --target wasm32-unknown-unknown ||
     die "cargo could not download the crates of leapgate-envoy (see .tools/log): check the network and run this again."
   # Only one crate type, or Cargo would not optimise across crates.
   RUSTFLAGS=$(no_paths) cargo rustc --locked --profile wasm --target wasm32-unknown-unknown -p leapgate-envoy --crate-type cdylib
-  [ $WASM -nt "$built" ] && [ $WASM -nt build.sh ] && return
+  [ $WASM -nt "$built" ] && [ $WASM -nt build.sh ] && [ $WASM -nt envoy/unused.wat ] && return
   mkdir -p dist
+  work=$(mktemp -d dist/work.XXXXXX)
+  # shellcheck disable=SC2086 # a list of words
+  node -p 'const names = process.argv.slice(1);
+    JSON.stringify([{ name: "envoy", root: true, reaches: names }, ...names.map((name) => ({ name, export: name }))])' \
+    $EXPORTS >"$work/exports.json"
+  $bin/wasm-as envoy/unused.wat -o "$work/unused.wasm"
+  $bin/wasm-merge "$built" filter "$work/unused.wasm" env -o "$work/merged.wasm"
+  $bin/wasm-metadce "$work/merged.wasm" --graph-file "$work/exports.json" -o "$work/kept.wasm" >/dev/null
   # Not flattened, as the npm package is: that has fewer operators, of which V8 makes more instructions.
-  # In the first kilobyte there is only the end of the stack. A build that is broken off leaves no module: hence the other name.
-  .tools/binaryen/node_modules/.bin/wasm-opt -Oz --converge --low-memory-unused "$built" -o $WASM.part
-  mv $WASM.part $WASM
+  $bin/wasm-opt -Oz --converge "$work/kept.wasm" -o "$work/small.wasm"
+  mv "$work/small.wasm" $WASM
+  rm -r "$work"
   echo "$WASM: $(wc -c <$WASM) bytes"
 }
 

@@ -10,9 +10,10 @@ use crate::names::{exact_labels, label, label_of_name, labels};
 use crate::pages::{KeyStates, Place};
 use crate::places::ProcessPlaces;
 use crate::vm::Vm;
-use leapgate::{
-    BreakerKey, Grade, Key, KeyedGeometry, KeyedPages, NamePlace, Past, Places, StateKey, Tallies,
+use leapgate::backend::{
+    Backend, BreakerKey, Key, KeyedGeometry, KeyedPages, NamePlace, Past, Places, StateKey,
 };
+use leapgate::rule::Grade;
 use once_cell::unsync::OnceCell;
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -91,9 +92,11 @@ impl<H: Host> EnvoyBackend<H> {
     }
 }
 
-impl<H: Host> Tallies for EnvoyBackend<H> {
-    type Tally = RuleCounts<H>;
+impl<H: Host> Backend for EnvoyBackend<H> {
+    type Counter = RuleCounts<H>;
     type Keyed = KeyStates<H>;
+    type Breaker = BreakerPlace<H>;
+    const STATISTICS: bool = false;
 
     fn open(&self, key: &StateKey) -> (RuleCounts<H>, Past) {
         if key.is_beside {

@@ -18,8 +18,9 @@ use crate::pair::PairCell;
 use crate::ring::Published;
 use crate::shared::SharedCell;
 use crate::vm::Vm;
-use leapgate::{
-    Breaker, BreakerKey, BreakerStorage, LocalBreaker, Phase, Snapshots, State, Timestamp,
+use leapgate::Timestamp;
+use leapgate::backend::{
+    Breaker, BreakerKey, BreakerStorage, LocalBreaker, Phase, Snapshots, State,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -118,7 +119,7 @@ impl<H: Host> BreakerPlace<H> {
             changes: changes.and_then(Result::ok),
             known_at: Cell::new(None),
             ring: Published::new(vm, ["breaker_ring", &exact], key.geometry.window()),
-            known: Cell::new((State::new(leapgate::Counts::default()), 0)),
+            known: Cell::new((State::new(leapgate::backend::CallCounts::default()), 0)),
             state_gauge: StateGauge::find(vm, gauges, vm.name("breaker_state", &readable), &cell),
             cell,
             host: vm.host().clone(),
@@ -201,7 +202,7 @@ impl<H: Host> Shared<H> {
         found.is_some()
     }
 
-    fn counts(&self) -> leapgate::Counts {
+    fn counts(&self) -> leapgate::backend::CallCounts {
         // `bad` is read first and raised last: no ratio appears higher than it is.
         let (total, bad) = self.counts.pair().unwrap_or_default();
         leapgate::backend::CallCounts { total, bad }

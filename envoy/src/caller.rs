@@ -2,7 +2,9 @@
 
 use crate::host::{Host, Property};
 use crate::settings::{OriginFrom, Settings};
-use leapgate::{MAX_NAME, Resource, Tally};
+use leapgate::Resource;
+use leapgate::backend::Backend;
+use leapgate::rule::MAX_NAME;
 
 /// The sender of a request.
 #[derive(Default)]
@@ -15,7 +17,7 @@ pub struct Caller {
 
 impl Caller {
     /// The sender of the current request, which is for `resource`.
-    pub fn read<H: Host, T: Tally>(
+    pub fn read<H: Host, S: Backend>(
         host: &H,
         settings: &Settings,
         resource: &Resource<S>,

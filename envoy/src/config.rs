@@ -23,9 +23,11 @@
 //!   "rateLimitHeadersOn": "refused"  // "all": on passing responses too
 //! }
 //! ```
+use crate::keys;
 use crate::settings::{Settings, settings};
-use leapgate::config::{At, ConfigError, Value, read};
-use leapgate::{KeyPart, KeyedBy, LimitApp, Rules, Strategy, SystemLimit};
+use leapgate::Rules;
+use leapgate::config::{ConfigError, Located, Value, read};
+use leapgate::rule::{KeyedBy, LimitApp, Strategy, SystemLimit};
 
 /// Reads the plugin's configuration.
 ///
@@ -34,14 +36,14 @@ use leapgate::{KeyPart, KeyedBy, LimitApp, Rules, Strategy, SystemLimit};
 /// The first thing that is wrong in it.
 pub fn parse(configuration: &[u8]) -> Result<(Rules, Settings), ConfigError> {
     if configuration.trim_ascii().is_empty() {
-        let fault = r#"is no configuration; give the plugin rules: `{"flowRules": [{"resource": "*", "count": 100}]}`"#;
+        let fault = r#"is not a configuration; give the plugin rules: `{"flowRules": [{"resource": "*", "count": 100}]}`"#;
         return Err(ConfigError::new("document", "", fault));
     }
     // Envoy hands over a message of any other type as it is on the wire, which is no text.
     let is_wire = |byte: &u8| *byte < b' ' && !byte.is_ascii_whitespace();
     if configuration.iter().take(64).any(is_wire) {
         let fault =
-            "is no JSON; give the plugin its configuration as a `google.protobuf.StringValue`";
+            "is not JSON; give the plugin its configuration as a `google.protobuf.StringValue`";
         return Err(ConfigError::new(
             "document",
             &String::from_utf8_lossy(configuration),

@@ -6,17 +6,18 @@
 //! Names of gauges ([`crate::names`]) hold the root id, the rule's id and the window's geometry, and are the same only for the
 //! same window.
 
-use crate::breakers::BreakerPlace;
 use crate::counters::{Counters, LazyCounter};
 use crate::host::{Host, Put};
 use crate::pair::PairCell;
 use crate::ring::Published;
 use crate::shared::SharedCell;
 use crate::vm::Vm;
-use leapgate::{
-    ControlBehavior, Controller, LocalInstant, LocalTally, Past, RuleWindow, SharedInstant, Tally,
-    Timestamp, Window,
+use leapgate::Timestamp;
+use leapgate::backend::{
+    Controller, Counter, LocalCounter, LocalInstant, Past, RuleWindow, SharedInstant,
 };
+use leapgate::rule::ControlBehavior;
+use leapgate::stats::Window;
 use std::cell::Cell;
 
 /// The counts of one rule.
@@ -37,7 +38,7 @@ impl<H: Host> RuleCounts<H> {
     /// Counts that this virtual machine does not share, with counters of the decisions.
     pub(crate) fn local(vm: &Vm<H>, labels: String) -> RuleCounts<H> {
         RuleCounts {
-            pair: PairCell::Local(LocalTally::default()),
+            pair: PairCell::Local(LocalCounter::default()),
             ring: None,
             latest: Latest::Local(LocalInstant::default()),
             warmth: None,
@@ -57,7 +58,7 @@ impl<H: Host> RuleCounts<H> {
     ) -> (RuleCounts<H>, Past) {
         // A throttle gives turns and counts no requests.
         let pair = if window.is_some() && behavior == ControlBehavior::Throttle {
-            PairCell::Local(LocalTally::default())
+            PairCell::Local(LocalCounter::default())
         } else {
             PairCell::open(vm, &exact, names)
         };
@@ -140,7 +141,7 @@ impl<H: Host> RuleCounts<H> {
 }
 
 /// How many requests a rule has passed, blocked, and would have blocked.
-fn decisions<T: Tally>(state: &Controller<T>) -> [u64; 3] {
+fn decisions<T: Counter>(state: &Controller<T>) -> [u64; 3] {
     [state.passed(), state.blocked(), state.shadow_blocked()]
 }
 
@@ -149,12 +150,12 @@ impl<H: Host> Counter for RuleCounts<H> {
         &self.latest
     }
 
-    fn warmth(&self) -> Option<[u64; 4]> {
+    fn warm_up(&self) -> Option<[u64; 4]> {
         let (warmth, _) = self.warmth.as_ref()?.read()?;
         Some(warmth)
     }
 
-    fn tell_warmth(&self, warmth: [u64; 4]) {
+    fn publish_warm_up(&self, warmth: [u64; 4]) {
         if let Some(cell) = &self.warmth {
             // If that fails, the other workers use what they have observed themselves.
             cell.put(warmth, Put::Always);
@@ -180,22 +181,22 @@ impl<H: Host> Counter for RuleCounts<H> {
     }
 
     #[inline]
-    fn tickets(&self) -> u64 {
-        self.pair.tickets()
+    fn reserved(&self) -> u64 {
+        self.pair.reserved()
     }
 
     #[inline]
-    fn take(&self, n: u64) -> Option<u64> {
-        self.pair.take(n)
+    fn reserve(&self, n: u64) -> Option<u64> {
+        self.pair.reserve(n)
     }
 
-    fn give_back(&self, n: u64) {
-        self.pair.give_back(n);
+    fn release(&self, n: u64) {
+        self.pair.release(n);
     }
 
     #[inline]
-    fn commit(&self, n: u64) {
-        self.pair.commit(n);
+    fn admit(&self, n: u64) {
+        self.pair.admit(n);
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::backend::EnvoyBackend;
 use crate::caller::Caller;
 use crate::counters::Refusals;
-use crate::counts::RuleCounts;
 use crate::host::{Host, Level, LocalReply, Property};
 use crate::inbound::System;
 use crate::outcome::Answer;
@@ -13,11 +12,10 @@ use crate::waiting::Waiting;
 use crate::{keys, reply};
 use leapgate::backend::{Inbound, Store};
 use leapgate::config::ConfigError;
-use leapgate::rule::{ControlBehavior, Grade, KeyValue, LimitApp, RuleId};
+use leapgate::rule::{ControlBehavior, Grade, KeyValue, LimitApp};
 use leapgate::stats::Window;
 use leapgate::{
-    Blocked, ControlBehavior, Decision, Engine, Grade, Inbound, KeyValue, LimitApp, Policy,
-    RefusalKind, Request, Resource, Rules, Store, Timestamp, Window,
+    Blocked, Decision, Engine, Policy, RefusalKind, Request, Resource, Rules, Timestamp,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -77,7 +75,7 @@ pub struct Filter<H: Host> {
     settings: Settings,
     engine: Engine<EnvoyBackend<H>>,
     /// The resource of all requests, if the configuration names one.
-    fixed: Option<Rc<Resource<RuleCounts<H>>>>,
+    fixed: Option<Rc<Resource<EnvoyBackend<H>>>>,
     /// The first state that the next tick brings up to date.
     next_state: Cell<usize>,
     system: Option<System<H>>,
@@ -260,7 +258,7 @@ impl<H: Host> Filter<H> {
             });
     }
 
-    fn resource(&self) -> Rc<Resource<Counts<H>>> {
+    fn resource(&self) -> Rc<Resource<EnvoyBackend<H>>> {
         match &self.fixed {
             Some(fixed) if fixed.is_certain() => Rc::clone(fixed),
             _ => self.with_name(|name| self.engine.resource_at(name, &|| self.host.now())),
@@ -287,13 +285,13 @@ impl<H: Host> Filter<H> {
 
     /// Whether the decision was made with the windows of the request's own resource and origin.
     #[inline]
-    fn is_current(&self, resource: &Resource<Counts<H>>, name: &str, origin: &str) -> bool {
+    fn is_current(&self, resource: &Resource<EnvoyBackend<H>>, name: &str, origin: &str) -> bool {
         resource.is_certain() || self.engine.is_current(resource, name, origin)
     }
 
     /// The name of the request's resource if `resource` stands for several names and a list or a key needs it; else it is not
     /// read.
-    fn further_name(&self, resource: &Resource<RuleCounts<H>>) -> String {
+    fn further_name(&self, resource: &Resource<EnvoyBackend<H>>) -> String {
         let is_asked = !resource.is_certain() || !resource.key_parts().is_empty();
         if resource.is_further() && is_asked {
             self.with_name(str::to_owned)
@@ -304,7 +302,7 @@ impl<H: Host> Filter<H> {
 
     /// The time of a decision; where no rule applies, the clock is not read. Without a clock windows stand still, and refuse
     /// when they are full.
-    fn time_for(&self, resource: &Resource<RuleCounts<H>>) -> Timestamp {
+    fn time_for(&self, resource: &Resource<EnvoyBackend<H>>) -> Timestamp {
         let now = if resource.has_rules() {
             self.host.now()
         } else {

@@ -16,10 +16,10 @@ use crate::host::Host;
 use crate::ring::{Published, Ring};
 use crate::shared::SharedCell;
 use crate::vm::Vm;
-use leapgate::{
-    Counting, DEFAULT_SAMPLE_COUNT, Inbound, Past, RuleWindow, Snapshots, SystemLimit, SystemRule,
-    Tally, Timestamp, Window,
-};
+use leapgate::Timestamp;
+use leapgate::backend::{Counter, Inbound, Past, RuleWindow, Snapshots};
+use leapgate::rule::{Counting, DEFAULT_SAMPLE_COUNT, SystemLimit, SystemRule};
+use leapgate::stats::Window;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -69,13 +69,13 @@ impl<H: Host> Numbers<H> {
         );
         let now = vm.host().now().unwrap_or(Timestamp::ZERO);
         let names = ["inbound_passes_tickets", "inbound_passes_admitted"];
-        let (tally, past) = RuleCounts::open_unlabelled(vm, names, Some(second));
-        let passes = RuleWindow::new(second, Counting::Strict, tally, past);
+        let (counter, past) = RuleCounts::open_unlabelled(vm, names, Some(second));
+        let passes = RuleWindow::new(second, Counting::Strict, counter, past);
         let (in_flight, _) = RuleCounts::open_unlabelled(vm, ["inbound_in_flight"; 2], None);
         let average = |name: &'static str| {
-            let (tally, _) = RuleCounts::open_unlabelled(vm, [name; 2], None);
+            let (counter, _) = RuleCounts::open_unlabelled(vm, [name; 2], None);
             // The past is unknown and counts as empty.
-            let last = tally.admitted().unwrap_or(0);
+            let last = counter.admitted().unwrap_or(0);
             let past = Past::Kept(Snapshots {
                 newest: halves.start(now),
                 counts: vec![last; 4],
@@ -83,7 +83,7 @@ impl<H: Host> Numbers<H> {
             RuleWindow::new(halves, Counting::Sentinel, counter, past)
         };
         let (completed, millis) = (average("inbound_completed"), average("inbound_response_ms"));
-        let is_shared = completed.tally().admitted().is_some();
+        let is_shared = completed.counter().admitted().is_some();
         let times = || Published::new(vm, ["inbound_times", ""], halves);
         Some(Numbers {
             passes,
@@ -200,7 +200,7 @@ impl<H: Host> System<H> {
             is_settled &= times.publish(numbers, now, at_once);
         }
         for window in [&numbers.passes, &numbers.completed, &numbers.millis] {
-            is_settled &= window.tally().pay_owed();
+            is_settled &= window.counter().pay_owed();
         }
         is_settled & numbers.in_flight.pay_owed()
     }
@@ -210,8 +210,11 @@ impl<H: Host> System<H> {
     pub fn enter(&self, now: Timestamp) -> (Call<H>, Inbound) {
         let (numbers, needs) = (&self.numbers, self.needs);
         numbers.advance(needs, now);
-        let take = |tally: &RuleCounts<H>| tally.take(1).map(|taken| taken.wrapping_sub(1));
-        let ticket = needs.passes.then(|| take(numbers.passes.tally())).flatten();
+        let take = |counter: &RuleCounts<H>| counter.reserve(1).map(|taken| taken.wrapping_sub(1));
+        let ticket = needs
+            .passes
+            .then(|| take(numbers.passes.counter()))
+            .flatten();
         let in_flight = needs.in_flight.then(|| take(&numbers.in_flight)).flatten();
         let mut inbound = Inbound {
             // A number that cannot be counted is as high as can be: the request is refused.
@@ -287,8 +290,8 @@ impl<H: Host> Call<H> {
         if self.needs.times {
             let millis = now.since(self.began).as_millis() as u64;
             self.numbers.advance(self.needs, now); // it counts in the bucket of its end
-            self.numbers.millis.commit(millis);
-            self.numbers.completed.commit(1);
+            self.numbers.millis.admit(millis);
+            self.numbers.completed.admit(1);
             if self.needs.estimate {
                 self.numbers.shortest.record(millis, now);
             }
@@ -302,7 +305,7 @@ impl<H: Host> Drop for Call<H> {
             self.numbers.passes.counter().release(1);
         }
         if self.is_in_flight {
-            self.numbers.in_flight.give_back(1);
+            self.numbers.in_flight.release(1);
         }
     }
 }

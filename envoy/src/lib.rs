@@ -27,7 +27,7 @@
 //! | `waiting` | requests that wait, paused until their turn |
 //! | `passed` | what an admitted request keeps until it ends |
 //! | `filter` | one configuration in force: a request in, a decision out |
-//! | `plugin` | the proxy-wasm callbacks, a few lines each |
+//! | `plugin` | the proxy-wasm contexts, a line each |
 //!
 //! A module uses only those above it.
 

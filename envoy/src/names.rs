@@ -12,7 +12,9 @@
 //! single `_` between them, none of which is a label. So a folded name can be read back, from its end: the code says how
 //! many `_` its value has, and a value without a code has no label in it.
 
-use leapgate::{ControlBehavior, Grade, NamePlace, StateKey, Strategy, Window};
+use leapgate::backend::{NamePlace, StateKey};
+use leapgate::rule::{ControlBehavior, Grade, Strategy};
+use leapgate::stats::Window;
 use std::rc::Rc;
 
 /// The labels, in the order in which a name has them. None of them is a word of a value without a code.

@@ -8,7 +8,7 @@ use crate::gauges::{SilentGauge, count, gauge};
 use crate::host::{Host, MetricId};
 use crate::shared::SharedCell;
 use crate::vm::Vm;
-use leapgate::{LocalTally, Tally};
+use leapgate::backend::{Counter, LocalCounter};
 use std::cell::Cell;
 
 /// A pair of running counts.
@@ -22,14 +22,14 @@ pub(crate) enum PairCell<H> {
     /// Two words in shared data.
     SharedData(CasPair<H>),
     /// This virtual machine's own.
-    Local(LocalTally),
+    Local(LocalCounter),
 }
 
 impl<H: Host> PairCell<H> {
     /// Opens the pair with these labels. As gauges they are called `names`; equal names are one gauge.
     pub(crate) fn open(vm: &Vm<H>, labels: &str, names: [&str; 2]) -> PairCell<H> {
         if !vm.is_shared() {
-            return PairCell::Local(LocalTally::default());
+            return PairCell::Local(LocalCounter::default());
         }
         let silent = match PairCell::gauges(vm, labels, names) {
             Ok(gauges) => return gauges,
@@ -47,7 +47,7 @@ impl<H: Host> PairCell<H> {
                     labels,
                     &format!("neither gauges nor shared data work here: {now}"),
                 );
-                PairCell::Local(LocalTally::default())
+                PairCell::Local(LocalCounter::default())
             }
         }
     }
@@ -134,17 +134,17 @@ impl<H: Host> PairCell<H> {
     }
 
     #[inline]
-    pub(crate) fn tickets(&self) -> u64 {
+    pub(crate) fn reserved(&self) -> u64 {
         match self {
             // A count that cannot be read counts as full.
             PairCell::Gauges { host, tickets, .. } => count(host, *tickets).unwrap_or(u64::MAX),
             PairCell::SharedData(pair) => pair.read().map_or(u64::MAX, |(tickets, _)| tickets),
-            PairCell::Local(tally) => tally.tickets(),
+            PairCell::Local(counter) => counter.reserved(),
         }
     }
 
     #[inline]
-    pub(crate) fn take(&self, n: u64) -> Option<u64> {
+    pub(crate) fn reserve(&self, n: u64) -> Option<u64> {
         match self {
             PairCell::Gauges { host, tickets, .. } => {
                 if !host.add(*tickets, n as i64) {
@@ -157,29 +157,29 @@ impl<H: Host> PairCell<H> {
                 taken
             }
             PairCell::SharedData(pair) => pair.change(n as i64, 0),
-            PairCell::Local(tally) => tally.take(n),
+            PairCell::Local(counter) => counter.reserve(n),
         }
     }
 
-    pub(crate) fn give_back(&self, n: u64) {
+    pub(crate) fn release(&self, n: u64) {
         match self {
             PairCell::Gauges { host, tickets, .. } => {
                 host.add(*tickets, -(n as i64));
             }
             PairCell::SharedData(pair) => pair.change_or_owe(-(n as i64), 0),
-            PairCell::Local(tally) => tally.give_back(n),
+            PairCell::Local(counter) => counter.release(n),
         }
     }
 
     #[inline]
-    pub(crate) fn commit(&self, n: u64) {
+    pub(crate) fn admit(&self, n: u64) {
         match self {
             PairCell::Gauges { host, admitted, .. } => {
                 // A limit on calls in flight has no second gauge to raise.
                 host.add(*admitted, n as i64);
             }
             PairCell::SharedData(pair) => pair.change_or_owe(0, n as i64),
-            PairCell::Local(tally) => tally.commit(n),
+            PairCell::Local(counter) => counter.admit(n),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What an admitted request keeps until it ends.
 
-use crate::counts::RuleCounts;
+use crate::backend::EnvoyBackend;
 use crate::host::Host;
 use crate::inbound::Call;
 use crate::outcome::Answer;
@@ -10,9 +10,9 @@ use std::rc::Rc;
 
 /// An admitted request, until it ends.
 pub struct Passed<H: Host> {
-    pub(crate) resource: Rc<Resource<RuleCounts<H>>>,
+    pub(crate) resource: Rc<Resource<EnvoyBackend<H>>>,
     /// Dropping it releases calls in flight.
-    pub(crate) entry: Option<Entry<RuleCounts<H>>>,
+    pub(crate) entry: Option<Entry<EnvoyBackend<H>>>,
     /// Boxed: most requests have none.
     pub(crate) tracked: Option<Box<Tracked<H>>>,
 }

@@ -9,7 +9,7 @@
 
 use crate::host::{Host, MetricId};
 use crate::shared::{SharedCell, Try, swap};
-use leapgate::{Claim, Key, NamePlace, Places};
+use leapgate::backend::{Claim, Key, NamePlace, Places};
 use std::cell::{Cell, RefCell};
 
 /// The bits of a word that are the state of its place; the others are the tag of its name.

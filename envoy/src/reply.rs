@@ -1,7 +1,8 @@
 //! The reply to a refused request, and the headers about limits on the responses to admitted ones.
 
 use crate::settings::{Format, RateLimitHeaders, Reply, Settings};
-use leapgate::{Blocked, Grade, Policy, RefusalKind};
+use leapgate::rule::Grade;
+use leapgate::{Blocked, Policy, RefusalKind};
 use std::borrow::Cow;
 use std::time::Duration;
 

@@ -9,7 +9,9 @@
 use crate::host::{Host, Put};
 use crate::shared::SharedCell;
 use crate::vm::Vm;
-use leapgate::{Breaker, BreakerStorage, RuleWindow, Snapshots, Tally, Timestamp, Window};
+use leapgate::Timestamp;
+use leapgate::backend::{Breaker, BreakerStorage, Counter, RuleWindow, Snapshots};
+use leapgate::stats::Window;
 use std::cell::Cell;
 use std::rc::Rc;
 

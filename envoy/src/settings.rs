@@ -1,8 +1,9 @@
 //! The filter's own settings: the section `envoy` of its configuration, which [`crate::config`] shows.
 
 use crate::outcome::Errors;
-use leapgate::config::{At, ConfigError, Fields};
-use leapgate::{MAX_NAME, RefusalKind, Target};
+use leapgate::RefusalKind;
+use leapgate::config::{ConfigError, Fields, Located};
+use leapgate::rule::{MAX_NAME, Target};
 use std::rc::Rc;
 
 /// The longest body of a reply, in bytes: one slice of Envoy's buffers.
@@ -14,10 +15,10 @@ const MAX_HEADERS: usize = 32;
 /// The longest value of a header, in bytes: half of the 8 KiB that many clients accept for all headers together.
 const MAX_HEADER_VALUE: usize = 4096;
 
-const NO_HEADER_NAME: &str = "is no name of a header; use letters, digits and hyphens";
+const NO_HEADER_NAME: &str = "is not a valid header name; use letters, digits and hyphens";
 
 const NO_FIELD_VALUE: &str =
-    "is no value of a header; use up to 4096 printable ASCII characters, no space around them";
+    "is not a valid header value; use up to 4096 printable ASCII characters, no space around them";
 
 /// How many resources may be kept apart: each has counters of its own in Envoy.
 const MAX_RESOURCES: u64 = 10_000;
@@ -150,26 +151,26 @@ impl Default for Settings {
         }
     }
 }
-fn origin_from(at: &At<'_>) -> Result<OriginFrom, ConfigError> {
+fn origin_from(at: &Located<'_>) -> Result<OriginFrom, ConfigError> {
     let fields = at.object(&["from", "header"])?;
     match (fields.get("from"), fields.get("header")) {
         (Some(from), None) => from.one_of(&[("peer", ())]).map(|()| OriginFrom::Peer),
         (None, Some(header)) => Ok(OriginFrom::Header(header_name(&header)?)),
         (Some(_), Some(header)) => {
-            Err(header.wrong("does not go with `from`; keep one of the two"))
+            Err(header.error("does not go with `from`; keep one of the two"))
         }
-        (None, None) => Err(at.wrong(r#"names no origin; use `{"header": "x-app"}`"#)),
+        (None, None) => Err(at.error(r#"names no origin; use `{"header": "x-app"}`"#)),
     }
 }
 
-fn prioritized(at: &At<'_>) -> Result<Prioritized, ConfigError> {
+fn prioritized(at: &Located<'_>) -> Result<Prioritized, ConfigError> {
     let fields = at.object(&["header", "value"])?;
     let Some(header) = fields.get("header") else {
-        return Err(at.wrong(r#"names no header; use `{"header": "x-priority"}`"#));
+        return Err(at.error(r#"names no header; use `{"header": "x-priority"}`"#));
     };
     let value = match fields.get("value") {
         Some(value) if is_field_value(value.string()?) => Some(value.string()?.into()),
-        Some(value) => return Err(value.wrong(NO_FIELD_VALUE)),
+        Some(value) => return Err(value.error(NO_FIELD_VALUE)),
         None => None,
     };
     Ok(Prioritized {
@@ -179,16 +180,16 @@ fn prioritized(at: &At<'_>) -> Result<Prioritized, ConfigError> {
 }
 
 /// The name of a header, in lower case.
-fn header_name(at: &At<'_>) -> Result<String, ConfigError> {
+fn header_name(at: &Located<'_>) -> Result<String, ConfigError> {
     let name = at.string()?.to_ascii_lowercase();
     if is_token(&name) {
         Ok(name)
     } else {
-        Err(at.wrong(NO_HEADER_NAME))
+        Err(at.error(NO_HEADER_NAME))
     }
 }
 
-pub(crate) fn settings(at: &At<'_>) -> Result<Settings, ConfigError> {
+pub(crate) fn settings(at: &Located<'_>) -> Result<Settings, ConfigError> {
     let keys = [
         "scope",
         "resource",
@@ -240,7 +241,7 @@ pub(crate) fn settings(at: &At<'_>) -> Result<Settings, ConfigError> {
     Ok(settings)
 }
 
-fn resource_from(at: &At<'_>) -> Result<ResourceFrom, ConfigError> {
+fn resource_from(at: &Located<'_>) -> Result<ResourceFrom, ConfigError> {
     let fields = at.object(&["from", "fixed"])?;
     match (fields.get("from"), fields.get("fixed")) {
         (Some(from), None) => match from.one_of(&[("route", false), ("virtualHost", true)])? {
@@ -249,16 +250,16 @@ fn resource_from(at: &At<'_>) -> Result<ResourceFrom, ConfigError> {
         },
         (None, Some(fixed)) => match Target::new(fixed.string()?) {
             Ok(Target::Resource(name)) => Ok(ResourceFrom::Fixed(name)),
-            _ => Err(fixed.wrong(&format!(
-                "is no name of one resource; use 1 to {MAX_NAME} bytes, and not `*`"
+            _ => Err(fixed.error(&format!(
+                "is not the name of one resource; use 1 to {MAX_NAME} bytes, and not `*`"
             ))),
         },
-        (Some(_), Some(fixed)) => Err(fixed.wrong("does not go with `from`; keep one of the two")),
-        (None, None) => Err(at.wrong(r#"names no resource; use `{"from": "route"}`"#)),
+        (Some(_), Some(fixed)) => Err(fixed.error("does not go with `from`; keep one of the two")),
+        (None, None) => Err(at.error(r#"names no resource; use `{"from": "route"}`"#)),
     }
 }
 
-fn reply(at: &At<'_>, reply: &mut Reply) -> Result<(), ConfigError> {
+fn reply(at: &Located<'_>, reply: &mut Reply) -> Result<(), ConfigError> {
     let fields = at.object(&["status", "format", "body", "headers", "breaker"])?;
     answer(&fields, &mut reply.status, &mut reply.body)?;
     if let Some(breaker) = fields.get("breaker") {
@@ -292,7 +293,7 @@ fn reply(at: &At<'_>, reply: &mut Reply) -> Result<(), ConfigError> {
             }
             let text = value.string()?;
             if !is_field_value(text) {
-                return Err(value.wrong(NO_FIELD_VALUE));
+                return Err(value.error(NO_FIELD_VALUE));
             }
             reply.headers.push((name, text.into()));
         }
@@ -308,7 +309,7 @@ fn answer(fields: &Fields<'_>, status: &mut u16, body: &mut String) -> Result<()
     if let Some(text) = fields.get("body") {
         *body = text.string()?.into();
         if body.len() > MAX_BODY {
-            return Err(text.wrong(&format!("is too long; use at most {MAX_BODY} bytes")));
+            return Err(text.error(&format!("is too long; use at most {MAX_BODY} bytes")));
         }
     }
     Ok(())

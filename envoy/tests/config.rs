@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-use leapgate::{FlowRule, Rules};
+use leapgate::Rules;
+use leapgate::rule::FlowRule;
 use leapgate_envoy::config::parse;
 use leapgate_envoy::settings::{
     Format, OriginFrom, Prioritized, RateLimitHeaders, ResourceFrom, Scope, Settings,
@@ -204,7 +205,7 @@ fn a_plugin_without_configuration_is_told_how_to_get_one() {
     for nothing in ["", " \n"] {
         assert_eq!(
             says(nothing),
-            r#"document: `` is no configuration; give the plugin rules: `{"flowRules": [{"resource": "*", "count": 100}]}`"#
+            r#"document: `` is not a configuration; give the plugin rules: `{"flowRules": [{"resource": "*", "count": 100}]}`"#
         );
     }
 }
@@ -213,7 +214,7 @@ fn a_plugin_without_configuration_is_told_how_to_get_one() {
 fn a_message_on_the_wire_is_told_what_to_be_instead() {
     // google.protobuf.Struct {"mode": "shadow"}
     let wire = "\n\u{12}\n\u{4}mode\u{12}\n\u{1a}\u{6}shadow";
-    let fault = "is no JSON; give the plugin its configuration as a `google.protobuf.StringValue`";
+    let fault = "is not JSON; give the plugin its configuration as a `google.protobuf.StringValue`";
     assert!(says(wire).ends_with(fault), "{}", says(wire));
 }
 
@@ -226,7 +227,7 @@ fn what_is_wrong_with_the_rules_is_said_here_too() {
         ),
         (
             r#"{"envoi": {}}"#,
-            "document: `envoi` is no key here; use `envoy`, or one of `flowRules`, `paramFlowRules`, `gatewayFlowRules`, `degradeRules`, `systemRules`, `authorityRules`, `mode`",
+            "document: `envoi` is not a known key; use `envoy`, or one of `flowRules`, `paramFlowRules`, `gatewayFlowRules`, `degradeRules`, `systemRules`, `authorityRules`, `mode`",
         ),
         (
             r#"{"flowRules": [{"resource": "a"}], "envoy": 5}"#,
@@ -246,7 +247,7 @@ fn what_is_wrong_with_the_rules_is_said_here_too() {
         ),
         (
             r#"{"degradeRules": [{"resource": "a", "grade": "errorRatio", "count": 2, "timeWindow": 1}]}"#,
-            "degradeRules[0].count: `2` is no ratio; use a number from 0 to 1",
+            "degradeRules[0].count: `2` is not a valid ratio; use a number from 0 to 1",
         ),
         (
             r#"{"flowRules": [{"resource": "b", "count": 1, "limitApp": "shop\n"}], "envoy": {}}"#,
@@ -289,25 +290,25 @@ fn the_document_in_the_readme_is_accepted() {
 fn a_setting_that_is_wrong_is_refused() {
     let keys = "`scope`, `resource`, `origin`, `prioritized`, `maxWaiting`, `maxResources`, `reply`, `errors`, `rateLimitHeaders`, `rateLimitHeadersOn`";
     let max = "is not possible; use a whole number from 1 to 10000";
-    let from = "is not available; use one of `route`, `virtualHost`";
-    let fixed = "is no name of one resource; use 1 to 256 bytes, and not `*`";
-    let headers = "is not available; use one of `draft`, `legacy`, `off`";
+    let from = "is not a valid value; use one of `route`, `virtualHost`";
+    let fixed = "is not the name of one resource; use 1 to 256 bytes, and not `*`";
+    let headers = "is not a valid value; use one of `draft`, `legacy`, `off`";
     let cases = [
         ("5", "envoy: `5` is a number; use an object".into()),
         ("[]", "envoy: `[…]` is an array; use an object".into()),
-        (r#"{"cluster": {}}"#, format!("envoy: `cluster` is no key here; use one of {keys}")),
+        (r#"{"cluster": {}}"#, format!("envoy: `cluster` is not a known key; use one of {keys}")),
         (
             r#"{"replay": {}}"#,
-            format!("envoy: `replay` is no key here; use `reply`, or one of {}", keys.replace("`reply`, ", "")),
+            format!("envoy: `replay` is not a known key; use `reply`, or one of {}", keys.replace("`reply`, ", "")),
         ),
         (r#"{"scope": null, "scope": "worker"}"#, "envoy: `scope` is given twice; keep one of the two".into()),
-        (r#"{"scope": "vm"}"#, "envoy.scope: `vm` is not available; use one of `process`, `worker`".into()),
-        (r#"{"scope": 0}"#, "envoy.scope: `0` is not available; use one of `process`, `worker`".into()),
+        (r#"{"scope": "vm"}"#, "envoy.scope: `vm` is not a valid value; use one of `process`, `worker`".into()),
+        (r#"{"scope": 0}"#, "envoy.scope: `0` is not a valid value; use one of `process`, `worker`".into()),
         (r#"{"resource": "route"}"#, "envoy.resource: `route` is a string; use an object".into()),
         (r#"{"resource": {}}"#, "envoy.resource: `{…}` names no resource; use `{\"from\": \"route\"}`".into()),
         (
             r#"{"resource": {"header": "x-api"}}"#,
-            "envoy.resource: `header` is no key here; use one of `from`, `fixed`".into(),
+            "envoy.resource: `header` is not a known key; use one of `from`, `fixed`".into(),
         ),
         (r#"{"resource": {"from": "routeMetadata"}}"#, format!("envoy.resource.from: `routeMetadata` {from}")),
         (r#"{"resource": {"from": 1}}"#, format!("envoy.resource.from: `1` {from}")),
@@ -322,11 +323,11 @@ fn a_setting_that_is_wrong_is_refused() {
         (r#"{"origin": {}}"#, "envoy.origin: `{…}` names no origin; use `{\"header\": \"x-app\"}`".into()),
         (
             r#"{"origin": {"property": "a"}}"#,
-            "envoy.origin: `property` is no key here; use one of `from`, `header`".into(),
+            "envoy.origin: `property` is not a known key; use one of `from`, `header`".into(),
         ),
         (
             r#"{"origin": {"from": "client"}}"#,
-            "envoy.origin.from: `client` is not available; use `peer`".into(),
+            "envoy.origin.from: `client` is not a valid value; use `peer`".into(),
         ),
         (
             r#"{"origin": {"from": "peer", "header": "a"}}"#,
@@ -334,7 +335,7 @@ fn a_setting_that_is_wrong_is_refused() {
         ),
         (
             r#"{"origin": {"header": "x app"}}"#,
-            "envoy.origin.header: `x app` is no name of a header; use letters, digits and hyphens".into(),
+            "envoy.origin.header: `x app` is not a valid header name; use letters, digits and hyphens".into(),
         ),
         (
             r#"{"prioritized": {"value": "high"}}"#,
@@ -342,11 +343,11 @@ fn a_setting_that_is_wrong_is_refused() {
         ),
         (
             r#"{"prioritized": {"header": ":path"}}"#,
-            "envoy.prioritized.header: `:path` is no name of a header; use letters, digits and hyphens".into(),
+            "envoy.prioritized.header: `:path` is not a valid header name; use letters, digits and hyphens".into(),
         ),
         (
             r#"{"prioritized": {"header": "a", "value": " b"}}"#,
-            "envoy.prioritized.value: ` b` is no value of a header; use up to 4096 printable ASCII characters, no space around them".into(),
+            "envoy.prioritized.value: ` b` is not a valid header value; use up to 4096 printable ASCII characters, no space around them".into(),
         ),
         (
             r#"{"maxWaiting": 10001}"#,
@@ -362,7 +363,7 @@ fn a_setting_that_is_wrong_is_refused() {
         (r#"{"reply": 429}"#, "envoy.reply: `429` is a number; use an object".into()),
         (
             r#"{"reply": {"code": 429}}"#,
-            "envoy.reply: `code` is no key here; use one of `status`, `format`, `body`, `headers`, `breaker`".into(),
+            "envoy.reply: `code` is not a known key; use one of `status`, `format`, `body`, `headers`, `breaker`".into(),
         ),
         (
             r#"{"reply": {"status": 200}}"#,
@@ -374,7 +375,7 @@ fn a_setting_that_is_wrong_is_refused() {
         ),
         (
             r#"{"reply": {"format": "html"}}"#,
-            "envoy.reply.format: `html` is not available; use one of `text`, `json`, `problem`".into(),
+            "envoy.reply.format: `html` is not a valid value; use one of `text`, `json`, `problem`".into(),
         ),
         (r#"{"reply": {"body": {}}}"#, "envoy.reply.body: `{…}` is an object; use a string".into()),
         (r#"{"reply": {"headers": []}}"#, "envoy.reply.headers: `[…]` is an array; use an object".into()),
@@ -384,16 +385,16 @@ fn a_setting_that_is_wrong_is_refused() {
         ),
         (
             r#"{"reply": {"breaker": {"format": "json"}}}"#,
-            "envoy.reply.breaker: `format` is no key here; use one of `status`, `body`".into(),
+            "envoy.reply.breaker: `format` is not a known key; use one of `status`, `body`".into(),
         ),
         (
             r#"{"errors": {"codes": []}}"#,
-            "envoy.errors: `codes` is no key here; use one of `status`, `grpcStatus`".into(),
+            "envoy.errors: `codes` is not a known key; use one of `status`, `grpcStatus`".into(),
         ),
         (r#"{"errors": {"status": "5xx"}}"#, "envoy.errors.status: `5xx` is a string; use an array".into()),
         (
             r#"{"errors": {"status": ["6xx"]}}"#,
-            "envoy.errors.status[0]: `6xx` is no status; use `5xx`, `4xx` or a number".into(),
+            "envoy.errors.status[0]: `6xx` is not a valid status; use `5xx`, `4xx` or a number".into(),
         ),
         (
             r#"{"errors": {"status": [500, 99]}}"#,
@@ -407,7 +408,7 @@ fn a_setting_that_is_wrong_is_refused() {
         (r#"{"rateLimitHeaders": "ietf"}"#, format!("envoy.rateLimitHeaders: `ietf` {headers}")),
         (
             r#"{"rateLimitHeadersOn": "passed"}"#,
-            "envoy.rateLimitHeadersOn: `passed` is not available; use one of `refused`, `all`".into(),
+            "envoy.rateLimitHeadersOn: `passed` is not a valid value; use one of `refused`, `all`".into(),
         ),
     ];
     for (section, sentence) in cases {
@@ -418,9 +419,9 @@ fn a_setting_that_is_wrong_is_refused() {
 #[test]
 fn a_header_that_cannot_be_sent_is_refused() {
     let taken = "is written by the filter or by Envoy; leave it out";
-    let name = "is no name of a header; use letters, digits and hyphens";
+    let name = "is not a valid header name; use letters, digits and hyphens";
     let value =
-        "is no value of a header; use up to 4096 printable ASCII characters, no space around them";
+        "is not a valid header value; use up to 4096 printable ASCII characters, no space around them";
     let cases = [
         (r#""": "a""#, format!(": `` {name}")),
         (r#"":status": "200""#, format!(": `:status` {name}")),
@@ -461,7 +462,7 @@ fn a_header_that_cannot_be_sent_is_refused() {
         (r#""x-a": 5"#, ".x-a: `5` is a number; use a string".into()),
         (
             r#""x-a": null"#,
-            ".x-a: `null` is no value; use a string".into(),
+            ".x-a: `null` is not a value; use a string".into(),
         ),
         (
             r#""x-a": "b\r\nc: d""#,
@@ -500,7 +501,7 @@ fn what_is_too_much_for_a_reply_is_refused() {
     assert_eq!(read(&value(4096)).reply.headers[0].1.len(), 4096);
     assert!(
         section_says(&value(4097))
-            .starts_with(&format!("envoy.reply.headers.a: `{shown}…` is no value"))
+            .starts_with(&format!("envoy.reply.headers.a: `{shown}…` is not a value"))
     );
 
     let name = |length: usize| {

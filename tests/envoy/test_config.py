@@ -15,7 +15,7 @@ def rules(*flow_rules, **rest):
 
 
 REFUSED = [
-    ("", 'document: `` is no configuration; give the plugin rules: `{"flowRules": [{"resource": "*", "count": 100}]}`'),
+    ("", 'document: `` is not a configuration; give the plugin rules: `{"flowRules": [{"resource": "*", "count": 100}]}`'),
     ('{"flowRules": [}', "document: `{\"flowRules\": [}` goes wrong on line 1, column 16 (expected value); correct it there"),
     ([LOGIN], "document: `[…]` is an array; put it in an object, under `flowRules`"),
     ({"flowrules": []}, "document: `flowrules` is not a known key; use `flowRules`, or one of"),
@@ -23,7 +23,7 @@ REFUSED = [
      "degradeRules[0].count: `5` is not a valid ratio; use a number from 0 to 1"),
     ({"systemRules": [{"highestSystemLoad": 4}]},
      "systemRules[0]: `highestSystemLoad` is not known in Envoy, where a filter cannot see the machine; use `bbr`,"),
-    ({"envoy": {"errors": {"status": ["6xx"]}}}, "envoy.errors.status[0]: `6xx` is no status; use `5xx`, `4xx` or a number"),
+    ({"envoy": {"errors": {"status": ["6xx"]}}}, "envoy.errors.status[0]: `6xx` is not a valid status; use `5xx`, `4xx` or a number"),
     (rules({**LOGIN, "key": ["clientIP"]}), "flowRules[0].key[0]: `clientIP` is not a part of a request; use `clientIp`, `path`, `method`, `host`, or an object"),
     ('{"mode": "shadow", "mode": "enforce"}', "document: `mode` is given twice; keep one of the two"),
     (rules(LOGIN, {"resource": "api"}), "flowRules[1]: `count` is missing; add it"),
@@ -46,7 +46,7 @@ REFUSED = [
     (rules(envoy={"cluster": {}}), "envoy: `cluster` is not a known key; use one of"),
     (rules(envoy={"scope": "vm"}), "envoy.scope: `vm` is not a valid value; use one of `process`, `worker`"),
     (rules(envoy={"reply": {"status": 200}}), "envoy.reply.status: `200` is not possible; use a whole number from 400 to 599"),
-    (rules(envoy={"reply": {"headers": {"x y": "a"}}}), "envoy.reply.headers: `x y` is no name of a header"),
+    (rules(envoy={"reply": {"headers": {"x y": "a"}}}), "envoy.reply.headers: `x y` is not a valid header name"),
     (rules(envoy={"rateLimitHeaders": "ietf"}),
      "envoy.rateLimitHeaders: `ietf` is not a valid value; use one of `draft`, `legacy`, `off`"),
     ("[" * 5000 + "]" * 5000, "is nested too deep on line 1, column 128; use at most 127 levels"),
