@@ -1,98 +1,24 @@
 //! The engines, and the calls in flight, behind the numbers.
 
-use crate::shell::{KEYS, ceiled, instant};
-use crate::{shell, tree};
+use crate::layout::*;
+use crate::slab::Slab;
+use crate::time::ceiled;
+use crate::tree;
 use leapgate::config::{ConfigError, read};
 use leapgate::{
-    Blocked, Cause, Decision, Engine, Entry, FlowRule, Gauges, Grade, KeyValue, LocalTally,
-    MAX_RULES_PER_RESOURCE, Outcome, RefusalKind, Request, Resource, RuleId, Rules, Seeded, Store,
-    Timestamp,
+    Blocked, Cause, Decision, Engine, Entry, FlowRule, Grade, KeyValue, LocalTally, Outcome,
+    RefusalKind, Request, Resource, RuleId, Rules, Seeded, Store, Timestamp,
 };
 use std::cell::OnceCell;
 use std::rc::Rc;
 use std::time::Duration;
-use wasm_bindgen::prelude::wasm_bindgen;
 
 /// How many resources without rules of their own an engine keeps apart. The statistics of each take 43 kB, and Workers have 128 MB.
 const MAX_RESOURCES: usize = 1000;
 
-/// What is told first: how many policies, how many rules there are to know, which of them refuses, its count, when to try again,
-/// how long to wait.
-const TOLD: usize = 6;
-
-/// What is told of each policy: its rule, its count, what is left, when quota comes back.
-const PER_POLICY: usize = 4;
-
-/// What is told about a rule, behind all that: its window, its kind, and the HTTP status of its refusals.
-const ABOUT: usize = 3;
-
-/// What is told, in doubles.
-pub(crate) const AREA: usize = TOLD + PER_POLICY * MAX_RULES_PER_RESOURCE + ABOUT;
-
-/// What a request says about itself: a bit each.
-const PRIORITIZED: u32 = 1;
-const INBOUND: u32 = 2;
-/// It waits where a rule says so. Else it is refused there.
-const CAN_WAIT: u32 = 4;
-/// It ends at once.
-const ENDS: u32 = 8;
-/// It has the key that is told.
-const KEYED: u32 = 16;
-/// It wants to know how the rules stand, and nothing else.
-const LOOKS: u32 = 32;
-
-/// Nothing has this number.
-const NONE: f64 = -1.0;
-
-/// What is decided where there is no entry.
-const REFUSED: f64 = -1.0;
-const ENDED: f64 = -2.0;
-
-/// Things by number.
-pub(crate) struct Slab<T> {
-    slots: Vec<Option<T>>,
-    free: Vec<u32>,
-}
-
-impl<T> Default for Slab<T> {
-    fn default() -> Slab<T> {
-        Slab {
-            slots: Vec::new(),
-            free: Vec::new(),
-        }
-    }
-}
-
-impl<T> Slab<T> {
-    pub(crate) fn add(&mut self, thing: T) -> u32 {
-        if let Some(free) = self.free.pop()
-            && let Some(place) = self.slots.get_mut(free as usize)
-        {
-            *place = Some(thing);
-            return free;
-        }
-        self.slots.push(Some(thing));
-        (self.slots.len() - 1) as u32
-    }
-
-    pub(crate) fn get(&self, number: u32) -> Option<&T> {
-        self.slots.get(number as usize)?.as_ref()
-    }
-
-    fn get_mut(&mut self, number: u32) -> Option<&mut T> {
-        self.slots.get_mut(number as usize)?.as_mut()
-    }
-
-    pub(crate) fn take(&mut self, number: u32) -> Option<T> {
-        let taken = self.slots.get_mut(number as usize)?.take()?;
-        self.free.push(number);
-        Some(taken)
-    }
-}
-
 /// Which kind of rule it is: what `cause` says of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Flow = 0,
     Degrade = 1,
     System = 2,
@@ -100,19 +26,19 @@ enum Kind {
 }
 
 /// A rule that JavaScript knows by its place in the resource's list of these.
-struct Told {
-    kind: Kind,
+pub(crate) struct Told {
+    pub(crate) kind: Kind,
     /// Of its refusals: a system rule has one for `qps` and another for the rest, and is two to JavaScript.
-    status: u16,
-    id: RuleId,
+    pub(crate) status: u16,
+    pub(crate) id: RuleId,
     /// Of a flow rule that counts passes.
-    interval_ms: Option<u64>,
+    pub(crate) interval_ms: Option<u64>,
 }
 
 /// A resource that JavaScript knows by number.
-struct Met {
-    resource: Rc<Resource<LocalTally>>,
-    rules: Vec<Told>,
+pub(crate) struct Met {
+    pub(crate) resource: Rc<Resource<LocalTally>>,
+    pub(crate) rules: Vec<Told>,
 }
 
 impl Met {
@@ -204,7 +130,7 @@ struct KeyText {
 
 /// How its texts lie.
 #[derive(Clone, Copy, Default)]
-enum Form {
+pub(crate) enum Form {
     /// One text, for the one part.
     #[default]
     One,
@@ -247,7 +173,7 @@ fn check(rules: &Rules) -> Result<(), ConfigError> {
 }
 
 impl Engines {
-    fn add(&mut self, bytes: &[u8]) -> Result<u32, ConfigError> {
+    pub(crate) fn add(&mut self, bytes: &[u8]) -> Result<u32, ConfigError> {
         let rules = rules_of(bytes)?;
         check(&rules)?;
         Ok(self.slots.add(Slot {
@@ -258,7 +184,7 @@ impl Engines {
         }))
     }
 
-    fn replace(&mut self, engine: u32, bytes: &[u8]) -> Result<(), ConfigError> {
+    pub(crate) fn replace(&mut self, engine: u32, bytes: &[u8]) -> Result<(), ConfigError> {
         let rules = rules_of(bytes)?;
         let Some(slot) = self.slots.get_mut(engine) else {
             return Ok(());
@@ -284,7 +210,7 @@ impl Engines {
         self.put_key(slot, text, form);
     }
 
-    fn put_key(&mut self, slot: u32, text: &[u8], form: Form) {
+    pub(crate) fn put_key(&mut self, slot: u32, text: &[u8], form: Form) {
         if let Some(key) = self.keys.get_mut(slot as usize) {
             key.form = form;
             key.bytes.clear();
@@ -293,7 +219,7 @@ impl Engines {
     }
 
     /// Gives a resource a number: the next one, or 0, and then all others are forgotten. What there is to know of it.
-    fn meet(&mut self, engine: u32, number: u32, name: &str) -> Option<f64> {
+    pub(crate) fn meet(&mut self, engine: u32, number: u32, name: &str) -> Option<f64> {
         let slot = self.slots.get_mut(engine)?;
         let open = slot.open(self.seed)?;
         let resource = open.resource(name);
@@ -310,11 +236,11 @@ impl Engines {
         Some(about.into())
     }
 
-    fn met(&self, engine: u32, resource: u32) -> Option<&Met> {
+    pub(crate) fn met(&self, engine: u32, resource: u32) -> Option<&Met> {
         self.slots.get(engine)?.resources.get(resource as usize)
     }
 
-    fn enter(&mut self, call: &Call<'_>, area: &mut [f64; AREA]) -> Option<f64> {
+    pub(crate) fn enter(&mut self, call: &Call<'_>, area: &mut [f64; AREA]) -> Option<f64> {
         let slot = self.slots.get_mut(call.engine)?;
         let open = || opened(&slot.rules, self.seed);
         let engine = slot.open.get_or_init(open).as_ref()?;
@@ -322,14 +248,14 @@ impl Engines {
         let key = self.keys.get(call.key as usize);
         let key = key.filter(|_| call.flags & KEYED != 0);
         let outer = self.entries.get(call.within);
-        let (told, policies) = area.split_at_mut(TOLD);
+        let (told, policies) = area.split_at_mut(DECISION_LEN);
         let [count, known, refuses, limit, retry, waits, ..] = told else {
             return None;
         };
         let left = slot
             .closed
             .and_then(|closed| met.closed_for(closed, call.now));
-        let mut policies = policies.chunks_exact_mut(PER_POLICY);
+        let mut policies = policies.chunks_exact_mut(POLICY_LEN);
         *count = 0.0;
         let decision = with_key(key, |values| {
             let decision = if left.is_some() || call.flags & LOOKS != 0 {
@@ -385,6 +311,57 @@ impl Engines {
         }
         Some(self.entries.add(entry).into())
     }
+
+    pub(crate) fn free(&mut self, engine: u32) {
+        drop(self.slots.take(engine));
+    }
+
+    pub(crate) fn close(&mut self, engine: u32, now: Timestamp) {
+        if let Some(slot) = self.slots.get_mut(engine) {
+            let Rules {
+                flow,
+                param_flow,
+                gateway_flow,
+                ..
+            } = &slot.rules;
+            slot.closed = Some(Closed {
+                since: now,
+                longest: longest(flow.iter().chain(param_flow).chain(gateway_flow)),
+            });
+        }
+    }
+
+    pub(crate) fn exit(&mut self, entry: u32, how: u32, now: Timestamp) {
+        let Some(entry) = self.entries.take(entry) else {
+            return;
+        };
+        match how {
+            EXIT => entry.exit(Outcome::Success, now),
+            EXIT_WITH_ERROR => entry.exit(Outcome::Error, now),
+            CANCEL => entry.cancel(now),
+            UNANSWERED => entry.exit_unanswered(now),
+            _ => drop(entry),
+        }
+    }
+
+    pub(crate) fn refund(
+        &mut self,
+        entry: u32,
+        (key, flags): (u32, u32),
+        failed: bool,
+        now: Timestamp,
+    ) {
+        let Some(entry) = self.entries.take(entry) else {
+            return;
+        };
+        let outcome = if failed {
+            Outcome::Error
+        } else {
+            Outcome::Success
+        };
+        let key = self.keys.get(key as usize).filter(|_| flags & KEYED != 0);
+        with_key(key, |values| entry.exit_uncounted(values, outcome, now));
+    }
 }
 
 /// An engine over a store of its own. The rules have been tried: they go together.
@@ -412,17 +389,17 @@ fn with_key<R>(key: Option<&KeyText>, each: impl FnOnce(&[KeyValue<'_>]) -> R) -
 }
 
 /// What asks to be let in.
-struct Call<'a> {
-    engine: u32,
-    resource: u32,
-    key: u32,
-    cost: u32,
-    flags: u32,
+pub(crate) struct Call<'a> {
+    pub(crate) engine: u32,
+    pub(crate) resource: u32,
+    pub(crate) key: u32,
+    pub(crate) cost: u32,
+    pub(crate) flags: u32,
     /// The entry within which it is made; none has the number if there is none.
-    within: u32,
-    origin: &'a str,
-    context: &'a str,
-    now: Timestamp,
+    pub(crate) within: u32,
+    pub(crate) origin: &'a str,
+    pub(crate) context: &'a str,
+    pub(crate) now: Timestamp,
 }
 
 impl<'a> Call<'a> {
@@ -445,192 +422,4 @@ impl<'a> Call<'a> {
             None => request,
         }
     }
-}
-
-/// Makes an engine of the rules in the buffer. Its number; or, negative, how long the sentence in the buffer is that says what
-/// is wrong.
-#[wasm_bindgen]
-pub fn engine_new(bytes: usize) -> f64 {
-    shell(|shell| {
-        let made = shell
-            .engines
-            .add(shell.text.get(..bytes).unwrap_or_default());
-        made.map_or_else(|error| -shell.say(&error.to_string()), f64::from)
-    })
-}
-
-/// Puts the rules in the buffer in force, and forgets the numbers of resources. 0; or, negative, how long the sentence in the
-/// buffer is that says what is wrong: then the rules in force stay.
-#[wasm_bindgen]
-pub fn engine_replace(engine: u32, bytes: usize) -> f64 {
-    shell(|shell| {
-        let text = shell.text.get(..bytes).unwrap_or_default();
-        let replaced = shell.engines.replace(engine, text);
-        replaced.map_or_else(|error| -shell.say(&error.to_string()), |()| 0.0)
-    })
-}
-
-/// Drops an engine. Calls in flight go on.
-#[wasm_bindgen]
-pub fn engine_free(engine: u32) {
-    shell(|shell| drop(shell.engines.slots.take(engine)));
-}
-
-/// Counts all windows of an engine as used up, until they have passed.
-#[wasm_bindgen]
-pub fn engine_close(engine: u32, now: f64) {
-    shell(|shell| {
-        if let Some(slot) = shell.engines.slots.get_mut(engine) {
-            let Rules {
-                flow,
-                param_flow,
-                gateway_flow,
-                ..
-            } = &slot.rules;
-            slot.closed = Some(Closed {
-                since: instant(now),
-                longest: longest(flow.iter().chain(param_flow).chain(gateway_flow)),
-            });
-        }
-    });
-}
-
-/// Tells the load of the machine and how busy its processor is, for system rules: negative where nobody knows.
-#[wasm_bindgen]
-pub fn engine_gauges(engine: u32, load: f64, cpu: f64) {
-    let known = |number: f64| (number >= 0.0).then_some(number);
-    let (load, cpu) = (known(load), known(cpu));
-    shell(|shell| {
-        let Engines { slots, seed, .. } = &shell.engines;
-        if let Some(open) = slots.get(engine).and_then(|slot| slot.open(*seed)) {
-            open.store().set_gauges(Gauges { load, cpu });
-        }
-    });
-}
-
-/// Gives the number `number`, the next one, to the resource whose name is in the buffer; with 0 those that had one lose it. A bit
-/// for what there is to know: 1, whether it has rules; 2, whether any of them has to be told how calls end.
-#[wasm_bindgen]
-pub fn engine_resource(engine: u32, number: u32, bytes: usize) -> f64 {
-    shell(|shell| {
-        let name = text_of(&shell.text, 0, bytes);
-        shell.engines.meet(engine, number, name).unwrap_or(NONE)
-    })
-}
-
-/// Tells the part of the resource's keys at this place: how long its name is, in the buffer. Negative where there is none.
-#[wasm_bindgen]
-pub fn engine_part(engine: u32, resource: u32, index: usize) -> f64 {
-    shell(|shell| {
-        let met = shell.engines.met(engine, resource);
-        let part = met.and_then(|met| met.resource.key_parts().get(index));
-        let name = part.map(ToString::to_string);
-        name.map_or(NONE, |name| shell.say(&name))
-    })
-}
-
-/// Tells about a rule that a decision has named: how long its id is, in the buffer; last in the area, its window in
-/// milliseconds, negative where it has none, its kind, and the HTTP status of its refusals.
-#[wasm_bindgen]
-pub fn engine_rule(engine: u32, resource: u32, rule: usize) -> f64 {
-    shell(|shell| {
-        let met = shell.engines.met(engine, resource);
-        let Some(told) = met.and_then(|met| met.rules.get(rule)) else {
-            return NONE;
-        };
-        let [.., interval_ms, kind, status] = &mut shell.area;
-        *interval_ms = told.interval_ms.map_or(NONE, |interval| interval as f64);
-        *kind = f64::from(told.kind as u8);
-        *status = told.status.into();
-        let id = told.id.clone();
-        shell.say(id.as_str())
-    })
-}
-
-/// Takes the key in the buffer, for the next call, as number 0: for each part how many values it has, and these, each number in
-/// four bytes and each value with its length before it.
-#[wasm_bindgen]
-pub fn key_lists(bytes: usize) {
-    shell(|shell| {
-        let text = shell.text.get(..bytes).unwrap_or_default();
-        shell.engines.put_key(0, text, Form::Lists);
-    });
-}
-
-/// Decides. In the buffer lie the origin and, behind it, the context. Tells in the area: how many policies; how many rules of the
-/// resource have been named; where it refuses, by which rule, negative for none, of which count, and when to try again in
-/// milliseconds, negative for never; where it does not, how long to wait. Then for each policy its rule, its count, what is
-/// left, and when quota comes back in milliseconds from now.
-///
-/// The number of the entry; -1 where it is refused; -2 where it has ended.
-#[wasm_bindgen]
-#[allow(clippy::too_many_arguments)] // JavaScript has them all at hand
-pub fn engine_enter(
-    engine: u32,
-    resource: u32,
-    key: u32,
-    cost: u32,
-    flags: u32,
-    within: u32,
-    origin_bytes: usize,
-    context_bytes: usize,
-    now: f64,
-) -> f64 {
-    shell(|shell| {
-        let call = Call {
-            engine,
-            resource,
-            key,
-            cost,
-            flags,
-            within,
-            origin: text_of(&shell.text, 0, origin_bytes),
-            context: text_of(&shell.text, origin_bytes, context_bytes),
-            now: instant(now),
-        };
-        let decided = shell.engines.enter(&call, &mut shell.area);
-        decided.unwrap_or(REFUSED)
-    })
-}
-
-/// Ends a call: 0, as it should; 1, with an error; 2, it is given up; 3, nobody knows when or how; 4, nobody has waited for its
-/// answer.
-#[wasm_bindgen]
-pub fn engine_exit(entry: u32, how: u32, now: f64) {
-    let now = instant(now);
-    let Some(entry) = shell(|shell| shell.engines.entries.take(entry)) else {
-        return;
-    };
-    match how {
-        0 => entry.exit(Outcome::Success, now),
-        1 => entry.exit(Outcome::Error, now),
-        2 => entry.cancel(now),
-        4 => entry.exit_unanswered(now),
-        _ => drop(entry),
-    }
-}
-
-/// Ends a call that turns out not to count, with an error or without one. `flags` says whether it has that key.
-#[wasm_bindgen]
-pub fn engine_refund(entry: u32, key: u32, flags: u32, failed: bool, now: f64) {
-    let now = instant(now);
-    shell(|shell| {
-        let Engines { entries, keys, .. } = &mut shell.engines;
-        let Some(entry) = entries.take(entry) else {
-            return;
-        };
-        let outcome = if failed {
-            Outcome::Error
-        } else {
-            Outcome::Success
-        };
-        let key = keys.get(key as usize).filter(|_| flags & KEYED != 0);
-        with_key(key, |values| entry.exit_uncounted(values, outcome, now));
-    });
-}
-
-/// What JavaScript has put there, which is text.
-fn text_of(text: &[u8], at: usize, bytes: usize) -> &str {
-    let bytes = text.get(at..).and_then(|rest| rest.get(..bytes));
-    std::str::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
 }

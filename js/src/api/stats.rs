@@ -3,9 +3,10 @@
 //! Each is known by a number. What is more than a number is told as rows of doubles ([`stats_told`]); names are told in the
 //! buffer, each with its length before it.
 
-use crate::engine::Slab;
-use crate::shell::instant;
-use crate::{shell, tree};
+use crate::shell::shell;
+use crate::slab::Slab;
+use crate::time::instant;
+use crate::tree;
 use leapgate::config::{At, Fields};
 use leapgate::{
     ArrayMetric, BucketLeapArray, ClusterNode, ControlBehavior, DefaultNode, Engine, EntranceNode,
@@ -233,10 +234,10 @@ fn node(at: &At<'_>) -> Result<Held, Wrong> {
 }
 
 fn make(bytes: usize, of: impl FnOnce(&At<'_>) -> Result<Held, Wrong>) -> f64 {
-    let options = shell(|shell| tree::read(shell.text.get(..bytes).unwrap_or_default()));
+    let options = shell(|shell| tree::read(shell.buffer.bytes(bytes)));
     match of(&At::new("options", &options)) {
         Ok(held) => add(held),
-        Err(Wrong(sentence)) => -shell(|shell| shell.say(&sentence)),
+        Err(Wrong(sentence)) => -shell(|shell| shell.buffer.say(&sentence)),
     }
 }
 
@@ -591,7 +592,7 @@ fn of_engine<R>(engine: u32, read: impl FnOnce(&Engine<Seeded>) -> R) -> Option<
 #[wasm_bindgen]
 pub fn tree_node(engine: u32, kind: u32, bytes: usize) -> f64 {
     let found = shell(|shell| {
-        let mut names = tree::parts(shell.text.get(..bytes).unwrap_or_default());
+        let mut names = tree::parts(shell.buffer.bytes(bytes));
         let mut name = || std::str::from_utf8(names.next().unwrap_or_default()).unwrap_or_default();
         let names = [name(), name()];
         place(shell.engines.open(engine)?.store().tree()?, kind, names)
@@ -617,7 +618,7 @@ impl Names {
 
     /// Puts them into the buffer. How many bytes these are.
     fn tell(&self) -> f64 {
-        shell(|shell| shell.tell(&self.0))
+        shell(|shell| shell.buffer.tell(&self.0))
     }
 }
 
