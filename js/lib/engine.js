@@ -130,7 +130,6 @@ export class Engine {
     const { load, cpu } = checkOptions('gauges', gauges, ['load', 'cpu'], '`{ load: os.loadavg()[0] }`');
     const known = (name, value) => (value === undefined ? -1 : checkNumber(`gauges.${name}`, value, Number.MAX_VALUE, false));
     this.#gauges = [known('load', load), known('cpu', cpu)];
-    wasm.seed();
     this.#tell(() => core.engine_gauges(number, ...this.#gauges));
     this.#waiting?.replaced();
   }
@@ -194,7 +193,6 @@ export class Engine {
   #meet(number, name) {
     checkName('resource', name);
     if (name === '') throw wrong('resource', name, 'is no resource; use a name, as rules do', RangeError);
-    wasm.seed();
     if (this.#resources.size === MAX_RESOURCES) this.#resources.clear();
     const place = this.#resources.size;
     const met = { number: place, isOpen: false, parts: [], rules: [] };
@@ -301,24 +299,17 @@ export class Engine {
   #nodes;
 
   get nodes() {
-    return (this.#nodes ??= new NodeTree(() => this.#seeded(), () => this.now()));
+    return (this.#nodes ??= new NodeTree(() => this.#ready(), () => this.now()));
   }
 
   counters() {
-    return counters(this.#seeded());
+    return counters(this.#ready());
   }
 
   top(n = 10) {
-    const number = this.#seeded();
+    const number = this.#ready();
     checkNumber('n', n, MAX_TOP, true);
     return top(number, n, this.now());
-  }
-
-  // Its number, once it may open.
-  #seeded() {
-    const number = this.#ready();
-    wasm.seed();
-    return number;
   }
 
   free() {
@@ -488,6 +479,7 @@ function numberOfKey(parts, values) {
   if (bytes.length > most) {
     throw keyFault('request.key', values, `has ${bytes.length} bytes; use at most ${most}, or a hash of it`, RangeError);
   }
+  wasm.seed();
   core.key_lists(wasm.put(bytes));
   return 0;
 }

@@ -89,7 +89,6 @@ export class Limiter {
     // There was another instance, and what it counted is lost: nothing passes until it would have left.
     const now = this.now();
     this.#open();
-    wasm.seed();
     core.limiter_close(at.number, now);
     return at.number;
   }

@@ -6,10 +6,11 @@ use crate::time::ceiled;
 use crate::tree;
 use leapgate::config::{ConfigError, read};
 use leapgate::{
-    Blocked, Cause, Decision, Engine, Entry, FlowRule, Grade, KeyValue, LocalTally, Outcome,
-    RefusalKind, Request, Resource, RuleId, Rules, Seeded, Store, Timestamp,
+    Blocked, BreakerKey, Cause, Decision, Engine, Entry, FlowRule, Grade, KeyValue, KeyedGeometry,
+    KeyedWindows, Local, LocalBreaker, LocalTally, Outcome, Past, RefusalKind, Request, Resource,
+    RuleId, Rules, Seeded, StateKey, Store, Tallies, Timestamp,
 };
-use std::cell::OnceCell;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -99,6 +100,11 @@ fn longest<'a>(rules: impl Iterator<Item = &'a FlowRule>) -> Duration {
     rules.map(window).max().unwrap_or_default()
 }
 
+fn longest_of(rules: &Rules) -> Duration {
+    let sentinels = rules.param_flow.iter().chain(&rules.gateway_flow);
+    longest(rules.flow.iter().chain(sentinels))
+}
+
 fn interval_ms(rule: &FlowRule) -> Option<u64> {
     match rule.grade() {
         Grade::Qps { window, .. } => Some(window.window().interval_ms()),
@@ -106,19 +112,41 @@ fn interval_ms(rule: &FlowRule) -> Option<u64> {
     }
 }
 
-/// An engine, which opens with its first decision: only then is there a seed.
-struct Slot {
-    rules: Rules,
-    open: OnceCell<Option<Engine<Seeded>>>,
-    resources: Vec<Met>,
-    closed: Option<Closed>,
+/// The random numbers that hashes of keys begin with. Engines are made without them: in Workers there are none while a module
+/// is loaded. They are there when the first key is hashed.
+#[derive(Clone, Default)]
+pub(crate) struct LateSeed(Rc<Cell<[u64; 2]>>);
+
+impl LateSeed {
+    pub(crate) fn set(&self, seed: [u64; 2]) {
+        self.0.set(seed);
+    }
 }
 
-impl Slot {
-    fn open(&self, seed: [u64; 2]) -> Option<&Engine<Seeded>> {
-        let open = || opened(&self.rules, seed);
-        self.open.get_or_init(open).as_ref()
+impl Tallies for LateSeed {
+    type Tally = LocalTally;
+    type Keyed = KeyedWindows;
+
+    fn open(&self, key: &StateKey) -> (LocalTally, Past) {
+        Local.open(key)
     }
+
+    fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> KeyedWindows {
+        Seeded(self.0.get()).open_keyed(key, geometry)
+    }
+
+    fn open_breaker(&self, key: &BreakerKey) -> LocalBreaker {
+        Local.open_breaker(key)
+    }
+}
+
+/// An engine, and what JavaScript knows of it.
+struct Slot {
+    engine: Engine<LateSeed>,
+    /// For how long its flow rules remember at most.
+    longest: Duration,
+    resources: Vec<Met>,
+    closed: Option<Closed>,
 }
 
 /// What a request has for the parts of a resource's keys.
@@ -143,7 +171,7 @@ pub(crate) enum Form {
 pub(crate) struct Engines {
     slots: Slab<Slot>,
     entries: Slab<Entry>,
-    pub(crate) seed: [u64; 2],
+    pub(crate) seed: LateSeed,
     keys: Vec<KeyText>,
 }
 
@@ -152,7 +180,7 @@ impl Default for Engines {
         Engines {
             slots: Slab::default(),
             entries: Slab::default(),
-            seed: [0; 2],
+            seed: LateSeed::default(),
             keys: vec![KeyText::default(); KEYS],
         }
     }
@@ -163,22 +191,16 @@ fn rules_of(bytes: &[u8]) -> Result<Rules, ConfigError> {
     Ok(read(&tree)?.rules)
 }
 
-/// Whether the rules go together.
-fn check(rules: &Rules) -> Result<(), ConfigError> {
-    let store = Rc::new(Store::new(Seeded([0; 2])));
-    let tried = Engine::with_store(store, rules.clone());
-    tried
-        .map(drop)
-        .map_err(|error| ConfigError::from_rules(&error))
-}
-
 impl Engines {
     pub(crate) fn add(&mut self, bytes: &[u8]) -> Result<u32, ConfigError> {
         let rules = rules_of(bytes)?;
-        check(&rules)?;
+        let longest = longest_of(&rules);
+        let store = Store::new(self.seed.clone());
+        store.set_max_resources(MAX_RESOURCES);
+        let engine = Engine::with_store(Rc::new(store), rules);
         Ok(self.slots.add(Slot {
-            rules,
-            open: OnceCell::new(),
+            engine: engine.map_err(|error| ConfigError::from_rules(&error))?,
+            longest,
             resources: Vec::new(),
             closed: None,
         }))
@@ -189,20 +211,16 @@ impl Engines {
         let Some(slot) = self.slots.get_mut(engine) else {
             return Ok(());
         };
-        match slot.open.get() {
-            Some(Some(open)) => open
-                .replace(rules.clone())
-                .map_err(|error| ConfigError::from_rules(&error))?,
-            _ => check(&rules)?,
-        }
-        slot.rules = rules;
+        let longest = longest_of(&rules);
+        let replaced = slot.engine.replace(rules);
+        replaced.map_err(|error| ConfigError::from_rules(&error))?;
+        slot.longest = longest;
         slot.resources.clear();
         Ok(())
     }
 
-    /// The engine of that number, once it is seeded.
-    pub(crate) fn open(&self, engine: u32) -> Option<&Engine<Seeded>> {
-        self.slots.get(engine)?.open(self.seed)
+    pub(crate) fn get(&self, engine: u32) -> Option<&Engine<LateSeed>> {
+        Some(&self.slots.get(engine)?.engine)
     }
 
     pub(crate) fn name_key(&mut self, slot: u32, text: &[u8], parts: bool) {
@@ -221,8 +239,7 @@ impl Engines {
     /// Gives a resource a number: the next one, or 0, and then all others are forgotten. What there is to know of it.
     pub(crate) fn meet(&mut self, engine: u32, number: u32, name: &str) -> Option<f64> {
         let slot = self.slots.get_mut(engine)?;
-        let open = slot.open(self.seed)?;
-        let resource = open.resource(name);
+        let resource = slot.engine.resource(name);
         let is_open = resource.has_breakers()
             || resource
                 .flow_rules()
@@ -242,8 +259,6 @@ impl Engines {
 
     pub(crate) fn enter(&mut self, call: &Call<'_>, area: &mut [f64; AREA]) -> Option<f64> {
         let slot = self.slots.get_mut(call.engine)?;
-        let open = || opened(&slot.rules, self.seed);
-        let engine = slot.open.get_or_init(open).as_ref()?;
         let met = slot.resources.get_mut(call.resource as usize)?;
         let key = self.keys.get(call.key as usize);
         let key = key.filter(|_| call.flags & KEYED != 0);
@@ -262,7 +277,10 @@ impl Engines {
                 None
             } else {
                 let request = call.request(outer).keys(values);
-                Some(engine.enter_resource(&met.resource, &request, call.now))
+                Some(
+                    slot.engine
+                        .enter_resource(&met.resource, &request, call.now),
+                )
             };
             let resource = Rc::clone(&met.resource);
             for policy in resource.policies_for(&Request::new("").keys(values), call.now) {
@@ -318,15 +336,9 @@ impl Engines {
 
     pub(crate) fn close(&mut self, engine: u32, now: Timestamp) {
         if let Some(slot) = self.slots.get_mut(engine) {
-            let Rules {
-                flow,
-                param_flow,
-                gateway_flow,
-                ..
-            } = &slot.rules;
             slot.closed = Some(Closed {
                 since: now,
-                longest: longest(flow.iter().chain(param_flow).chain(gateway_flow)),
+                longest: slot.longest,
             });
         }
     }
@@ -362,14 +374,6 @@ impl Engines {
         let key = self.keys.get(key as usize).filter(|_| flags & KEYED != 0);
         with_key(key, |values| entry.exit_uncounted(values, outcome, now));
     }
-}
-
-/// An engine over a store of its own. The rules have been tried: they go together.
-#[cold]
-fn opened(rules: &Rules, seed: [u64; 2]) -> Option<Engine<Seeded>> {
-    let store = Rc::new(Store::new(Seeded(seed)));
-    store.set_max_resources(MAX_RESOURCES);
-    Engine::with_store(store, rules.clone()).ok()
 }
 
 /// Tells `each` of the values of a key.

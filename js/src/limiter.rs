@@ -4,21 +4,19 @@ use crate::layout::{AREA, KEYS, LIMIT_LEN, VERDICT_LEN};
 use crate::slab::Slab;
 use crate::time::{ceiled, instant};
 use crate::tree;
-use leapgate::config::{ConfigError, LimiterOptions, read_limiter};
+use leapgate::config::{LimiterOptions, read_limiter};
 use leapgate::{Count, Key, Left, Limit, Limiter, Verdict};
-use std::cell::OnceCell;
 
-/// A limiter, which opens with its first key: only then is there a seed.
+/// A limiter, and what its limits are.
 struct Slot {
-    options: LimiterOptions,
-    open: OnceCell<Option<Limiter>>,
+    limits: Vec<Limit>,
+    limiter: Limiter,
 }
 
 /// The limiters, by number.
 pub(crate) struct Limiters {
     slots: Slab<Slot>,
     keys: Vec<Key>,
-    pub(crate) seed: [u64; 2],
 }
 
 impl Default for Limiters {
@@ -26,7 +24,6 @@ impl Default for Limiters {
         Limiters {
             slots: Slab::default(),
             keys: vec![Key::from_hash(0); KEYS],
-            seed: [0; 2],
         }
     }
 }
@@ -42,23 +39,18 @@ pub(crate) struct Ask {
 }
 
 impl Limiters {
-    #[inline]
-    fn open(&self, limiter: u32) -> Option<&Limiter> {
-        let slot = self.slots.get(limiter)?;
-        slot.open.get_or_init(|| self.limiter_of(slot)).as_ref()
-    }
-
-    #[cold]
-    fn limiter_of(&self, slot: &Slot) -> Option<Limiter> {
-        let LimiterOptions { limits, max_keys } = &slot.options;
-        // The options have been read: they make a limiter.
-        Limiter::new(limits.clone(), *max_keys, self.seed).ok()
-    }
-
-    pub(crate) fn add(&mut self, bytes: &[u8]) -> Result<u32, ConfigError> {
-        let options = read_limiter(&tree::read(bytes))?;
-        let open = OnceCell::new();
-        Ok(self.slots.add(Slot { options, open }))
+    /// The number of the limiter with the options in `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what is wrong with them.
+    pub(crate) fn add(&mut self, bytes: &[u8]) -> Result<u32, String> {
+        let options = read_limiter(&tree::read(bytes)).map_err(|error| error.to_string())?;
+        let LimiterOptions { limits, max_keys } = options;
+        // The shell hashes keys, with its own seed: the limiter hashes none.
+        let limiter = Limiter::new(limits.clone(), max_keys, [0; 2]);
+        let limiter = limiter.map_err(|error| error.to_string())?;
+        Ok(self.slots.add(Slot { limits, limiter }))
     }
 
     pub(crate) fn free(&mut self, limiter: u32) {
@@ -66,20 +58,12 @@ impl Limiters {
     }
 
     pub(crate) fn about(&self, limiter: u32, index: usize) -> Option<&Limit> {
-        self.slots.get(limiter)?.options.limits.get(index)
+        self.slots.get(limiter)?.limits.get(index)
     }
 
-    pub(crate) fn with<R>(&self, limiter: u32, act: impl FnOnce(&Limiter) -> R) -> Option<R> {
-        self.open(limiter).map(act)
-    }
-
-    pub(crate) fn fill(&self, limiter: u32) -> (usize, u64) {
-        // One that has seen no key yet is not opened: there may be no seed.
-        let open = self.slots.get(limiter).and_then(|slot| slot.open.get());
-        match open {
-            Some(Some(open)) => open.fill(),
-            _ => (0, 0),
-        }
+    #[inline]
+    pub(crate) fn get(&self, limiter: u32) -> Option<&Limiter> {
+        Some(&self.slots.get(limiter)?.limiter)
     }
 
     pub(crate) fn name_key(&mut self, slot: u32, key: Key) {
@@ -98,7 +82,7 @@ impl Limiters {
     pub(crate) fn ask(&self, ask: &Ask, area: &mut [f64; AREA]) -> bool {
         let (key, now) = (self.key(ask.slot), instant(ask.now));
         let (cost, count) = (ask.cost as u64, Count::new(ask.count).ok());
-        let Some(open) = self.open(ask.limiter) else {
+        let Some(open) = self.get(ask.limiter) else {
             return false;
         };
         let (told, limits) = area.split_at_mut(VERDICT_LEN);

@@ -32,10 +32,8 @@ impl Shell {
     pub(crate) fn seed(&mut self, a: u32, b: u32, c: u32, d: u32) {
         let word = |high, low| u64::from(high) << 32 | u64::from(low);
         self.seed = [word(a, b), word(c, d)];
-        #[cfg(feature = "limiter")]
-        (self.limiters.seed = self.seed);
         #[cfg(feature = "engine")]
-        (self.engines.seed = self.seed);
+        self.engines.seed.set(self.seed);
     }
 
     pub(crate) fn name_key(&mut self, slot: u32, bytes: usize, parts: bool) -> u32 {

@@ -47,7 +47,7 @@ pub fn engine_gauges(engine: u32, load: f64, cpu: f64) {
     let known = |number: f64| (number >= 0.0).then_some(number);
     let (load, cpu) = (known(load), known(cpu));
     shell(|shell| {
-        if let Some(open) = shell.engines.open(engine) {
+        if let Some(open) = shell.engines.get(engine) {
             open.store().set_gauges(Gauges { load, cpu });
         }
     });

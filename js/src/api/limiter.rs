@@ -11,7 +11,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 pub fn limiter_new(bytes: usize) -> f64 {
     shell(|shell| {
         let made = shell.limiters.add(shell.buffer.bytes(bytes));
-        made.map_or_else(|error| -shell.buffer.say(&error.to_string()), f64::from)
+        made.map_or_else(|error| -shell.buffer.say(&error), f64::from)
     })
 }
 
@@ -39,7 +39,8 @@ pub fn limiter_about(limiter: u32, index: usize) -> f64 {
 #[wasm_bindgen]
 pub fn limiter_stats(limiter: u32) {
     shell(|shell| {
-        let (keys, charged) = shell.limiters.fill(limiter);
+        let limiter = shell.limiters.get(limiter);
+        let (keys, charged) = limiter.map_or((0, 0), |limiter| limiter.fill());
         let [to, shared, ..] = &mut shell.buffer.area;
         (*to, *shared) = (keys as f64, charged as f64);
     });
@@ -49,9 +50,9 @@ pub fn limiter_stats(limiter: u32) {
 #[wasm_bindgen]
 pub fn limiter_close(limiter: u32, now: f64) {
     shell(|shell| {
-        shell
-            .limiters
-            .with(limiter, |open| open.close(instant(now)))
+        if let Some(limiter) = shell.limiters.get(limiter) {
+            limiter.close(instant(now));
+        }
     });
 }
 
@@ -83,9 +84,9 @@ pub fn limiter_refund(limiter: u32, slot: u32, cost: f64, charged: f64, now: f64
     shell(|shell| {
         let key = shell.limiters.key(slot);
         let (charged, now) = (instant(charged), instant(now));
-        shell
-            .limiters
-            .with(limiter, |open| open.refund(key, cost as u64, charged, now));
+        if let Some(limiter) = shell.limiters.get(limiter) {
+            limiter.refund(key, cost as u64, charged, now);
+        }
     });
 }
 
@@ -94,7 +95,9 @@ pub fn limiter_refund(limiter: u32, slot: u32, cost: f64, charged: f64, now: f64
 pub fn limiter_reset(limiter: u32, slot: u32) {
     shell(|shell| {
         let key = shell.limiters.key(slot);
-        shell.limiters.with(limiter, |open| open.reset(key));
+        if let Some(limiter) = shell.limiters.get(limiter) {
+            limiter.reset(key);
+        }
     });
 }
 
@@ -103,7 +106,7 @@ pub fn limiter_reset(limiter: u32, slot: u32) {
 pub fn limiter_block(limiter: u32, slot: u32, millis: f64, now: f64) -> bool {
     shell(|shell| {
         let (key, length) = (shell.limiters.key(slot), crate::time::millis(millis));
-        let block = |open: &leapgate::Limiter| open.block(key, length, instant(now));
-        shell.limiters.with(limiter, block).unwrap_or(false)
+        let limiter = shell.limiters.get(limiter);
+        limiter.is_some_and(|limiter| limiter.block(key, length, instant(now)))
     })
 }

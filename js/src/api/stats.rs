@@ -3,6 +3,7 @@
 //! Each is known by a number. What is more than a number is told as rows of doubles ([`stats_told`]); names are told in the
 //! buffer, each with its length before it.
 
+use crate::engine::LateSeed;
 use crate::shell::shell;
 use crate::slab::Slab;
 use crate::time::instant;
@@ -11,7 +12,7 @@ use leapgate::config::{At, Fields};
 use leapgate::{
     ArrayMetric, BucketLeapArray, ClusterNode, ControlBehavior, DefaultNode, Engine, EntranceNode,
     KeyedStates, MAX_SAMPLE_COUNT, Metric, MetricBucket, MetricEvent, MetricNode, Node, NodeTree,
-    RuleGeometry, Seeded, StateKey, StatisticNode, Timestamp, Untouched, View, Window, WindowWrap,
+    RuleGeometry, StateKey, StatisticNode, Timestamp, Untouched, View, Window, WindowWrap,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -583,8 +584,8 @@ fn place(tree: &NodeTree, kind: u32, [name, inner]: [&str; 2]) -> Option<Place> 
     })
 }
 
-fn of_engine<R>(engine: u32, read: impl FnOnce(&Engine<Seeded>) -> R) -> Option<R> {
-    shell(|shell| shell.engines.open(engine).map(read))
+fn of_engine<R>(engine: u32, read: impl FnOnce(&Engine<LateSeed>) -> R) -> Option<R> {
+    shell(|shell| shell.engines.get(engine).map(read))
 }
 
 /// The number of a node: 0 is the root; 1 all inbound calls; 2 the entrance of a context; 3 a resource in a context; 4 a
@@ -595,7 +596,7 @@ pub fn tree_node(engine: u32, kind: u32, bytes: usize) -> f64 {
         let mut names = tree::parts(shell.buffer.bytes(bytes));
         let mut name = || std::str::from_utf8(names.next().unwrap_or_default()).unwrap_or_default();
         let names = [name(), name()];
-        place(shell.engines.open(engine)?.store().tree()?, kind, names)
+        place(shell.engines.get(engine)?.store().tree()?, kind, names)
     });
     found.map_or(-1.0, |place| add(Held::Node(place)))
 }
