@@ -14,8 +14,6 @@ const [EXIT, EXIT_WITH_ERROR, CANCEL, DROP, UNANSWERED] = [0, 1, 2, 3, 4];
 // No entry has this number.
 const NOBODY = 2 ** 32 - 1;
 
-const CAUSES = ['flow', 'degrade', 'system', 'authority'];
-
 const MAX_COST = 2 ** 32 - 1;
 
 // What may come from clients must not make memory grow without end.
@@ -282,9 +280,9 @@ export class Engine {
   #learn(met, many) {
     while (met.rules.length < many) {
       const bytes = core.engine_rule(this.#at.number, met.number, met.rules.length);
-      const id = wasm.said(bytes);
-      const [windowMs, kind, status] = wasm.told().subarray(-3);
-      met.rules.push({ id, windowMs: windowMs < 0 ? null : windowMs, cause: CAUSES[kind], status });
+      const [id, cause] = wasm.saidTexts(bytes);
+      const [windowMs, status] = wasm.told().subarray(-2);
+      met.rules.push({ id, windowMs: windowMs < 0 ? null : windowMs, cause, status });
     }
   }
 
@@ -426,7 +424,7 @@ function treeOf(rules) {
   }
 }
 
-// The resources of rules, by kind of rule. System rules have no resource and are shown themselves.
+// The resources of rules, by list. Rules without a resource are shown themselves.
 const aboutOf = (rules) =>
   Object.fromEntries(
     Object.entries(rules)

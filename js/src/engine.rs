@@ -1,80 +1,41 @@
 //! The engines, and the calls in flight, behind the numbers.
 
 use crate::layout::*;
+use crate::rules::{self, RuleInfo};
+use crate::seed::LateSeed;
 use crate::slab::Slab;
 use crate::time::ceiled;
 use crate::tree;
 use leapgate::config::{ConfigError, read};
 use leapgate::{
-    Blocked, BreakerKey, Cause, Decision, Engine, Entry, FlowRule, Grade, KeyValue, KeyedGeometry,
-    KeyedWindows, Local, LocalBreaker, LocalTally, Outcome, Past, RefusalKind, Request, Resource,
-    RuleId, Rules, Seeded, StateKey, Store, Tallies, Timestamp,
+    Count, Decision, Engine, Entry, KeyValue, LocalTally, Outcome, Request, Resource, RuleId,
+    Rules, Store, Timestamp,
 };
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// How many resources without rules of their own an engine keeps apart. The statistics of each take 43 kB, and Workers have 128 MB.
 const MAX_RESOURCES: usize = 1000;
 
-/// Which kind of rule it is: what `cause` says of a refusal.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Flow = 0,
-    Degrade = 1,
-    System = 2,
-    Authority = 3,
-}
-
-/// A rule that JavaScript knows by its place in the resource's list of these.
-pub(crate) struct Told {
-    pub(crate) kind: Kind,
-    /// Of its refusals: a system rule has one for `qps` and another for the rest, and is two to JavaScript.
-    pub(crate) status: u16,
-    pub(crate) id: RuleId,
-    /// Of a flow rule that counts passes.
-    pub(crate) interval_ms: Option<u64>,
-}
-
 /// A resource that JavaScript knows by number.
 pub(crate) struct Met {
     pub(crate) resource: Rc<Resource<LocalTally>>,
-    pub(crate) rules: Vec<Told>,
+    pub(crate) rules: Vec<RuleInfo>,
 }
 
 impl Met {
-    fn told(&mut self, kind: Kind, status: u16, id: &RuleId, rule: Option<&FlowRule>) -> usize {
-        let known = |told: &Told| told.kind == kind && told.status == status && told.id == *id;
-        if let Some(place) = self.rules.iter().position(known) {
+    /// The place of a rule.
+    fn place_of(&mut self, rule: RuleInfo<&RuleId>) -> usize {
+        if let Some(place) = self.rules.iter().position(|known| rule.is(known)) {
             return place;
         }
-        let interval_ms = rule.and_then(interval_ms);
-        self.rules.push(Told {
-            kind,
-            status,
-            id: id.clone(),
-            interval_ms,
-        });
+        self.rules.push(rule.owned());
         self.rules.len() - 1
-    }
-
-    /// The rule that refuses, and its count.
-    fn refuses(&mut self, blocked: &Blocked) -> (usize, f64) {
-        let (kind, rule) = match blocked.cause() {
-            Cause::Flow(rule) => (Kind::Flow, Some(rule)),
-            Cause::Degrade(_) => (Kind::Degrade, None),
-            Cause::System(..) => (Kind::System, None),
-            Cause::Authority(_) => (Kind::Authority, None),
-        };
-        let count = rule.map_or(NONE, |rule| rule.count().get());
-        let status = blocked.cause().kind().status();
-        let rule = rule.map(|rule| &**rule);
-        (self.told(kind, status, blocked.id(), rule), count)
     }
 
     /// For how long all of its windows count as used up.
     fn closed_for(&self, closed: Closed, now: Timestamp) -> Option<Duration> {
-        let longest = longest(self.resource.flow_rules()).min(closed.longest);
+        let longest = rules::memory(self.resource.flow_rules()).min(closed.longest);
         let passed = now.as_nanos().saturating_sub(closed.since.as_nanos());
         let left = longest.saturating_sub(Duration::from_nanos(passed));
         (!left.is_zero()).then_some(left)
@@ -86,58 +47,6 @@ impl Met {
 struct Closed {
     since: Timestamp,
     longest: Duration,
-}
-
-/// For how long something counts at most in the windows of these rules.
-fn longest<'a>(rules: impl Iterator<Item = &'a FlowRule>) -> Duration {
-    let window = |rule: &FlowRule| match rule.grade() {
-        Grade::Qps { window, .. } => {
-            let window = window.window();
-            window.interval() + window.bucket_length()
-        }
-        Grade::Concurrency => Duration::ZERO,
-    };
-    rules.map(window).max().unwrap_or_default()
-}
-
-fn longest_of(rules: &Rules) -> Duration {
-    let sentinels = rules.param_flow.iter().chain(&rules.gateway_flow);
-    longest(rules.flow.iter().chain(sentinels))
-}
-
-fn interval_ms(rule: &FlowRule) -> Option<u64> {
-    match rule.grade() {
-        Grade::Qps { window, .. } => Some(window.window().interval_ms()),
-        Grade::Concurrency => None,
-    }
-}
-
-/// The random numbers that hashes of keys begin with. Engines are made without them: in Workers there are none while a module
-/// is loaded. They are there when the first key is hashed.
-#[derive(Clone, Default)]
-pub(crate) struct LateSeed(Rc<Cell<[u64; 2]>>);
-
-impl LateSeed {
-    pub(crate) fn set(&self, seed: [u64; 2]) {
-        self.0.set(seed);
-    }
-}
-
-impl Tallies for LateSeed {
-    type Tally = LocalTally;
-    type Keyed = KeyedWindows;
-
-    fn open(&self, key: &StateKey) -> (LocalTally, Past) {
-        Local.open(key)
-    }
-
-    fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> KeyedWindows {
-        Seeded(self.0.get()).open_keyed(key, geometry)
-    }
-
-    fn open_breaker(&self, key: &BreakerKey) -> LocalBreaker {
-        Local.open_breaker(key)
-    }
 }
 
 /// An engine, and what JavaScript knows of it.
@@ -194,7 +103,7 @@ fn rules_of(bytes: &[u8]) -> Result<Rules, ConfigError> {
 impl Engines {
     pub(crate) fn add(&mut self, bytes: &[u8]) -> Result<u32, ConfigError> {
         let rules = rules_of(bytes)?;
-        let longest = longest_of(&rules);
+        let longest = rules::longest_memory(&rules);
         let store = Store::new(self.seed.clone());
         store.set_max_resources(MAX_RESOURCES);
         let engine = Engine::with_store(Rc::new(store), rules);
@@ -211,7 +120,7 @@ impl Engines {
         let Some(slot) = self.slots.get_mut(engine) else {
             return Ok(());
         };
-        let longest = longest_of(&rules);
+        let longest = rules::longest_memory(&rules);
         let replaced = slot.engine.replace(rules);
         replaced.map_err(|error| ConfigError::from_rules(&error))?;
         slot.longest = longest;
@@ -240,10 +149,7 @@ impl Engines {
     pub(crate) fn meet(&mut self, engine: u32, number: u32, name: &str) -> Option<f64> {
         let slot = self.slots.get_mut(engine)?;
         let resource = slot.engine.resource(name);
-        let is_open = resource.has_breakers()
-            || resource
-                .flow_rules()
-                .any(|rule| rule.grade() == Grade::Concurrency);
+        let is_open = rules::look_at_ends(&resource);
         let about = u8::from(resource.has_rules()) | u8::from(is_open) << 1;
         slot.resources.truncate(number as usize);
         slot.resources.push(Met {
@@ -284,8 +190,7 @@ impl Engines {
             };
             let resource = Rc::clone(&met.resource);
             for policy in resource.policies_for(&Request::new("").keys(values), call.now) {
-                let status = RefusalKind::Limited.status();
-                let place = met.told(Kind::Flow, status, policy.id, Some(policy.rule));
+                let place = met.place_of(RuleInfo::of_policy(&policy));
                 let (remaining, reset) = match left {
                     None => (policy.remaining, policy.reset),
                     Some(left) => (0, left),
@@ -304,8 +209,9 @@ impl Engines {
             Some(Decision::Pass(entry)) => (0.0, entry),
             Some(Decision::Wait(wait, entry)) => (ceiled(wait), entry),
             Some(Decision::Block(blocked)) => {
-                let (place, of) = met.refuses(&blocked);
-                (*refuses, *limit) = (place as f64, of);
+                let (rule, count) = RuleInfo::of_refusal(&blocked);
+                *refuses = met.place_of(rule) as f64;
+                *limit = count.map_or(NONE, Count::get);
                 *retry = blocked.retry_after().map_or(NONE, ceiled);
                 *known = met.rules.len() as f64;
                 return Some(REFUSED);

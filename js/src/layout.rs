@@ -19,9 +19,9 @@ pub(crate) const DECISION_LEN: usize = 6;
 /// What is told of each policy: its rule, its count, what is left, when quota comes back.
 pub(crate) const POLICY_LEN: usize = 4;
 
-/// What is told about a rule, behind all that: its window, its kind, and the HTTP status of its refusals.
+/// What is told about a rule, behind all that: its window, and the HTTP status of its refusals.
 #[cfg(feature = "engine")]
-const RULE_LEN: usize = 3;
+const RULE_LEN: usize = 2;
 
 /// What is told of a decision, in doubles.
 #[cfg(feature = "engine")]

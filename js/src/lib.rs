@@ -18,8 +18,14 @@ mod engine;
 mod layout;
 #[cfg(feature = "limiter")]
 mod limiter;
+#[cfg(feature = "engine")]
+mod rules;
+#[cfg(feature = "engine")]
+mod seed;
 mod shell;
 mod slab;
+#[cfg(feature = "engine")]
+mod texts;
 mod time;
 mod tree;
 

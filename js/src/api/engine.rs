@@ -4,6 +4,7 @@ use crate::buffer::text_at;
 use crate::engine::{Call, Form};
 use crate::layout::*;
 use crate::shell::shell;
+use crate::texts::Texts;
 use crate::time::instant;
 use leapgate::Gauges;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -74,8 +75,8 @@ pub fn engine_part(engine: u32, resource: u32, index: usize) -> f64 {
     })
 }
 
-/// Tells about a rule that a decision has named: how long its id is, in the buffer; last in the area, its window in
-/// milliseconds, negative where it has none, its kind, and the HTTP status of its refusals.
+/// Tells about a rule that a decision has named: how long its id and its kind are, in the buffer, each with its length before it; last in the area, its window in
+/// milliseconds, negative where it has none, and the HTTP status of its refusals.
 #[wasm_bindgen]
 pub fn engine_rule(engine: u32, resource: u32, rule: usize) -> f64 {
     shell(|shell| {
@@ -83,11 +84,13 @@ pub fn engine_rule(engine: u32, resource: u32, rule: usize) -> f64 {
         let Some(told) = met.and_then(|met| met.rules.get(rule)) else {
             return NONE;
         };
-        let [.., interval_ms, kind, status] = &mut shell.buffer.area;
+        let [.., interval_ms, status] = &mut shell.buffer.area;
         *interval_ms = told.interval_ms.map_or(NONE, |interval| interval as f64);
-        *kind = f64::from(told.kind as u8);
         *status = told.status.into();
-        shell.buffer.say(told.id.as_str())
+        let mut texts = Texts::default();
+        texts.add(told.id.as_str());
+        texts.add(told.cause);
+        shell.buffer.tell(texts.bytes())
     })
 }
 

@@ -3,16 +3,19 @@
 //! Each is known by a number. What is more than a number is told as rows of doubles ([`stats_told`]); names are told in the
 //! buffer, each with its length before it.
 
-use crate::engine::LateSeed;
+use crate::layout::NONE;
+use crate::rules::for_each_rule;
+use crate::seed::LateSeed;
 use crate::shell::shell;
 use crate::slab::Slab;
+use crate::texts::Texts;
 use crate::time::instant;
 use crate::tree;
 use leapgate::config::{At, Fields};
 use leapgate::{
-    ArrayMetric, BucketLeapArray, ClusterNode, ControlBehavior, DefaultNode, Engine, EntranceNode,
-    KeyedStates, MAX_SAMPLE_COUNT, Metric, MetricBucket, MetricEvent, MetricNode, Node, NodeTree,
-    RuleGeometry, StateKey, StatisticNode, Timestamp, Untouched, View, Window, WindowWrap,
+    ArrayMetric, BucketLeapArray, ClusterNode, DefaultNode, Engine, EntranceNode, KeyedStates,
+    MAX_SAMPLE_COUNT, Metric, MetricBucket, MetricEvent, MetricNode, Node, NodeTree, RuleGeometry,
+    StatisticNode, Timestamp, Untouched, View, Window, WindowWrap,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -601,32 +604,15 @@ pub fn tree_node(engine: u32, kind: u32, bytes: usize) -> f64 {
     found.map_or(-1.0, |place| add(Held::Node(place)))
 }
 
-/// Names, each with its length before it.
-#[derive(Default)]
-struct Names(Vec<u8>);
-
-impl Names {
-    fn add(&mut self, name: &str) {
-        self.0.extend_from_slice(&(name.len() as u32).to_le_bytes());
-        self.0.extend_from_slice(name.as_bytes());
-    }
-
-    fn of(names: &[Rc<str>]) -> Names {
-        let mut told = Names::default();
-        names.iter().for_each(|name| told.add(name));
-        told
-    }
-
-    /// Puts them into the buffer. How many bytes these are.
-    fn tell(&self) -> f64 {
-        shell(|shell| shell.buffer.tell(&self.0))
-    }
+/// Puts names into the buffer. How many bytes these are.
+fn tell_names(names: &Texts) -> f64 {
+    shell(|shell| shell.buffer.tell(names.bytes()))
 }
 
 /// Tells the names of what is below a node: 0 is resources, 1 is entrances, 2 is origins.
 #[wasm_bindgen]
 pub fn node_names(node: u32, kind: u32) -> f64 {
-    let mut names = Names::default();
+    let mut names = Texts::default();
     with(node, |held| {
         let Held::Node(place) = held else { return None };
         let mut resources = |nodes: Vec<Rc<DefaultNode>>| {
@@ -641,21 +627,25 @@ pub fn node_names(node: u32, kind: u32) -> f64 {
                     .iter()
                     .for_each(|entrance| names.add(entrance.name()));
             }
-            (Place::Cluster(node), _) => names = Names::of(&node.origins()),
+            (Place::Cluster(node), _) => {
+                node.origins().iter().for_each(|name| names.add(name));
+            }
             _ => {}
         }
         Some(())
     });
-    names.tell()
+    tell_names(&names)
 }
 
 /// Tells the names of all resources.
 #[wasm_bindgen]
 pub fn tree_resources(engine: u32) -> f64 {
-    let names = of_engine(engine, |engine| {
-        engine.store().tree().map(NodeTree::resources)
+    let mut names = Texts::default();
+    of_engine(engine, |engine| {
+        let resources = engine.store().tree().map(NodeTree::resources);
+        resources.iter().flatten().for_each(|name| names.add(name));
     });
-    Names::of(&names.flatten().unwrap_or_default()).tell()
+    tell_names(&names)
 }
 
 // ---- how rules have decided ----
@@ -666,47 +656,24 @@ pub fn tree_resources(engine: u32) -> f64 {
 /// been replaced while calls are in flight, or authority rules share an id.
 #[wasm_bindgen]
 pub fn engine_counters(engine: u32) -> f64 {
-    let (mut names, mut rows) = (Names::default(), Vec::new());
-    let mut count = |of: [&str; 3], passed: [f64; 2], refused: [u64; 2], shared: f64| {
-        of.iter().for_each(|name| names.add(name));
-        rows.extend(passed);
-        rows.extend(refused.map(|n| n as f64));
-        rows.push(shared);
-    };
-    fn of(key: &StateKey) -> [&str; 3] {
-        let (resource, origin) = (key.resource.as_deref(), key.origin.as_deref());
-        [
-            key.rule.as_str(),
-            resource.unwrap_or_default(),
-            origin.unwrap_or_default(),
-        ]
-    }
+    let (mut names, mut rows) = (Texts::default(), Vec::new());
+    let counted = |count: Option<u64>| count.map_or(NONE, |count| count as f64);
     of_engine(engine, |engine| {
-        engine.store().for_each_unkeyed(|key, state| {
-            let passed = [state.passed(), state.waited()].map(|n| n as f64);
-            count(
-                of(key),
-                passed,
-                [state.blocked(), state.shadow_blocked()],
-                -1.0,
-            );
-        });
-        engine.store().for_each_keyed(|key, state| {
-            let passed = [state.passed(), state.waited()].map(|n| n as f64);
-            let refused = [state.blocked(), state.shadow_blocked()];
-            count(of(key), passed, refused, state.states().shared() as f64);
-        });
-        engine.for_each_guard(|_, id, blocked, shadow_blocked| {
-            count(
-                [id.as_str(), "", ""],
-                [-1.0; 2],
-                [blocked, shadow_blocked],
-                -1.0,
-            );
+        for_each_rule(engine, &mut |rule| {
+            [rule.rule, rule.resource, rule.origin]
+                .iter()
+                .for_each(|name| names.add(name));
+            rows.extend([
+                counted(rule.passed),
+                counted(rule.waited),
+                rule.blocked as f64,
+                rule.shadow_blocked as f64,
+                counted(rule.shared),
+            ]);
         });
     });
     tell_rows(rows);
-    names.tell()
+    tell_names(&names)
 }
 
 fn tell_rows(rows: Vec<f64>) {
@@ -717,13 +684,12 @@ fn tell_rows(rows: Vec<f64>) {
 /// buffer for each row the rule and that name. Of a throttle, how far its turns reach ahead, in milliseconds.
 #[wasm_bindgen]
 pub fn engine_top(engine: u32, n: usize, now: f64) -> f64 {
-    let (mut names, mut rows) = (Names::default(), Vec::new());
+    let (mut names, mut rows) = (Texts::default(), Vec::new());
     of_engine(engine, |engine| {
-        engine.store().for_each_keyed(|key, state| {
-            let is_paced = key.behavior == ControlBehavior::Throttle;
-            let unit = if is_paced { 1e6 } else { 1.0 };
-            for hot in state.states().top(n, instant(now)) {
-                names.add(key.rule.as_str());
+        for_each_rule(engine, &mut |rule| {
+            let unit = if rule.takes_turns { 1e6 } else { 1.0 };
+            for hot in rule.keys.iter().flat_map(|keys| keys.top(n, instant(now))) {
+                names.add(rule.rule);
                 names.add(hot.label.as_deref().unwrap_or_default());
                 let is_named = u8::from(hot.label.is_some());
                 rows.extend([hot.amount as f64 / unit, is_named.into()]);
@@ -731,5 +697,5 @@ pub fn engine_top(engine: u32, n: usize, now: f64) -> f64 {
         });
     });
     tell_rows(rows);
-    names.tell()
+    tell_names(&names)
 }
