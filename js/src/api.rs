@@ -5,6 +5,8 @@ pub(crate) mod engine;
 #[cfg(feature = "limiter")]
 pub(crate) mod limiter;
 #[cfg(feature = "engine")]
+pub(crate) mod rules;
+#[cfg(feature = "engine")]
 pub(crate) mod stats;
 
 use crate::layout::KEYS;

@@ -25,6 +25,8 @@ mod seed;
 mod shell;
 mod slab;
 #[cfg(feature = "engine")]
+mod stats;
+#[cfg(feature = "engine")]
 mod texts;
 mod time;
 mod tree;
@@ -33,4 +35,4 @@ mod tree;
 pub use api::limiter::*;
 pub use api::*;
 #[cfg(feature = "engine")]
-pub use api::{engine::*, stats::*};
+pub use api::{engine::*, rules::*, stats::*};

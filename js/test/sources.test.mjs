@@ -58,6 +58,11 @@ test('no_circle_of_files_is_in_the_shell', () => {
   assert.equal(circle(all, usesOf), undefined);
 });
 
+test('no_file_of_the_shell_has_more_than_600_lines', () => {
+  const long = files('src').filter((file) => text(file).split('\n').length > 601);
+  assert.deepEqual(long, []);
+});
+
 test('no_circle_of_files_is_in_the_library', () => {
   const all = files('lib');
   assert.ok(all.flatMap((file) => importsOf(file)).length > 8);

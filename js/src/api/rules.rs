@@ -1,0 +1,62 @@
+//! How the rules of an engine have decided.
+
+use crate::layout::NONE;
+use crate::rules::for_each_rule;
+use crate::shell::shell;
+use crate::stats::tell_rows;
+use crate::texts::Texts;
+use crate::time::instant;
+use leapgate::KeyedStates;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+/// Tells how rules have decided: in rows the requests that passed, waited, were refused, would have been in shadow mode, and
+/// were charged to what keys share, the first two and the last negative where they are not counted; and in the buffer the names for each row: the rule, and the resource and
+/// the origin where it is for each of them apart, empty where it is not. In no particular order, and twice where a state has
+/// been replaced while calls are in flight, or authority rules share an id.
+#[wasm_bindgen]
+pub fn engine_counters(engine: u32) -> f64 {
+    let (mut names, mut rows) = (Texts::default(), Vec::new());
+    let counted = |count: Option<u64>| count.map_or(NONE, |count| count as f64);
+    shell(|shell| {
+        let Some(engine) = shell.engines.get(engine) else {
+            return;
+        };
+        for_each_rule(engine, &mut |rule| {
+            [rule.rule, rule.resource, rule.origin]
+                .iter()
+                .for_each(|name| names.add(name));
+            rows.extend([
+                counted(rule.passed),
+                counted(rule.waited),
+                rule.blocked as f64,
+                rule.shadow_blocked as f64,
+                counted(rule.shared),
+            ]);
+        });
+    });
+    tell_rows(rows);
+    shell(|shell| shell.buffer.tell(names.bytes()))
+}
+
+/// Tells the `n` hottest keys of each rule that has keys: in rows how hot it is, and whether its name is known; and in the
+/// buffer for each row the rule and that name. Of a throttle, how far its turns reach ahead, in milliseconds.
+#[wasm_bindgen]
+pub fn engine_top(engine: u32, n: usize, now: f64) -> f64 {
+    let (mut names, mut rows) = (Texts::default(), Vec::new());
+    shell(|shell| {
+        let Some(engine) = shell.engines.get(engine) else {
+            return;
+        };
+        for_each_rule(engine, &mut |rule| {
+            let unit = if rule.takes_turns { 1e6 } else { 1.0 };
+            for hot in rule.keys.iter().flat_map(|keys| keys.top(n, instant(now))) {
+                names.add(rule.rule);
+                names.add(hot.label.as_deref().unwrap_or_default());
+                let is_named = u8::from(hot.label.is_some());
+                rows.extend([hot.amount as f64 / unit, is_named.into()]);
+            }
+        });
+    });
+    tell_rows(rows);
+    shell(|shell| shell.buffer.tell(names.bytes()))
+}

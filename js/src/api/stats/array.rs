@@ -1,0 +1,61 @@
+//! Leap arrays.
+
+use crate::stats::*;
+use crate::time::instant;
+use leapgate::{MetricBucket, Timestamp, WindowWrap};
+use wasm_bindgen::prelude::wasm_bindgen;
+
+/// Tells one bucket: 0 is the current one, which is opened; 1 the one before; 2 the valid head; 3 that of `at`, whether it
+/// counts or not.
+#[wasm_bindgen]
+pub fn array_bucket(array: u32, which: u32, at: f64) -> usize {
+    tell(array, |held, told| {
+        let (Held::Array(array), at) = (held, instant(at)) else {
+            return None;
+        };
+        let wrap = match which {
+            0 => array.current_window(at),
+            1 => array.previous_window(at)?,
+            2 => array.valid_head(at)?,
+            _ => {
+                tell_bucket(told, array.window().start(at), array.window_value(at)?);
+                return Some(());
+            }
+        };
+        tell_bucket(told, wrap.start()?, wrap.value());
+        Some(())
+    })
+}
+
+/// Tells the buckets that count at `now`, or `all` that are still there.
+#[wasm_bindgen]
+pub fn array_list(array: u32, all: bool, now: f64) -> usize {
+    tell(array, |held, told| {
+        let Held::Array(array) = held else {
+            return None;
+        };
+        let mut tell = |wrap: &WindowWrap<MetricBucket>| {
+            tell_bucket(told, wrap.start().unwrap_or(Timestamp::ZERO), wrap.value());
+        };
+        if all {
+            array.list_all().for_each(&mut tell);
+        } else {
+            array.list(instant(now)).for_each(&mut tell);
+        }
+        Some(())
+    })
+}
+
+/// Which slot of the ring the bucket of `at` takes.
+#[wasm_bindgen]
+pub fn array_index(array: u32, at: f64) -> f64 {
+    number(array, |held| Some(held.window()?.index(instant(at)) as f64))
+}
+
+/// When the bucket of `at` starts.
+#[wasm_bindgen]
+pub fn array_start(array: u32, at: f64) -> f64 {
+    number(array, |held| {
+        Some(millis(held.window()?.start(instant(at))))
+    })
+}

@@ -1,0 +1,74 @@
+//! The nodes of an engine.
+
+use crate::shell::shell;
+use crate::stats::{Held, Place, add, with};
+use crate::texts::Texts;
+use crate::tree;
+use leapgate::{DefaultNode, NodeTree};
+use std::rc::Rc;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+fn place(tree: &NodeTree, kind: u32, [name, inner]: [&str; 2]) -> Option<Place> {
+    Some(match kind {
+        0 => Place::Entrance(Rc::clone(tree.root())),
+        1 => Place::Cluster(Rc::clone(tree.inbound())),
+        2 => Place::Entrance(tree.entrance(name)?),
+        3 => Place::Default(tree.default_node(name, inner)?),
+        4 => Place::Cluster(tree.cluster(name)?),
+        _ => Place::Alone(tree.cluster(name)?.origin(inner)?),
+    })
+}
+
+/// The number of a node: 0 is the root; 1 all inbound calls; 2 the entrance of a context; 3 a resource in a context; 4 a
+/// resource; 5 a resource's origin. Their names are in the buffer, each with its length before it. Negative where there is none.
+#[wasm_bindgen]
+pub fn tree_node(engine: u32, kind: u32, bytes: usize) -> f64 {
+    let found = shell(|shell| {
+        let mut names = tree::parts(shell.buffer.bytes(bytes));
+        let mut name = || std::str::from_utf8(names.next().unwrap_or_default()).unwrap_or_default();
+        let names = [name(), name()];
+        place(shell.engines.get(engine)?.store().tree()?, kind, names)
+    });
+    found.map_or(-1.0, |place| add(Held::Node(place)))
+}
+
+/// Tells the names of what is below a node: 0 is resources, 1 is entrances, 2 is origins.
+#[wasm_bindgen]
+pub fn node_names(node: u32, kind: u32) -> f64 {
+    let mut names = Texts::default();
+    with(node, |held| {
+        let Held::Node(place) = held else { return None };
+        let mut resources = |nodes: Vec<Rc<DefaultNode>>| {
+            nodes.iter().for_each(|node| names.add(node.resource()));
+        };
+        match (place, kind) {
+            (Place::Entrance(node), 0) => resources(node.children()),
+            (Place::Default(node), 0) => resources(node.children()),
+            (Place::Entrance(node), _) => {
+                let entrances = node.entrances();
+                entrances
+                    .iter()
+                    .for_each(|entrance| names.add(entrance.name()));
+            }
+            (Place::Cluster(node), _) => {
+                node.origins().iter().for_each(|name| names.add(name));
+            }
+            _ => {}
+        }
+        Some(())
+    });
+    shell(|shell| shell.buffer.tell(names.bytes()))
+}
+
+/// Tells the names of all resources.
+#[wasm_bindgen]
+pub fn tree_resources(engine: u32) -> f64 {
+    let mut names = Texts::default();
+    shell(|shell| {
+        let engine = shell.engines.get(engine);
+        let tree = engine.and_then(|engine| engine.store().tree());
+        let resources = tree.map(NodeTree::resources);
+        resources.iter().flatten().for_each(|name| names.add(name));
+    });
+    shell(|shell| shell.buffer.tell(names.bytes()))
+}
