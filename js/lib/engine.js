@@ -1,15 +1,10 @@
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
 import { INSPECT, beginAt, bounded, checkNumber, checkObject, checkOptions, fault, inspected, listed, wrong } from './errors.js';
+import * as layout from './layout.js';
 import { NodeTree, counters, top } from './statistics.js';
 import { flatten, flattenLists } from './tree.js';
 import { EXAMPLE, REQUEST, Waiting } from './waiting.js';
-
-// Where policies begin in what a decision told, and how much is told of each: see js/src/engine.rs.
-const [TOLD, PER_POLICY] = [6, 4];
-
-const [PRIORITIZED, INBOUND, CAN_WAIT, ENDS, KEYED, LOOKS] = [1, 2, 4, 8, 16, 32];
-const [EXIT, EXIT_WITH_ERROR, CANCEL, DROP, UNANSWERED] = [0, 1, 2, 3, 4];
 
 // No entry has this number.
 const NOBODY = 2 ** 32 - 1;
@@ -34,7 +29,7 @@ const registryOf = (drop) =>
       })
     : undefined;
 const engines = registryOf((number) => core.engine_free(number));
-const entries = registryOf((number) => core.engine_exit(number, DROP, 0));
+const entries = registryOf((number) => core.engine_exit(number, layout.DROP, 0));
 
 // The options of `enter`.
 const ENTER = [...REQUEST, 'canWait', 'within'];
@@ -139,8 +134,8 @@ export class Engine {
       throw wrong('resource', resource, 'has rules that look at how calls end; use `enter` or `run`', Error, 'ERR_LEAPGATE_OPEN');
     }
     const now = this.now();
-    const decided = this.#decide(number, met, request, REQUEST, ENDS, NOBODY, now);
-    return this.#answer({}, decided !== -1, met, now);
+    const decided = this.#decide(number, met, request, REQUEST, layout.ENDS, NOBODY, now);
+    return this.#answer({}, decided !== layout.REFUSED, met, now);
   }
 
   // `run` and `acquire` have checked the names of options.
@@ -151,14 +146,14 @@ export class Engine {
     let within = NOBODY;
     if (request !== undefined) {
       checkObject('request', request, EXAMPLE);
-      if (request.canWait !== undefined && checkBoolean('request.canWait', request.canWait)) flags = CAN_WAIT;
+      if (request.canWait !== undefined && checkBoolean('request.canWait', request.canWait)) flags = layout.CAN_WAIT;
       if (request.within !== undefined) within = numberOf(request.within, this);
     }
     const now = this.now();
     const decided = this.#decide(number, met, request, isChecked ? undefined : ENTER, flags, within, now);
     const entry = new Entry(this, decided, met, resource, request);
     this.#answer(entry, decided >= 0, met, now);
-    if (decided >= 0) entry.waitMs = wasm.told()[5];
+    if (decided >= 0) entry.waitMs = wasm.told()[layout.DECISION_WAIT];
     return entry;
   }
 
@@ -177,7 +172,7 @@ export class Engine {
   policies(resource, request) {
     const number = this.#ready();
     const met = this.#resource(number, resource);
-    this.#decide(number, met, request, ENTER, LOOKS, NOBODY, this.now());
+    this.#decide(number, met, request, ENTER, layout.LOOKS, NOBODY, this.now());
     return this.#policies(met);
   }
 
@@ -208,8 +203,8 @@ export class Engine {
     else if (names !== undefined) checkOptions('request', request, names, EXAMPLE);
     const { key, origin, cost, prioritized, context, inbound } = request;
     if (cost !== undefined) checkNumber('request.cost', cost, MAX_COST, true);
-    if (prioritized !== undefined && checkBoolean('request.prioritized', prioritized)) flags |= PRIORITIZED;
-    if (inbound !== undefined && checkBoolean('request.inbound', inbound)) flags |= INBOUND;
+    if (prioritized !== undefined && checkBoolean('request.prioritized', prioritized)) flags |= layout.PRIORITIZED;
+    if (inbound !== undefined && checkBoolean('request.inbound', inbound)) flags |= layout.INBOUND;
     if (origin !== undefined) checkName('request.origin', origin);
     if (context !== undefined) checkName('request.context', context);
     const { parts } = met;
@@ -219,7 +214,7 @@ export class Engine {
     try {
       if (values !== undefined) {
         slot = numberOfKey(parts, values);
-        flags |= KEYED;
+        flags |= layout.KEYED;
       }
       // The key is told by now: it lay in the same place.
       if (origin !== undefined) originBytes = wasm.putTextAt(origin, 0);
@@ -232,14 +227,15 @@ export class Engine {
 
   // How the rules stand, as the latest decision has told.
   #policies(met) {
-    const many = wasm.told()[1];
+    const many = wasm.told()[layout.DECISION_RULES];
     if (met.rules.length < many) this.#tell(() => this.#learn(met, many));
     const told = wasm.told();
-    const policies = new Array(told[0]);
+    const policies = new Array(told[layout.DECISION_POLICIES]);
     for (let i = 0; i < policies.length; i++) {
-      const at = TOLD + PER_POLICY * i;
-      const { id, windowMs } = met.rules[told[at]];
-      policies[i] = { id, limit: told[at + 1], remaining: told[at + 2], windowMs, resetMs: told[at + 3] };
+      const at = layout.DECISION_LEN + layout.POLICY_LEN * i;
+      const { id, windowMs } = met.rules[told[at + layout.POLICY_RULE]];
+      const [limit, remaining] = [told[at + layout.POLICY_COUNT], told[at + layout.POLICY_REMAINING]];
+      policies[i] = { id, limit, remaining, windowMs, resetMs: told[at + layout.POLICY_RESET] };
     }
     return policies;
   }
@@ -261,9 +257,12 @@ export class Engine {
       result.cause = null;
       result.status = null;
     } else {
-      const [refuses, limit, retry] = [told[2], told[3], told[4]];
+      const refuses = told[layout.DECISION_REFUSING];
+      const limit = told[layout.DECISION_COUNT];
+      const retry = told[layout.DECISION_RETRY_AFTER];
       const rule = met.rules[refuses];
-      const refusing = policies.find((_, i) => told[TOLD + PER_POLICY * i] === refuses);
+      const ruleAt = layout.DECISION_LEN + layout.POLICY_RULE;
+      const refusing = policies.find((_, i) => told[ruleAt + layout.POLICY_LEN * i] === refuses);
       result.limit = refusing?.limit ?? (limit < 0 ? (scarcest?.limit ?? Infinity) : limit);
       result.remaining = refusing === undefined ? 0 : scarcest.remaining;
       result.retryAfterMs = retry < 0 ? Infinity : retry;
@@ -281,7 +280,8 @@ export class Engine {
     while (met.rules.length < many) {
       const bytes = core.engine_rule(this.#at.number, met.number, met.rules.length);
       const [id, cause] = wasm.saidTexts(bytes);
-      const [windowMs, status] = wasm.told().subarray(-2);
+      const info = wasm.told().subarray(-layout.RULE_LEN);
+      const [windowMs, status] = [info[layout.RULE_WINDOW], info[layout.RULE_STATUS]];
       met.rules.push({ id, windowMs: windowMs < 0 ? null : windowMs, cause, status });
     }
   }
@@ -359,12 +359,12 @@ class Entry {
     const { error, refund, unanswered } = outcome;
     const failed = error !== undefined && error !== null && error !== false;
     if (refund) this.#end((number, now) => this.#refund(number, failed, now), true);
-    else if (unanswered) this.#end((number, now) => core.engine_exit(number, UNANSWERED, now));
-    else this.#end((number, now) => core.engine_exit(number, failed ? EXIT_WITH_ERROR : EXIT, now));
+    else if (unanswered) this.#end((number, now) => core.engine_exit(number, layout.UNANSWERED, now));
+    else this.#end((number, now) => core.engine_exit(number, failed ? layout.EXIT_WITH_ERROR : layout.EXIT, now));
   }
 
   cancel() {
-    this.#end((number, now) => core.engine_exit(number, CANCEL, now), true);
+    this.#end((number, now) => core.engine_exit(number, layout.CANCEL, now), true);
   }
 
   [INSPECT](_, options, inspect) {
@@ -374,7 +374,7 @@ class Entry {
   #refund(number, failed, now) {
     const { parts } = this.#met;
     if (parts.length === 0) core.engine_refund(number, 0, 0, failed, now);
-    else core.engine_refund(number, numberOfKey(parts, this.#key), KEYED, failed, now);
+    else core.engine_refund(number, numberOfKey(parts, this.#key), layout.KEYED, failed, now);
   }
 
   #end(how, hasGivenBack = false) {

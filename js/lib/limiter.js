@@ -1,11 +1,9 @@
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
 import { INSPECT, beginAt, bounded, checkNumber, checkOptions, fault, inspected, wrong } from './errors.js';
+import * as layout from './layout.js';
 import { flatten } from './tree.js';
 import { warn } from './warn.js';
-
-// Where a limit begins in what a decision told, and how much is told of each: see js/src/shell.rs.
-const [TOLD, PER_LIMIT] = [2, 3];
 
 const MAX_COST = 2 ** 32 - 1;
 const MAX_COUNT = 2 ** 53;
@@ -157,8 +155,14 @@ export class Limiter {
     let scarcest = 0;
     for (let i = 0; i < policies.length; i++) {
       const { id, windowMs } = this.#policies[i];
-      const at = TOLD + PER_LIMIT * i;
-      policies[i] = { id, limit: told[at], remaining: told[at + 1], windowMs, resetMs: told[at + 2] };
+      const at = layout.VERDICT_LEN + layout.LIMIT_LEN * i;
+      policies[i] = {
+        id,
+        limit: told[at + layout.LIMIT_COUNT],
+        remaining: told[at + layout.LIMIT_REMAINING],
+        windowMs,
+        resetMs: told[at + layout.LIMIT_RESET],
+      };
       if (policies[i].remaining < policies[scarcest].remaining) scarcest = i;
     }
     const { remaining, resetMs } = policies[scarcest];
@@ -167,7 +171,8 @@ export class Limiter {
       const { id, limit } = policies[scarcest];
       return { success, limit, remaining, reset: Math.ceil(epoch + resetMs), retryAfterMs: 0, rule: id, policies };
     }
-    const [refuses, retry] = told;
+    const refuses = told[layout.VERDICT_REFUSING];
+    const retry = told[layout.VERDICT_RETRY_AFTER];
     const retryAfterMs = retry < 0 ? Infinity : retry;
     const reset = Math.ceil(epoch + retryAfterMs);
     if (refuses < 0) return { success, limit: policies[0].limit, remaining: 0, reset, retryAfterMs, rule: null, policies };

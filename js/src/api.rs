@@ -9,7 +9,7 @@ pub(crate) mod rules;
 #[cfg(feature = "engine")]
 pub(crate) mod stats;
 
-use crate::layout::KEYS;
+use crate::buffer::KEYS;
 use crate::shell::shell;
 use wasm_bindgen::prelude::wasm_bindgen;
 

@@ -2,6 +2,9 @@
 
 use crate::layout::AREA;
 
+/// How many keys have a number. JavaScript remembers their texts.
+pub(crate) const KEYS: usize = 4096;
+
 /// Room for most keys.
 const TEXT: usize = 1024;
 

@@ -1,5 +1,6 @@
 //! The engines, and the calls in flight, behind the numbers.
 
+use crate::buffer::KEYS;
 use crate::layout::*;
 use crate::rules::{self, RuleInfo};
 use crate::seed::LateSeed;
@@ -169,15 +170,12 @@ impl Engines {
         let key = self.keys.get(call.key as usize);
         let key = key.filter(|_| call.flags & KEYED != 0);
         let outer = self.entries.get(call.within);
-        let (told, policies) = area.split_at_mut(DECISION_LEN);
-        let [count, known, refuses, limit, retry, waits, ..] = told else {
-            return None;
-        };
+        let (told, policies) = area.split_first_chunk_mut::<DECISION_LEN>()?;
         let left = slot
             .closed
             .and_then(|closed| met.closed_for(closed, call.now));
-        let mut policies = policies.chunks_exact_mut(POLICY_LEN);
-        *count = 0.0;
+        let mut policies = policies.as_chunks_mut::<POLICY_LEN>().0.iter_mut();
+        told[DECISION_POLICIES] = 0.0;
         let decision = with_key(key, |values| {
             let decision = if left.is_some() || call.flags & LOOKS != 0 {
                 None
@@ -195,12 +193,12 @@ impl Engines {
                     None => (policy.remaining, policy.reset),
                     Some(left) => (0, left),
                 };
-                if let Some([rule, limit, left, comes_back]) = policies.next() {
-                    *count += 1.0;
-                    *rule = place as f64;
-                    *limit = policy.count.get();
-                    *left = remaining as f64;
-                    *comes_back = ceiled(reset);
+                if let Some(to) = policies.next() {
+                    told[DECISION_POLICIES] += 1.0;
+                    to[POLICY_RULE] = place as f64;
+                    to[POLICY_COUNT] = policy.count.get();
+                    to[POLICY_REMAINING] = remaining as f64;
+                    to[POLICY_RESET] = ceiled(reset);
                 }
             }
             decision
@@ -210,25 +208,26 @@ impl Engines {
             Some(Decision::Wait(wait, entry)) => (ceiled(wait), entry),
             Some(Decision::Block(blocked)) => {
                 let (rule, count) = RuleInfo::of_refusal(&blocked);
-                *refuses = met.place_of(rule) as f64;
-                *limit = count.map_or(NONE, Count::get);
-                *retry = blocked.retry_after().map_or(NONE, ceiled);
-                *known = met.rules.len() as f64;
+                told[DECISION_REFUSING] = met.place_of(rule) as f64;
+                told[DECISION_COUNT] = count.map_or(NONE, Count::get);
+                told[DECISION_RETRY_AFTER] = blocked.retry_after().map_or(NONE, ceiled);
+                told[DECISION_RULES] = met.rules.len() as f64;
                 return Some(REFUSED);
             }
             None if call.flags & LOOKS != 0 => {
-                *known = met.rules.len() as f64;
+                told[DECISION_RULES] = met.rules.len() as f64;
                 return Some(ENDED);
             }
             None => {
-                (*refuses, *limit) = (NONE, NONE);
-                *retry = left.map_or(NONE, ceiled);
-                *known = met.rules.len() as f64;
+                told[DECISION_REFUSING] = NONE;
+                told[DECISION_COUNT] = NONE;
+                told[DECISION_RETRY_AFTER] = left.map_or(NONE, ceiled);
+                told[DECISION_RULES] = met.rules.len() as f64;
                 return Some(REFUSED);
             }
         };
-        *known = met.rules.len() as f64;
-        *waits = wait;
+        told[DECISION_RULES] = met.rules.len() as f64;
+        told[DECISION_WAIT] = wait;
         if call.flags & ENDS != 0 {
             entry.exit(Outcome::Success, call.now);
             return Some(ENDED);
@@ -258,7 +257,8 @@ impl Engines {
             EXIT_WITH_ERROR => entry.exit(Outcome::Error, now),
             CANCEL => entry.cancel(now),
             UNANSWERED => entry.exit_unanswered(now),
-            _ => drop(entry),
+            DROP => drop(entry),
+            _ => {}
         }
     }
 

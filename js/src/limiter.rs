@@ -1,6 +1,7 @@
 //! The limiters behind the numbers.
 
-use crate::layout::{AREA, KEYS, LIMIT_LEN, VERDICT_LEN};
+use crate::buffer::KEYS;
+use crate::layout::*;
 use crate::slab::Slab;
 use crate::time::{ceiled, instant};
 use crate::tree;
@@ -85,13 +86,15 @@ impl Limiters {
         let Some(open) = self.get(ask.limiter) else {
             return false;
         };
-        let (told, limits) = area.split_at_mut(VERDICT_LEN);
+        let Some((told, limits)) = area.split_first_chunk_mut::<VERDICT_LEN>() else {
+            return false;
+        };
         let tell = |left: Left| {
-            let place = limits.get_mut(LIMIT_LEN * left.index..).unwrap_or_default();
-            if let [count, remaining, reset, ..] = place {
-                *count = left.count.get();
-                *remaining = left.remaining as f64;
-                *reset = ceiled(left.reset);
+            let limits = limits.as_chunks_mut::<LIMIT_LEN>().0;
+            if let Some(limit) = limits.get_mut(left.index) {
+                limit[LIMIT_COUNT] = left.count.get();
+                limit[LIMIT_REMAINING] = left.remaining as f64;
+                limit[LIMIT_RESET] = ceiled(left.reset);
             }
         };
         let verdict = if ask.charges {
@@ -102,10 +105,8 @@ impl Limiters {
         let Verdict::Block { index, retry_after } = verdict else {
             return true;
         };
-        if let [refuses, retry] = told {
-            *refuses = index.map_or(-1.0, |index| index as f64);
-            *retry = retry_after.map_or(-1.0, ceiled);
-        }
+        told[VERDICT_REFUSING] = index.map_or(NONE, |index| index as f64);
+        told[VERDICT_RETRY_AFTER] = retry_after.map_or(NONE, ceiled);
         false
     }
 }

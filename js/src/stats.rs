@@ -2,6 +2,7 @@
 //!
 //! What is more than a number is told as rows of doubles.
 
+use crate::layout::*;
 use crate::slab::Slab;
 use leapgate::{
     ArrayMetric, BucketLeapArray, ClusterNode, DefaultNode, EntranceNode, Metric, MetricBucket,
@@ -136,34 +137,42 @@ pub(crate) fn millis(at: Timestamp) -> f64 {
 
 /// A response time, negative where there is none.
 pub(crate) fn perhaps(rt: Option<u64>) -> f64 {
-    rt.map_or(-1.0, |rt| rt as f64)
+    rt.map_or(NONE, |rt| rt as f64)
 }
 
 /// When a bucket starts, its counts in the order of events, and its extremes.
 pub(crate) fn tell_bucket(told: &mut Vec<f64>, start: Timestamp, bucket: &MetricBucket) {
-    told.push(millis(start));
-    told.extend(MetricEvent::ALL.map(|event| bucket.get(event) as f64));
-    told.extend([
+    let [pass, block, exception, success, rt, occupied_pass] =
+        MetricEvent::ALL.map(|event| bucket.get(event) as f64);
+    let row: [f64; BUCKET.len()] = [
+        millis(start),
+        pass,
+        block,
+        exception,
+        success,
+        rt,
+        occupied_pass,
         bucket.min_rt() as f64,
         perhaps(bucket.shortest_rt()),
         perhaps(bucket.max_rt()),
         bucket.max_concurrency() as f64,
-    ]);
+    ];
+    told.extend(row);
 }
 
 pub(crate) fn tell_details(told: &mut Vec<f64>, nodes: &[MetricNode]) {
     for node in nodes {
-        told.push(millis(node.timestamp));
-        let counts = [
-            node.pass,
-            node.block,
-            node.success,
-            node.exception,
-            node.rt,
-            node.occupied_pass,
-            node.concurrency,
+        let row: [f64; DETAIL.len()] = [
+            millis(node.timestamp),
+            node.pass as f64,
+            node.block as f64,
+            node.success as f64,
+            node.exception as f64,
+            node.rt as f64,
+            node.occupied_pass as f64,
+            node.concurrency as f64,
         ];
-        told.extend(counts.map(|n| n as f64));
+        told.extend(row);
     }
 }
 

@@ -68,3 +68,22 @@ test('no_circle_of_files_is_in_the_library', () => {
   assert.ok(all.flatMap((file) => importsOf(file)).length > 8);
   assert.equal(circle(all, importsOf), undefined);
 });
+
+// What a layout says, by name: numbers, and lists of names.
+function layoutOf(code, number, list) {
+  const lists = Array.from(code.matchAll(list), ([, name, items]) => [name, Array.from(items.matchAll(/\w+/g), ([item]) => item)]);
+  return { numbers: Array.from(code.matchAll(number), ([, name, value]) => [name, Number(value)]), lists };
+}
+
+test('memory_is_laid_out_alike_on_both_sides', () => {
+  const shell = layoutOf(text('src/layout.rs'), /const (\w+): \w+ = (-?[\d.]+);/g, /const (\w+): \[&str; \d+\] = \[([^\]]*)\];/g);
+  const library = layoutOf(text('lib/layout.js'), /^export const (\w+) = (-?\d+);/gm, /^export const (\w+) = \[([^\]]*)\];/gm);
+  // A list of one side that the other has as numbers.
+  const isShared = ([name]) => shell.lists.some(([other]) => other === name);
+  const numbered = library.lists.filter((list) => !isShared(list)).flatMap(([list, names]) =>
+    names.map((name, i) => [`${list}_${name.replace(/[A-Z]/g, '_$&').toUpperCase()}`, i]),
+  );
+  assert.deepEqual(Object.fromEntries([...library.numbers, ...numbered]), Object.fromEntries(shell.numbers));
+  assert.deepEqual(Object.fromEntries(library.lists.filter(isShared)), Object.fromEntries(shell.lists));
+  assert.ok(shell.numbers.length > 60 && shell.lists.length > 4);
+});

@@ -84,9 +84,10 @@ pub fn engine_rule(engine: u32, resource: u32, rule: usize) -> f64 {
         let Some(told) = met.and_then(|met| met.rules.get(rule)) else {
             return NONE;
         };
-        let [.., interval_ms, status] = &mut shell.buffer.area;
-        *interval_ms = told.interval_ms.map_or(NONE, |interval| interval as f64);
-        *status = told.status.into();
+        if let Some(to) = shell.buffer.area.last_chunk_mut::<RULE_LEN>() {
+            to[RULE_WINDOW] = told.interval_ms.map_or(NONE, |interval| interval as f64);
+            to[RULE_STATUS] = told.status.into();
+        }
         let mut texts = Texts::default();
         texts.add(told.id.as_str());
         texts.add(told.cause);

@@ -1,6 +1,6 @@
 //! How the rules of an engine have decided.
 
-use crate::layout::NONE;
+use crate::layout::{COUNTERS, HOT_KEY, NONE};
 use crate::rules::for_each_rule;
 use crate::shell::shell;
 use crate::stats::tell_rows;
@@ -25,13 +25,14 @@ pub fn engine_counters(engine: u32) -> f64 {
             [rule.rule, rule.resource, rule.origin]
                 .iter()
                 .for_each(|name| names.add(name));
-            rows.extend([
+            let row: [f64; COUNTERS.len()] = [
                 counted(rule.passed),
                 counted(rule.waited),
                 rule.blocked as f64,
                 rule.shadow_blocked as f64,
                 counted(rule.shared),
-            ]);
+            ];
+            rows.extend(row);
         });
     });
     tell_rows(rows);
@@ -53,7 +54,8 @@ pub fn engine_top(engine: u32, n: usize, now: f64) -> f64 {
                 names.add(rule.rule);
                 names.add(hot.label.as_deref().unwrap_or_default());
                 let is_named = u8::from(hot.label.is_some());
-                rows.extend([hot.amount as f64 / unit, is_named.into()]);
+                let row: [f64; HOT_KEY.len()] = [hot.amount as f64 / unit, is_named.into()];
+                rows.extend(row);
             }
         });
     });

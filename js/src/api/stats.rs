@@ -7,6 +7,7 @@ mod node;
 mod tree;
 
 pub use self::{array::*, make::*, metric::*, node::*, tree::*};
+use crate::layout::WINDOW;
 use crate::stats::*;
 use crate::time::instant;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -28,7 +29,8 @@ pub fn stats_free(number: u32) {
 pub fn stats_window(number: u32) -> usize {
     tell(number, |held, told| {
         let window = held.window()?;
-        told.extend([window.interval_ms() as f64, window.sample_count().into()]);
+        let row: [f64; WINDOW.len()] = [window.interval_ms() as f64, window.sample_count().into()];
+        told.extend(row);
         Some(())
     })
 }

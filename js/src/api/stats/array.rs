@@ -1,5 +1,6 @@
 //! Leap arrays.
 
+use crate::layout::*;
 use crate::stats::*;
 use crate::time::instant;
 use leapgate::{MetricBucket, Timestamp, WindowWrap};
@@ -14,13 +15,14 @@ pub fn array_bucket(array: u32, which: u32, at: f64) -> usize {
             return None;
         };
         let wrap = match which {
-            0 => array.current_window(at),
-            1 => array.previous_window(at)?,
-            2 => array.valid_head(at)?,
-            _ => {
+            RING_CURRENT => array.current_window(at),
+            RING_PREVIOUS => array.previous_window(at)?,
+            RING_VALID_HEAD => array.valid_head(at)?,
+            RING_OF => {
                 tell_bucket(told, array.window().start(at), array.window_value(at)?);
                 return Some(());
             }
+            _ => return None,
         };
         tell_bucket(told, wrap.start()?, wrap.value());
         Some(())

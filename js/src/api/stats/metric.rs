@@ -1,5 +1,6 @@
 //! Metrics.
 
+use crate::layout::*;
 use crate::stats::*;
 use crate::time::instant;
 use leapgate::Metric;
@@ -44,11 +45,12 @@ pub fn metric_extreme(metric: u32, which: u32, now: f64) -> f64 {
     let now = instant(now);
     read(metric, |metric| {
         Some(match which {
-            0 => metric.max_success(now) as f64,
-            1 => metric.min_rt(now) as f64,
-            2 => perhaps(metric.shortest_rt(now)),
-            3 => perhaps(metric.max_rt(now)),
-            _ => metric.max_concurrency(now) as f64,
+            EXTREME_MAX_SUCCESS => metric.max_success(now) as f64,
+            EXTREME_MIN_RT => metric.min_rt(now) as f64,
+            EXTREME_SHORTEST_RT => perhaps(metric.shortest_rt(now)),
+            EXTREME_MAX_RT => perhaps(metric.max_rt(now)),
+            EXTREME_MAX_CONCURRENCY => metric.max_concurrency(now) as f64,
+            _ => return None,
         })
     })
 }

@@ -1,5 +1,6 @@
 //! Nodes.
 
+use crate::layout::*;
 use crate::stats::*;
 use crate::time::instant;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -20,7 +21,7 @@ pub fn node_window(node: u32, minute: bool) -> f64 {
     })
 }
 
-/// One of the values of a node: `js/lib/stats.js` has their names, in this order.
+/// One of the values of a node: the `VALUE_…` of [`crate::layout`].
 #[wasm_bindgen]
 pub fn node_value(node: u32, which: u32, now: f64) -> f64 {
     let now = instant(now);
@@ -28,29 +29,30 @@ pub fn node_value(node: u32, which: u32, now: f64) -> f64 {
         let Held::Node(place) = held else { return None };
         let node = place.node();
         Some(match which {
-            0 => node.pass_qps(now),
-            1 => node.block_qps(now),
-            2 => node.total_qps(now),
-            3 => node.success_qps(now),
-            4 => node.exception_qps(now),
-            5 => node.occupied_pass_qps(now),
-            6 => node.max_success_qps(now),
-            7 => node.avg_rt(now),
-            8 => node.min_rt(now),
-            9 => node.previous_pass_qps(now),
-            10 => node.previous_block_qps(now),
-            11 => node.total_request(now) as f64,
-            12 => node.total_pass(now) as f64,
-            13 => node.total_success(now) as f64,
-            14 => node.total_exception(now) as f64,
-            15 => node.block_request(now) as f64,
-            16 => node.cur_thread_num() as f64,
-            _ => node.waiting(now) as f64,
+            VALUE_PASS_QPS => node.pass_qps(now),
+            VALUE_BLOCK_QPS => node.block_qps(now),
+            VALUE_TOTAL_QPS => node.total_qps(now),
+            VALUE_SUCCESS_QPS => node.success_qps(now),
+            VALUE_EXCEPTION_QPS => node.exception_qps(now),
+            VALUE_OCCUPIED_PASS_QPS => node.occupied_pass_qps(now),
+            VALUE_MAX_SUCCESS_QPS => node.max_success_qps(now),
+            VALUE_AVG_RT => node.avg_rt(now),
+            VALUE_MIN_RT => node.min_rt(now),
+            VALUE_PREVIOUS_PASS_QPS => node.previous_pass_qps(now),
+            VALUE_PREVIOUS_BLOCK_QPS => node.previous_block_qps(now),
+            VALUE_TOTAL_REQUEST => node.total_request(now) as f64,
+            VALUE_TOTAL_PASS => node.total_pass(now) as f64,
+            VALUE_TOTAL_SUCCESS => node.total_success(now) as f64,
+            VALUE_TOTAL_EXCEPTION => node.total_exception(now) as f64,
+            VALUE_BLOCK_REQUEST => node.block_request(now) as f64,
+            VALUE_CUR_THREAD_NUM => node.cur_thread_num() as f64,
+            VALUE_WAITING => node.waiting(now) as f64,
+            _ => return None,
         })
     })
 }
 
-/// Records something: `js/lib/stats.js` has the names, in this order, and what `a` and `b` are.
+/// Records something: one of the `RECORD_…` of [`crate::layout`]; `js/lib/statistics.js` says what `a` and `b` are.
 #[wasm_bindgen]
 pub fn node_record(node: u32, what: u32, a: f64, b: f64, now: f64) {
     let (at, now, n) = (instant(a), instant(now), a as u64);
@@ -58,17 +60,18 @@ pub fn node_record(node: u32, what: u32, a: f64, b: f64, now: f64) {
         let Held::Node(place) = held else { return None };
         let node = place.statistics()?;
         match what {
-            0 => node.add_pass_request(n, now),
-            1 => node.increase_block_qps(n, now),
-            2 => node.increase_exception_qps(n, now),
-            3 => node.add_occupied_pass(n, now),
-            4 => node.begin(n, now),
-            5 => node.add_rt_and_success(n, b as u64, now),
-            6 => node.complete(n, b as u64, false, now),
-            7 => node.complete(n, b as u64, true, now),
-            8 => node.add_waiting_request(at, b as u64),
-            9 => node.increase_thread_num(),
-            _ => node.decrease_thread_num(),
+            RECORD_PASS_REQUEST => node.add_pass_request(n, now),
+            RECORD_BLOCK_QPS => node.increase_block_qps(n, now),
+            RECORD_EXCEPTION_QPS => node.increase_exception_qps(n, now),
+            RECORD_OCCUPIED_PASS => node.add_occupied_pass(n, now),
+            RECORD_BEGIN => node.begin(n, now),
+            RECORD_RT_AND_SUCCESS => node.add_rt_and_success(n, b as u64, now),
+            RECORD_COMPLETE => node.complete(n, b as u64, false, now),
+            RECORD_COMPLETE_FAILED => node.complete(n, b as u64, true, now),
+            RECORD_WAITING_REQUEST => node.add_waiting_request(at, b as u64),
+            RECORD_THREAD_MORE => node.increase_thread_num(),
+            RECORD_THREAD_LESS => node.decrease_thread_num(),
+            _ => return None,
         }
         Some(())
     });

@@ -1,5 +1,6 @@
 //! The nodes of an engine.
 
+use crate::layout::*;
 use crate::shell::shell;
 use crate::stats::{Held, Place, add, with};
 use crate::texts::Texts;
@@ -10,17 +11,17 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 fn place(tree: &NodeTree, kind: u32, [name, inner]: [&str; 2]) -> Option<Place> {
     Some(match kind {
-        0 => Place::Entrance(Rc::clone(tree.root())),
-        1 => Place::Cluster(Rc::clone(tree.inbound())),
-        2 => Place::Entrance(tree.entrance(name)?),
-        3 => Place::Default(tree.default_node(name, inner)?),
-        4 => Place::Cluster(tree.cluster(name)?),
-        _ => Place::Alone(tree.cluster(name)?.origin(inner)?),
+        NODE_ROOT => Place::Entrance(Rc::clone(tree.root())),
+        NODE_INBOUND => Place::Cluster(Rc::clone(tree.inbound())),
+        NODE_ENTRANCE => Place::Entrance(tree.entrance(name)?),
+        NODE_DEFAULT => Place::Default(tree.default_node(name, inner)?),
+        NODE_CLUSTER => Place::Cluster(tree.cluster(name)?),
+        NODE_ORIGIN => Place::Alone(tree.cluster(name)?.origin(inner)?),
+        _ => return None,
     })
 }
 
-/// The number of a node: 0 is the root; 1 all inbound calls; 2 the entrance of a context; 3 a resource in a context; 4 a
-/// resource; 5 a resource's origin. Their names are in the buffer, each with its length before it. Negative where there is none.
+/// The number of a node: one of the `NODE_…` of [`crate::layout`]. Their names are in the buffer, each with its length before it. Negative where there is none.
 #[wasm_bindgen]
 pub fn tree_node(engine: u32, kind: u32, bytes: usize) -> f64 {
     let found = shell(|shell| {
@@ -32,7 +33,7 @@ pub fn tree_node(engine: u32, kind: u32, bytes: usize) -> f64 {
     found.map_or(-1.0, |place| add(Held::Node(place)))
 }
 
-/// Tells the names of what is below a node: 0 is resources, 1 is entrances, 2 is origins.
+/// Tells the names of what is below a node: one of the `BELOW_…` of [`crate::layout`].
 #[wasm_bindgen]
 pub fn node_names(node: u32, kind: u32) -> f64 {
     let mut names = Texts::default();
@@ -42,15 +43,15 @@ pub fn node_names(node: u32, kind: u32) -> f64 {
             nodes.iter().for_each(|node| names.add(node.resource()));
         };
         match (place, kind) {
-            (Place::Entrance(node), 0) => resources(node.children()),
-            (Place::Default(node), 0) => resources(node.children()),
-            (Place::Entrance(node), _) => {
+            (Place::Entrance(node), BELOW_RESOURCES) => resources(node.children()),
+            (Place::Default(node), BELOW_RESOURCES) => resources(node.children()),
+            (Place::Entrance(node), BELOW_ENTRANCES) => {
                 let entrances = node.entrances();
                 entrances
                     .iter()
                     .for_each(|entrance| names.add(entrance.name()));
             }
-            (Place::Cluster(node), _) => {
+            (Place::Cluster(node), BELOW_ORIGINS) => {
                 node.origins().iter().for_each(|name| names.add(name));
             }
             _ => {}
