@@ -9,7 +9,7 @@ export const TAG_TEXT = 4;
 export const TAG_ARRAY = 5;
 export const TAG_OBJECT = 6;
 
-// Results of a limiter, in the area.
+// Results of a limiter, in doubles.
 export const VERDICT_REFUSING = 0;
 export const VERDICT_RETRY_AFTER = 1;
 export const VERDICT_LEN = 2;
@@ -18,7 +18,7 @@ export const LIMIT_REMAINING = 1;
 export const LIMIT_RESET = 2;
 export const LIMIT_LEN = 3;
 
-// Results of an engine, in the area.
+// Results of an engine, in doubles.
 export const DECISION_POLICIES = 0;
 export const DECISION_RULES = 1;
 export const DECISION_REFUSING = 2;

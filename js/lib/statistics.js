@@ -15,9 +15,9 @@ const MAX_N = 2 ** 32 - 1;
 const MAX_COUNT = 2 ** 53;
 const MAX_RT_MS = 2 ** 53 - 1;
 
-function ask(what) {
+function guarded(call) {
   try {
-    return what();
+    return call();
   } catch (error) {
     throw wasm.crashed(error);
   }
@@ -30,18 +30,18 @@ const checkRt = (rt) => checkNumber('rt', rt, MAX_RT_MS, false);
 function checkTime(place, time, code) {
   if (typeof time === 'number' && time >= 0) return time;
   const Kind = typeof time === 'number' ? RangeError : TypeError;
-  throw wrong(place, time, 'is no time; use milliseconds, a number of at least 0', Kind, code);
+  throw wrong(place, time, 'is not a valid time; use milliseconds, a number of at least 0', Kind, code);
 }
 
 function checkEvent(event) {
   const index = EVENTS.indexOf(event);
   if (index >= 0) return index;
-  throw wrong('event', event, `is no event; use one of ${EVENTS.join(', ')}`);
+  throw wrong('event', event, `is not a valid event; use one of ${EVENTS.join(', ')}`);
 }
 
 function checkPredicate(predicate) {
   if (typeof predicate === 'function') return predicate;
-  throw wrong('predicate', predicate, 'is no function; use one that is told when a bucket starts');
+  throw wrong('predicate', predicate, 'is not a function; use one that is told when a bucket starts');
 }
 
 const MAYBE_NONE = ['shortestRt', 'maxRt'];
@@ -49,7 +49,7 @@ const orNull = (rt) => (rt < 0 ? null : rt);
 
 // The rows that have been told, `doubles` in all, each under these names.
 function rows(doubles, names) {
-  const told = wasm.doubles(core.stats_told(), doubles);
+  const told = wasm.doubles(core.stats_rows(), doubles);
   const rows = [];
   for (let at = 0; at < doubles; at += names.length) {
     const row = {};
@@ -116,12 +116,12 @@ class Held {
   static {
     call = (held, what, ...args) => {
       const number = held.#number();
-      return ask(() => what(number, ...args));
+      return guarded(() => what(number, ...args));
     };
     callAt = (held, now, what, ...args) => {
       const number = held.#number();
       const time = now === undefined ? held.#clock() : checkTime('now', now);
-      return ask(() => what(number, ...args, time));
+      return guarded(() => what(number, ...args, time));
     };
   }
 }
@@ -132,7 +132,7 @@ const EXAMPLE = '`{ intervalMs: 1000, sampleCount: 2 }`';
 function made(what, options, make, example = EXAMPLE) {
   const { now, ...rest } = checkObject('options', options, example);
   if (now !== undefined && typeof now !== 'function') {
-    throw wrong('options.now', now, 'is no function; use one that returns milliseconds, or leave it out');
+    throw wrong('options.now', now, 'is not a function; use one that returns milliseconds, or leave it out');
   }
   const tree = flatten('options', rest);
   const open = () => opened(() => make(wasm.put(tree)));
@@ -143,9 +143,9 @@ function made(what, options, make, example = EXAMPLE) {
 // The number of what `make` makes.
 function opened(make) {
   wasm.ready();
-  const number = ask(make);
+  const number = guarded(make);
   // A sentence is never empty.
-  if (number < 0) throw fault('ERR_LEAPGATE_OPTIONS', wasm.said(-number), RangeError);
+  if (number < 0) throw fault('ERR_LEAPGATE_OPTIONS', wasm.readText(-number), RangeError);
   return number;
 }
 
@@ -265,7 +265,7 @@ export class LeapArray extends recording(windowed(Held)) {
 
   isWindowDeprecated(wrap, now) {
     if (typeof wrap?.windowStart !== 'number') {
-      throw wrong('wrap', wrap, 'is no bucket of an array; use what `list` or `currentWindow` tells');
+      throw wrong('wrap', wrap, 'is not a bucket of an array; use what `list` or `currentWindow` tells');
     }
     return !this.list(now).some(({ windowStart }) => windowStart === wrap.windowStart);
   }
@@ -487,7 +487,7 @@ export class StatisticNode extends RecordedNode {
 
   complete(rt, outcome = {}, now) {
     const { n = 1, failed = false } = checkOptions('outcome', outcome, ['n', 'failed'], '`{ failed: true }`');
-    if (typeof failed !== 'boolean') throw wrong('outcome.failed', failed, 'is no boolean; use `true` or `false`');
+    if (typeof failed !== 'boolean') throw wrong('outcome.failed', failed, 'is not a boolean; use `true` or `false`');
     callAt(this, now, core.node_record, failed ? layout.RECORD_COMPLETE_FAILED : layout.RECORD_COMPLETE, checkRt(rt), checkN('outcome.n', n));
   }
 
@@ -501,11 +501,11 @@ Object.entries({ LeapArray, ArrayMetric, StatisticNode }).forEach(([name, Class]
   bounded(Class, name);
 });
 
-const namesBelow = (node, kind) => wasm.saidTexts(call(node, core.node_names, kind));
+const namesBelow = (node, kind) => wasm.readTexts(call(node, core.node_names, kind));
 
 function checkName(place, name) {
   if (typeof name === 'string') return name;
-  throw wrong(place, name, 'is no string; use one');
+  throw wrong(place, name, 'is not a string; use one');
 }
 
 // The nodes of an engine. Each is found once, and is the same object from then on.
@@ -531,7 +531,7 @@ export class NodeTree {
     const known = this.#known.get(place);
     if (known !== undefined) return known;
     const texts = flattenTexts(names);
-    const look = (engine) => ask(() => core.tree_node(engine, kind, wasm.put(texts)));
+    const look = (engine) => guarded(() => core.tree_node(engine, kind, wasm.put(texts)));
     const number = look(engine);
     if (number < 0) return null;
     const open = () => {
@@ -569,7 +569,7 @@ export class NodeTree {
 
   clusters() {
     const engine = this.#engine();
-    const names = wasm.saidTexts(ask(() => core.tree_resources(engine)));
+    const names = wasm.readTexts(guarded(() => core.tree_resources(engine)));
     return names.sort(byName).map((name) => this.cluster(name));
   }
 
@@ -649,7 +649,7 @@ const byName = (one, other) => (one < other ? -1 : one > other ? 1 : 0);
 
 // How the rules of the engine of that number have decided.
 export function counters(engine) {
-  const names = wasm.saidTexts(ask(() => core.engine_counters(engine)));
+  const names = wasm.readTexts(guarded(() => core.engine_counters(engine)));
   const told = rows((names.length / 3) * layout.COUNTERS.length, layout.COUNTERS);
   const all = new Map();
   told.forEach(({ passed, waited, shared, ...refused }, i) => {
@@ -665,7 +665,7 @@ export function counters(engine) {
 
 // The `n` hottest keys of each of its rules.
 export function top(engine, n, now) {
-  const names = wasm.saidTexts(ask(() => core.engine_top(engine, n, now)));
+  const names = wasm.readTexts(guarded(() => core.engine_top(engine, n, now)));
   const hot = rows(names.length, layout.HOT_KEY).map(({ amount, isNamed }, i) => {
     return { rule: names[2 * i], key: isNamed ? names[2 * i + 1] : null, amount };
   });

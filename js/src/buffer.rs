@@ -1,6 +1,6 @@
-//! The memory that both sides read and write: a buffer for texts and trees, and doubles for what a decision tells.
+//! The memory that both sides use: a buffer for texts and values, and doubles for the results of a decision.
 
-use crate::layout::AREA;
+use crate::layout::RESULTS_LEN;
 
 /// How many keys have a number. JavaScript remembers their texts.
 pub(crate) const KEYS: usize = 4096;
@@ -10,14 +10,14 @@ const TEXT: usize = 1024;
 
 pub(crate) struct Buffer {
     pub(crate) text: Vec<u8>,
-    pub(crate) area: [f64; AREA],
+    pub(crate) results: [f64; RESULTS_LEN],
 }
 
 impl Default for Buffer {
     fn default() -> Buffer {
         Buffer {
             text: vec![0; TEXT],
-            area: [0.0; AREA],
+            results: [0.0; RESULTS_LEN],
         }
     }
 }
@@ -29,18 +29,18 @@ impl Buffer {
         }
     }
 
-    /// So many bytes that JavaScript has put there.
+    /// The first so many bytes that JavaScript has written.
     pub(crate) fn bytes(&self, bytes: usize) -> &[u8] {
         self.text.get(..bytes).unwrap_or_default()
     }
 
-    /// Puts `text` where JavaScript reads it. How long it is.
-    pub(crate) fn say(&mut self, text: &str) -> f64 {
-        self.tell(text.as_bytes())
+    /// Writes `text` for JavaScript. Returns its length.
+    pub(crate) fn write_text(&mut self, text: &str) -> f64 {
+        self.write(text.as_bytes())
     }
 
-    /// The same, of several texts, each with its length before it, or of anything else.
-    pub(crate) fn tell(&mut self, bytes: &[u8]) -> f64 {
+    /// Writes bytes for JavaScript. Returns how many.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> f64 {
         self.reserve(bytes.len());
         for (to, from) in self.text.iter_mut().zip(bytes) {
             *to = *from;
@@ -49,7 +49,7 @@ impl Buffer {
     }
 }
 
-/// A text of so many bytes that JavaScript has put there, behind others.
+/// A text of so many bytes that JavaScript has written, from `at` on.
 #[cfg(feature = "engine")]
 pub(crate) fn text_at(text: &[u8], at: usize, bytes: usize) -> &str {
     let bytes = text.get(at..).and_then(|rest| rest.get(..bytes));

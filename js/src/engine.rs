@@ -19,14 +19,14 @@ use std::time::Duration;
 const MAX_RESOURCES: usize = 1000;
 
 /// A resource that JavaScript knows by number.
-pub(crate) struct Met {
+pub(crate) struct KnownResource {
     pub(crate) resource: Rc<Resource<LocalTally>>,
     pub(crate) rules: Vec<RuleInfo>,
 }
 
-impl Met {
+impl KnownResource {
     /// The place of a rule.
-    fn place_of(&mut self, rule: RuleInfo<&RuleId>) -> usize {
+    fn index_of(&mut self, rule: RuleInfo<&RuleId>) -> usize {
         if let Some(place) = self.rules.iter().position(|known| rule.is(known)) {
             return place;
         }
@@ -43,7 +43,7 @@ impl Met {
     }
 }
 
-/// What nobody knows any more: what was counted until `since`, in windows of which the longest was so long.
+/// The counts up to `since` are lost, in windows of which the longest had this length.
 #[derive(Clone, Copy)]
 struct Closed {
     since: Timestamp,
@@ -55,7 +55,7 @@ struct Slot {
     engine: Engine<LateSeed>,
     /// For how long its flow rules remember at most.
     longest: Duration,
-    resources: Vec<Met>,
+    resources: Vec<KnownResource>,
     closed: Option<Closed>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) enum Form {
     One,
     /// A text for each part, each with its length before it.
     Parts,
-    /// For each part how many texts there are, in four bytes, and those, each with its length before it.
+    /// For each part the number of its texts, in four bytes, and the texts, each with its length before it.
     Lists,
 }
 
@@ -147,35 +147,39 @@ impl Engines {
     }
 
     /// Gives a resource a number: the next one, or 0, and then all others are forgotten. What there is to know of it.
-    pub(crate) fn meet(&mut self, engine: u32, number: u32, name: &str) -> Option<f64> {
+    pub(crate) fn register(&mut self, engine: u32, number: u32, name: &str) -> Option<f64> {
         let slot = self.slots.get_mut(engine)?;
         let resource = slot.engine.resource(name);
-        let is_open = rules::look_at_ends(&resource);
+        let is_open = rules::needs_exit(&resource);
         let about = u8::from(resource.has_rules()) | u8::from(is_open) << 1;
         slot.resources.truncate(number as usize);
-        slot.resources.push(Met {
+        slot.resources.push(KnownResource {
             resource,
             rules: Vec::new(),
         });
         Some(about.into())
     }
 
-    pub(crate) fn met(&self, engine: u32, resource: u32) -> Option<&Met> {
+    pub(crate) fn known(&self, engine: u32, resource: u32) -> Option<&KnownResource> {
         self.slots.get(engine)?.resources.get(resource as usize)
     }
 
-    pub(crate) fn enter(&mut self, call: &Call<'_>, area: &mut [f64; AREA]) -> Option<f64> {
+    pub(crate) fn enter(
+        &mut self,
+        call: &Call<'_>,
+        results: &mut [f64; RESULTS_LEN],
+    ) -> Option<f64> {
         let slot = self.slots.get_mut(call.engine)?;
-        let met = slot.resources.get_mut(call.resource as usize)?;
+        let known = slot.resources.get_mut(call.resource as usize)?;
         let key = self.keys.get(call.key as usize);
         let key = key.filter(|_| call.flags & KEYED != 0);
         let outer = self.entries.get(call.within);
-        let (told, policies) = area.split_first_chunk_mut::<DECISION_LEN>()?;
+        let (decision_row, policies) = results.split_first_chunk_mut::<DECISION_LEN>()?;
         let left = slot
             .closed
-            .and_then(|closed| met.closed_for(closed, call.now));
+            .and_then(|closed| known.closed_for(closed, call.now));
         let mut policies = policies.as_chunks_mut::<POLICY_LEN>().0.iter_mut();
-        told[DECISION_POLICIES] = 0.0;
+        decision_row[DECISION_POLICIES] = 0.0;
         let decision = with_key(key, |values| {
             let decision = if left.is_some() || call.flags & LOOKS != 0 {
                 None
@@ -183,18 +187,18 @@ impl Engines {
                 let request = call.request(outer).keys(values);
                 Some(
                     slot.engine
-                        .enter_resource(&met.resource, &request, call.now),
+                        .enter_resource(&known.resource, &request, call.now),
                 )
             };
-            let resource = Rc::clone(&met.resource);
+            let resource = Rc::clone(&known.resource);
             for policy in resource.policies_for(&Request::new("").keys(values), call.now) {
-                let place = met.place_of(RuleInfo::of_policy(&policy));
+                let place = known.index_of(RuleInfo::of_policy(&policy));
                 let (remaining, reset) = match left {
                     None => (policy.remaining, policy.reset),
                     Some(left) => (0, left),
                 };
                 if let Some(to) = policies.next() {
-                    told[DECISION_POLICIES] += 1.0;
+                    decision_row[DECISION_POLICIES] += 1.0;
                     to[POLICY_RULE] = place as f64;
                     to[POLICY_COUNT] = policy.count.get();
                     to[POLICY_REMAINING] = remaining as f64;
@@ -208,26 +212,26 @@ impl Engines {
             Some(Decision::Wait(wait, entry)) => (ceiled(wait), entry),
             Some(Decision::Block(blocked)) => {
                 let (rule, count) = RuleInfo::of_refusal(&blocked);
-                told[DECISION_REFUSING] = met.place_of(rule) as f64;
-                told[DECISION_COUNT] = count.map_or(NONE, Count::get);
-                told[DECISION_RETRY_AFTER] = blocked.retry_after().map_or(NONE, ceiled);
-                told[DECISION_RULES] = met.rules.len() as f64;
+                decision_row[DECISION_REFUSING] = known.index_of(rule) as f64;
+                decision_row[DECISION_COUNT] = count.map_or(NONE, Count::get);
+                decision_row[DECISION_RETRY_AFTER] = blocked.retry_after().map_or(NONE, ceiled);
+                decision_row[DECISION_RULES] = known.rules.len() as f64;
                 return Some(REFUSED);
             }
             None if call.flags & LOOKS != 0 => {
-                told[DECISION_RULES] = met.rules.len() as f64;
+                decision_row[DECISION_RULES] = known.rules.len() as f64;
                 return Some(ENDED);
             }
             None => {
-                told[DECISION_REFUSING] = NONE;
-                told[DECISION_COUNT] = NONE;
-                told[DECISION_RETRY_AFTER] = left.map_or(NONE, ceiled);
-                told[DECISION_RULES] = met.rules.len() as f64;
+                decision_row[DECISION_REFUSING] = NONE;
+                decision_row[DECISION_COUNT] = NONE;
+                decision_row[DECISION_RETRY_AFTER] = left.map_or(NONE, ceiled);
+                decision_row[DECISION_RULES] = known.rules.len() as f64;
                 return Some(REFUSED);
             }
         };
-        told[DECISION_RULES] = met.rules.len() as f64;
-        told[DECISION_WAIT] = wait;
+        decision_row[DECISION_RULES] = known.rules.len() as f64;
+        decision_row[DECISION_WAIT] = wait;
         if call.flags & ENDS != 0 {
             entry.exit(Outcome::Success, call.now);
             return Some(ENDED);

@@ -18,7 +18,7 @@ pub(crate) const TAG_ARRAY: u8 = 5;
 /// Its length follows, and its keys and values in turn.
 pub(crate) const TAG_OBJECT: u8 = 6;
 
-// ---- results of a limiter, in the area ----
+// ---- results of a limiter, in doubles ----
 
 /// Which limit refuses; negative where the key is blocked or the limiter closed.
 pub(crate) const VERDICT_REFUSING: usize = 0;
@@ -34,7 +34,7 @@ pub(crate) const LIMIT_REMAINING: usize = 1;
 pub(crate) const LIMIT_RESET: usize = 2;
 pub(crate) const LIMIT_LEN: usize = 3;
 
-// ---- results of an engine, in the area ----
+// ---- results of an engine, in doubles ----
 
 /// How many policies follow.
 pub(crate) const DECISION_POLICIES: usize = 0;
@@ -68,9 +68,9 @@ pub(crate) const RULE_LEN: usize = 2;
 
 /// How many doubles results take.
 #[cfg(feature = "engine")]
-pub(crate) const AREA: usize = DECISION_LEN + POLICY_LEN * MAX_RULES_PER_RESOURCE + RULE_LEN;
+pub(crate) const RESULTS_LEN: usize = DECISION_LEN + POLICY_LEN * MAX_RULES_PER_RESOURCE + RULE_LEN;
 #[cfg(not(feature = "engine"))]
-pub(crate) const AREA: usize = VERDICT_LEN + LIMIT_LEN * leapgate::MAX_LIMITS;
+pub(crate) const RESULTS_LEN: usize = VERDICT_LEN + LIMIT_LEN * leapgate::MAX_LIMITS;
 
 // ---- engines ----
 

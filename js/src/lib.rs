@@ -1,9 +1,12 @@
 //! The npm package: a thin shell over the core.
 //!
-//! A call takes numbers and returns one. What is more than a number lies in memory at a place that JavaScript knows: texts and
-//! trees in a buffer ([`text`]), what a decision told in an area of doubles ([`area`]). Limiters and engines are known by a number,
-//! and so are keys that are asked about often. Nothing here checks what JavaScript hands in beyond what memory needs: `js/lib`
-//! does, and the sentences about options are the core's.
+//! A function takes numbers and returns one. Everything else lies in memory where both sides know it: texts and values in a buffer
+//! ([`text`]), the results of a decision in doubles ([`results`]). Limiters, engines, entries and keys that are used often have
+//! numbers. The functions check no arguments beyond what memory safety needs: `js/lib` does that, and the core writes the error
+//! messages about options and rules.
+//!
+//! `api` has the functions, above the `shell` that holds all state; `layout` has every position in memory; `rules` is the only file
+//! that knows the kinds of rules.
 //!
 //! Two modules are made of this: one of the feature `limiter` alone, which is small, and one of `engine`.
 

@@ -80,13 +80,13 @@ impl Limiters {
     }
 
     #[inline]
-    pub(crate) fn ask(&self, ask: &Ask, area: &mut [f64; AREA]) -> bool {
+    pub(crate) fn ask(&self, ask: &Ask, results: &mut [f64; RESULTS_LEN]) -> bool {
         let (key, now) = (self.key(ask.slot), instant(ask.now));
         let (cost, count) = (ask.cost as u64, Count::new(ask.count).ok());
         let Some(open) = self.get(ask.limiter) else {
             return false;
         };
-        let Some((told, limits)) = area.split_first_chunk_mut::<VERDICT_LEN>() else {
+        let Some((verdict_row, limits)) = results.split_first_chunk_mut::<VERDICT_LEN>() else {
             return false;
         };
         let tell = |left: Left| {
@@ -105,8 +105,8 @@ impl Limiters {
         let Verdict::Block { index, retry_after } = verdict else {
             return true;
         };
-        told[VERDICT_REFUSING] = index.map_or(NONE, |index| index as f64);
-        told[VERDICT_RETRY_AFTER] = retry_after.map_or(NONE, ceiled);
+        verdict_row[VERDICT_REFUSING] = index.map_or(NONE, |index| index as f64);
+        verdict_row[VERDICT_RETRY_AFTER] = retry_after.map_or(NONE, ceiled);
         false
     }
 }

@@ -1,4 +1,4 @@
-//! What JavaScript is told of rules. This is the only file here that knows of kinds of rules.
+//! Rules as JavaScript sees them. Only this file knows the kinds of rules.
 
 use crate::seed::LateSeed;
 use leapgate::{
@@ -7,7 +7,7 @@ use leapgate::{
 };
 use std::time::Duration;
 
-/// What there is to know of a rule that a decision names.
+/// A rule that a decision names.
 pub(crate) struct RuleInfo<Id = RuleId> {
     pub(crate) id: Id,
     /// The kind of rule, as `cause` names it.
@@ -66,13 +66,13 @@ fn interval_ms(rule: &FlowRule) -> Option<u64> {
     }
 }
 
-/// Whether any rule looks at how calls end.
-pub(crate) fn look_at_ends(resource: &Resource<LocalTally>) -> bool {
+/// Whether a rule needs to know how calls end.
+pub(crate) fn needs_exit(resource: &Resource<LocalTally>) -> bool {
     let counts_calls = |rule: &FlowRule| rule.grade() == Grade::Concurrency;
     resource.has_breakers() || resource.flow_rules().any(counts_calls)
 }
 
-/// For how long something counts at most in the windows of these rules.
+/// How long a pass counts at most in the windows of these rules.
 pub(crate) fn memory<'a>(rules: impl Iterator<Item = &'a FlowRule>) -> Duration {
     let window = |rule: &FlowRule| match rule.grade() {
         Grade::Qps { window, .. } => {

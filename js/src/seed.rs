@@ -7,8 +7,8 @@ use leapgate::{
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The random numbers that hashes of keys begin with. Engines are made without them: in Workers there are none while a module
-/// is loaded. They are there when the first key is hashed.
+/// The random numbers that hashes of keys begin with, shared by all engines. An engine is made without them, since Workers have
+/// none while a module is loaded; they are set before the first key is hashed.
 #[derive(Clone, Default)]
 pub(crate) struct LateSeed(Rc<Cell<[u64; 2]>>);
 

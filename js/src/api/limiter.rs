@@ -5,13 +5,13 @@ use crate::shell::shell;
 use crate::time::instant;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-/// Makes a limiter of the options in the buffer. Its number; or, negative, how long the sentence in the buffer is that says
-/// what is wrong.
+/// Makes a limiter with the options in the buffer. Returns its number; if an option is wrong, minus the length of the error message,
+/// which is in the buffer.
 #[wasm_bindgen]
 pub fn limiter_new(bytes: usize) -> f64 {
     shell(|shell| {
         let made = shell.limiters.add(shell.buffer.bytes(bytes));
-        made.map_or_else(|error| -shell.buffer.say(&error), f64::from)
+        made.map_or_else(|error| -shell.buffer.write_text(&error), f64::from)
     })
 }
 
@@ -21,27 +21,27 @@ pub fn limiter_free(limiter: u32) {
     shell(|shell| shell.limiters.free(limiter));
 }
 
-/// Tells about a limit: how long its id is, in the buffer; its window, in milliseconds, first in the area. Negative
-/// where there is none.
+/// Writes the id of a limit into the buffer and returns its length; its window, in milliseconds, is the first result. Negative
+/// if there is no such limit.
 #[wasm_bindgen]
 pub fn limiter_about(limiter: u32, index: usize) -> f64 {
     shell(|shell| {
         let Some(limit) = shell.limiters.about(limiter, index) else {
             return -1.0;
         };
-        let [to, ..] = &mut shell.buffer.area;
+        let [to, ..] = &mut shell.buffer.results;
         *to = limit.window.window().interval_ms() as f64;
-        shell.buffer.say(limit.id.as_str())
+        shell.buffer.write_text(limit.id.as_str())
     })
 }
 
-/// Tells, in the area, how many keys have a window of their own, and how many requests were charged to what others share.
+/// Results: how many keys have a window of their own, and how many requests were charged to windows that keys share.
 #[wasm_bindgen]
 pub fn limiter_stats(limiter: u32) {
     shell(|shell| {
         let limiter = shell.limiters.get(limiter);
         let (keys, charged) = limiter.map_or((0, 0), |limiter| limiter.fill());
-        let [to, shared, ..] = &mut shell.buffer.area;
+        let [to, shared, ..] = &mut shell.buffer.results;
         (*to, *shared) = (keys as f64, charged as f64);
     });
 }
@@ -56,8 +56,8 @@ pub fn limiter_close(limiter: u32, now: f64) {
     });
 }
 
-/// Decides and tells; charges if it passes and `charges` says so. A `count` that is no count is that of each limit. Whether it
-/// passes.
+/// Decides about a request, and charges it if it passes and `charges` is set. A `count` that is not valid means the count of each
+/// limit. Returns whether the request passes; for the results see `layout`.
 #[wasm_bindgen]
 pub fn limiter_ask(
     limiter: u32,
@@ -75,7 +75,7 @@ pub fn limiter_ask(
         now,
         charges,
     };
-    shell(|shell| shell.limiters.ask(&ask, &mut shell.buffer.area))
+    shell(|shell| shell.limiters.ask(&ask, &mut shell.buffer.results))
 }
 
 /// Gives back what a key was charged.
@@ -101,7 +101,7 @@ pub fn limiter_reset(limiter: u32, slot: u32) {
     });
 }
 
-/// Refuses all that a key asks for, for so many milliseconds. Whether there was room for that.
+/// Refuses all requests of a key for so many milliseconds. Returns false if there was no room to note it.
 #[wasm_bindgen]
 pub fn limiter_block(limiter: u32, slot: u32, millis: f64, now: f64) -> bool {
     shell(|shell| {

@@ -3,16 +3,15 @@
 use crate::layout::{COUNTERS, HOT_KEY, NONE};
 use crate::rules::for_each_rule;
 use crate::shell::shell;
-use crate::stats::tell_rows;
+use crate::stats::set_rows;
 use crate::texts::Texts;
 use crate::time::instant;
 use leapgate::KeyedStates;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-/// Tells how rules have decided: in rows the requests that passed, waited, were refused, would have been in shadow mode, and
-/// were charged to what keys share, the first two and the last negative where they are not counted; and in the buffer the names for each row: the rule, and the resource and
-/// the origin where it is for each of them apart, empty where it is not. In no particular order, and twice where a state has
-/// been replaced while calls are in flight, or authority rules share an id.
+/// Makes a row for each rule, with the columns `COUNTERS` of `layout`, negative where a rule does not count it; the buffer has
+/// three names for each row: rule, resource and origin, the last two empty where the rule is not for each of them apart. The order is
+/// arbitrary; a rule may have several rows (`rules::for_each_rule`).
 #[wasm_bindgen]
 pub fn engine_counters(engine: u32) -> f64 {
     let (mut names, mut rows) = (Texts::default(), Vec::new());
@@ -35,12 +34,12 @@ pub fn engine_counters(engine: u32) -> f64 {
             rows.extend(row);
         });
     });
-    tell_rows(rows);
-    shell(|shell| shell.buffer.tell(names.bytes()))
+    set_rows(rows);
+    shell(|shell| shell.buffer.write(names.bytes()))
 }
 
-/// Tells the `n` hottest keys of each rule that has keys: in rows how hot it is, and whether its name is known; and in the
-/// buffer for each row the rule and that name. Of a throttle, how far its turns reach ahead, in milliseconds.
+/// Makes a row for each of the `n` hottest keys of each rule with keys, with the columns `HOT_KEY` of `layout`; the buffer has
+/// two names for each row: the rule and the key. The amount of a throttle is how far its turns reach ahead, in milliseconds.
 #[wasm_bindgen]
 pub fn engine_top(engine: u32, n: usize, now: f64) -> f64 {
     let (mut names, mut rows) = (Texts::default(), Vec::new());
@@ -59,6 +58,6 @@ pub fn engine_top(engine: u32, n: usize, now: f64) -> f64 {
             }
         });
     });
-    tell_rows(rows);
-    shell(|shell| shell.buffer.tell(names.bytes()))
+    set_rows(rows);
+    shell(|shell| shell.buffer.write(names.bytes()))
 }

@@ -12,10 +12,10 @@ use crate::stats::*;
 use crate::time::instant;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-/// Where rows are told. It moves with each telling.
+/// Where the latest rows are. They move with each call that makes rows.
 #[wasm_bindgen]
-pub fn stats_told() -> *const f64 {
-    told()
+pub fn stats_rows() -> *const f64 {
+    rows()
 }
 
 /// Drops what has this number.
@@ -27,10 +27,10 @@ pub fn stats_free(number: u32) {
 /// Tells the length of the window in milliseconds, and into how many buckets it is cut.
 #[wasm_bindgen]
 pub fn stats_window(number: u32) -> usize {
-    tell(number, |held, told| {
+    rows_of(number, |held, rows| {
         let window = held.window()?;
         let row: [f64; WINDOW.len()] = [window.interval_ms() as f64, window.sample_count().into()];
-        told.extend(row);
+        rows.extend(row);
         Some(())
     })
 }
@@ -69,7 +69,7 @@ pub fn stats_update_concurrency(number: u32, in_flight: f64, now: f64) {
 pub fn stats_touch(number: u32, now: f64) {
     with(number, |held| {
         match held {
-            Held::Node(place) => place.statistics()?.touch(instant(now)),
+            Item::Node(place) => place.statistics()?.touch(instant(now)),
             held => drop(held.bucket(instant(now))?),
         }
         Some(())

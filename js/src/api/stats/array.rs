@@ -10,8 +10,8 @@ use wasm_bindgen::prelude::wasm_bindgen;
 /// counts or not.
 #[wasm_bindgen]
 pub fn array_bucket(array: u32, which: u32, at: f64) -> usize {
-    tell(array, |held, told| {
-        let (Held::Array(array), at) = (held, instant(at)) else {
+    rows_of(array, |held, rows| {
+        let (Item::Array(array), at) = (held, instant(at)) else {
             return None;
         };
         let wrap = match which {
@@ -19,12 +19,12 @@ pub fn array_bucket(array: u32, which: u32, at: f64) -> usize {
             RING_PREVIOUS => array.previous_window(at)?,
             RING_VALID_HEAD => array.valid_head(at)?,
             RING_OF => {
-                tell_bucket(told, array.window().start(at), array.window_value(at)?);
+                push_bucket(rows, array.window().start(at), array.window_value(at)?);
                 return Some(());
             }
             _ => return None,
         };
-        tell_bucket(told, wrap.start()?, wrap.value());
+        push_bucket(rows, wrap.start()?, wrap.value());
         Some(())
     })
 }
@@ -32,12 +32,12 @@ pub fn array_bucket(array: u32, which: u32, at: f64) -> usize {
 /// Tells the buckets that count at `now`, or `all` that are still there.
 #[wasm_bindgen]
 pub fn array_list(array: u32, all: bool, now: f64) -> usize {
-    tell(array, |held, told| {
-        let Held::Array(array) = held else {
+    rows_of(array, |held, rows| {
+        let Item::Array(array) = held else {
             return None;
         };
         let mut tell = |wrap: &WindowWrap<MetricBucket>| {
-            tell_bucket(told, wrap.start().unwrap_or(Timestamp::ZERO), wrap.value());
+            push_bucket(rows, wrap.start().unwrap_or(Timestamp::ZERO), wrap.value());
         };
         if all {
             array.list_all().for_each(&mut tell);

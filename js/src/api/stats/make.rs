@@ -1,7 +1,7 @@
 //! Makes what is not part of an engine, of options.
 
 use crate::shell::shell;
-use crate::stats::{Held, Place, add, with};
+use crate::stats::{Item, NodeRef, add, with};
 use crate::tree;
 use leapgate::config::{At, Fields};
 use leapgate::{
@@ -16,15 +16,15 @@ const BORROWING: [&str; 3] = ["intervalMs", "sampleCount", "untouched"];
 const UNTOUCHED: [&str; 1] = ["untouched"];
 
 /// A sentence about what is wrong.
-struct Wrong(String);
+struct Sentence(String);
 
-impl<E: std::fmt::Display> From<E> for Wrong {
-    fn from(error: E) -> Wrong {
-        Wrong(error.to_string())
+impl<E: std::fmt::Display> From<E> for Sentence {
+    fn from(error: E) -> Sentence {
+        Sentence(error.to_string())
     }
 }
 
-fn geometry(fields: &Fields<'_>) -> Result<Window, Wrong> {
+fn geometry(fields: &Fields<'_>) -> Result<Window, Sentence> {
     let interval = fields.need("intervalMs")?;
     let interval_ms = interval.integer(1..=Window::MAX_INTERVAL_MS)?;
     let samples = fields.get("sampleCount");
@@ -39,7 +39,7 @@ fn geometry(fields: &Fields<'_>) -> Result<Window, Wrong> {
     Ok(geometry.window())
 }
 
-fn untouched(fields: &Fields<'_>) -> Result<Untouched, Wrong> {
+fn untouched(fields: &Fields<'_>) -> Result<Untouched, Sentence> {
     let choices = [("kept", Untouched::Kept), ("lost", Untouched::Lost)];
     match fields.get("untouched") {
         Some(given) => Ok(given.one_of(&choices)?),
@@ -47,33 +47,33 @@ fn untouched(fields: &Fields<'_>) -> Result<Untouched, Wrong> {
     }
 }
 
-fn array(at: &At<'_>) -> Result<Held, Wrong> {
+fn array(at: &At<'_>) -> Result<Item, Sentence> {
     let window = geometry(&at.object(&GEOMETRY)?)?;
-    Ok(Held::Array(Box::new(BucketLeapArray::new(window))))
+    Ok(Item::Array(Box::new(BucketLeapArray::new(window))))
 }
 
-fn metric(at: &At<'_>) -> Result<Held, Wrong> {
+fn metric(at: &At<'_>) -> Result<Item, Sentence> {
     let fields = at.object(&BORROWING)?;
     let (window, untouched) = (geometry(&fields)?, untouched(&fields)?);
     let metric = ArrayMetric::borrowing(window, window, untouched);
-    Ok(Held::Metric(Rc::new(metric)))
+    Ok(Item::Metric(Rc::new(metric)))
 }
 
-fn node(at: &At<'_>) -> Result<Held, Wrong> {
+fn node(at: &At<'_>) -> Result<Item, Sentence> {
     let node = StatisticNode::new(untouched(&at.object(&UNTOUCHED)?)?);
-    Ok(Held::Node(Place::Alone(Rc::new(node))))
+    Ok(Item::Node(NodeRef::Alone(Rc::new(node))))
 }
 
-fn make(bytes: usize, of: impl FnOnce(&At<'_>) -> Result<Held, Wrong>) -> f64 {
+fn make(bytes: usize, of: impl FnOnce(&At<'_>) -> Result<Item, Sentence>) -> f64 {
     let options = shell(|shell| tree::read(shell.buffer.bytes(bytes)));
     match of(&At::new("options", &options)) {
         Ok(held) => add(held),
-        Err(Wrong(sentence)) => -shell(|shell| shell.buffer.say(&sentence)),
+        Err(Sentence(sentence)) => -shell(|shell| shell.buffer.write_text(&sentence)),
     }
 }
 
-/// Makes a leap array of the options in the buffer. Its number; or, negative, how long the sentence in the buffer is that
-/// says what is wrong.
+/// Makes a leap array with the options in the buffer. Returns its number; if an option is wrong, minus the length of the error
+/// message, which is in the buffer.
 #[wasm_bindgen]
 pub fn array_new(bytes: usize) -> f64 {
     make(bytes, array)
@@ -95,7 +95,7 @@ pub fn node_new(bytes: usize) -> f64 {
 #[wasm_bindgen]
 pub fn metric_view(metric: u32, bytes: usize) -> f64 {
     let Some(metric) = with(metric, |held| match held {
-        Held::Metric(metric) => Some(Rc::clone(metric)),
+        Item::Metric(metric) => Some(Rc::clone(metric)),
         _ => None,
     }) else {
         return f64::NAN;
@@ -104,6 +104,6 @@ pub fn metric_view(metric: u32, bytes: usize) -> f64 {
         let window = geometry(&at.object(&GEOMETRY)?)?;
         let view =
             View::sliding(metric.window(), window).map_err(|error| format!("{at}: {error}"))?;
-        Ok(Held::View(metric, view))
+        Ok(Item::View(metric, view))
     })
 }

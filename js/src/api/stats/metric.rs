@@ -38,8 +38,7 @@ pub fn metric_previous(metric: u32, event_index: usize, now: f64) -> f64 {
     })
 }
 
-/// An extreme: the most successes of a bucket, the lowest response time as Sentinel tells it, the shortest and the longest
-/// one, negative for none, the most calls in flight.
+/// One of the `EXTREME_…` of `layout`. Response times are negative where nothing has completed.
 #[wasm_bindgen]
 pub fn metric_extreme(metric: u32, which: u32, now: f64) -> f64 {
     let now = instant(now);
@@ -47,8 +46,8 @@ pub fn metric_extreme(metric: u32, which: u32, now: f64) -> f64 {
         Some(match which {
             EXTREME_MAX_SUCCESS => metric.max_success(now) as f64,
             EXTREME_MIN_RT => metric.min_rt(now) as f64,
-            EXTREME_SHORTEST_RT => perhaps(metric.shortest_rt(now)),
-            EXTREME_MAX_RT => perhaps(metric.max_rt(now)),
+            EXTREME_SHORTEST_RT => or_none(metric.shortest_rt(now)),
+            EXTREME_MAX_RT => or_none(metric.max_rt(now)),
             EXTREME_MAX_CONCURRENCY => metric.max_concurrency(now) as f64,
             _ => return None,
         })
@@ -62,9 +61,9 @@ fn read(number_of: u32, read: impl FnOnce(&dyn Metric) -> Option<f64>) -> f64 {
 /// Tells what happened in each bucket.
 #[wasm_bindgen]
 pub fn metric_details(metric: u32, now: f64) -> usize {
-    tell(metric, |held, told| {
+    rows_of(metric, |held, rows| {
         let details = held.metric(|metric| metric.details(instant(now)))?;
-        tell_details(told, &details);
+        push_details(rows, &details);
         Some(())
     })
 }
@@ -73,7 +72,7 @@ pub fn metric_details(metric: u32, now: f64) -> usize {
 #[wasm_bindgen]
 pub fn metric_add_waiting(metric: u32, at: f64, n: f64) {
     with(metric, |held| {
-        if let Held::Metric(metric) = held {
+        if let Item::Metric(metric) = held {
             metric.add_waiting(instant(at), n as u64);
         }
         Some(())
@@ -84,7 +83,7 @@ pub fn metric_add_waiting(metric: u32, at: f64, n: f64) {
 #[wasm_bindgen]
 pub fn metric_waiting(metric: u32, now: f64) -> f64 {
     number(metric, |held| match held {
-        Held::Metric(metric) => Some(metric.waiting(instant(now)) as f64),
+        Item::Metric(metric) => Some(metric.waiting(instant(now)) as f64),
         _ => None,
     })
 }

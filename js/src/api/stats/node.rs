@@ -9,24 +9,24 @@ use wasm_bindgen::prelude::wasm_bindgen;
 #[wasm_bindgen]
 pub fn node_window(node: u32, minute: bool) -> f64 {
     let place = with(node, |held| match held {
-        Held::Node(place) => Some(place.clone()),
+        Item::Node(place) => Some(place.clone()),
         _ => None,
     });
     place.map_or(f64::NAN, |place| {
         add(if minute {
-            Held::Minute(place)
+            Item::Minute(place)
         } else {
-            Held::Second(place)
+            Item::Second(place)
         })
     })
 }
 
-/// One of the values of a node: the `VALUE_…` of [`crate::layout`].
+/// One of the values of a node: the `VALUE_…` of `layout`.
 #[wasm_bindgen]
 pub fn node_value(node: u32, which: u32, now: f64) -> f64 {
     let now = instant(now);
     number(node, |held| {
-        let Held::Node(place) = held else { return None };
+        let Item::Node(place) = held else { return None };
         let node = place.node();
         Some(match which {
             VALUE_PASS_QPS => node.pass_qps(now),
@@ -52,12 +52,12 @@ pub fn node_value(node: u32, which: u32, now: f64) -> f64 {
     })
 }
 
-/// Records something: one of the `RECORD_…` of [`crate::layout`]; `js/lib/statistics.js` says what `a` and `b` are.
+/// Records one of the `RECORD_…` of `layout`; `js/lib/statistics.js` names the arguments `a` and `b` of each.
 #[wasm_bindgen]
 pub fn node_record(node: u32, what: u32, a: f64, b: f64, now: f64) {
     let (at, now, n) = (instant(a), instant(now), a as u64);
     with(node, |held| {
-        let Held::Node(place) = held else { return None };
+        let Item::Node(place) = held else { return None };
         let node = place.statistics()?;
         match what {
             RECORD_PASS_REQUEST => node.add_pass_request(n, now),
@@ -81,25 +81,25 @@ pub fn node_record(node: u32, what: u32, a: f64, b: f64, now: f64) {
 #[wasm_bindgen]
 pub fn node_try_occupy_next(node: u32, acquire: f64, threshold: f64, now: f64) -> f64 {
     number(node, |held| {
-        let Held::Node(place) = held else { return None };
+        let Item::Node(place) = held else { return None };
         let node = place.statistics()?;
         Some(node.try_occupy_next(acquire as u64, threshold, instant(now)) as f64)
     })
 }
 
-/// Tells the seconds of the last minute: those that are news, or `raw`, all of them.
+/// Makes rows of the seconds of the last minute: the seconds since the last call, or if `raw`, all of them.
 #[wasm_bindgen]
 pub fn node_metrics(node: u32, raw: bool, now: f64) -> usize {
     let now = instant(now);
-    tell(node, |held, told| {
-        let Held::Node(place) = held else { return None };
+    rows_of(node, |held, rows| {
+        let Item::Node(place) = held else { return None };
         let node = place.statistics()?;
         let seconds = if raw {
             node.raw_metrics_in_min(now, &|_| true)
         } else {
             node.metrics(now)
         };
-        tell_details(told, &seconds);
+        push_details(rows, &seconds);
         Some(())
     })
 }
