@@ -74,7 +74,7 @@ export function crashed(error) {
   return fault('ERR_LEAPGATE_CRASHED', message, Error, error);
 }
 
-// Memory that grows is another buffer, and texts that grow lie elsewhere.
+// Makes the views anew: when memory grows they are detached, and a text buffer that grows moves.
 function refreshViews() {
   // Asking may make it grow, too.
   const [textAt, textBytes, areaAt, areaLength] = [glue.text(), glue.text_bytes(), glue.results(), glue.results_len()];
@@ -82,7 +82,7 @@ function refreshViews() {
   area = new Float64Array(memory.buffer, areaAt, areaLength);
 }
 
-// What the latest decision told.
+// The results of the latest decision.
 export function results() {
   if (area.length === 0) refreshViews();
   return area;
@@ -156,7 +156,7 @@ export function seed() {
   isSeeded = true;
 }
 
-// The number of a key: that which it has, or 0 once it is told.
+// The number of a key, or 0 if it has none: then it is in the module's buffer.
 export function numberOf(key) {
   if (typeof key !== 'string') return otherNumberOf(key);
   return numbers.get(key) ?? assignNumber(key);
