@@ -16,7 +16,7 @@ export async function init(source) {
   if (typeof Response === 'function' && given instanceof Response) given = await given.arrayBuffer();
   const isBytes = given instanceof ArrayBuffer || ArrayBuffer.isView(given);
   if (!isBytes && !(given instanceof WebAssembly.Module)) {
-    throw beginAt(init, wrong('module', given, 'is no module; use a WebAssembly.Module, its bytes, its URL or a Response'));
+    throw beginAt(init, wrong('module', given, 'is not a module; use a WebAssembly.Module, its bytes, its URL or a Response'));
   }
   const module = isBytes ? await WebAssembly.compile(given) : given;
   link(() => module, clock);

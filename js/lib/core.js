@@ -20,7 +20,7 @@ let compile; // gives the module
 let compiled;
 let memory;
 let text; // where texts are put: all of it
-let area; // where decisions tell what they found
+let area; // the results of decisions, in doubles
 let slots; // how many keys can have a number
 let next; // the next number
 const seen = new Uint16Array(SEEN); // of keys that had none, a part of the hash
@@ -61,7 +61,7 @@ function start() {
   slots = glue.key_slots();
   numbers.clear();
   [next, isSeeded] = [1, false];
-  look();
+  refreshViews();
   generation++;
 }
 
@@ -74,17 +74,17 @@ export function crashed(error) {
   return fault('ERR_LEAPGATE_CRASHED', message, Error, error);
 }
 
-// Memory that grows is another buffer, and texts that grow lie elsewhere.
-function look() {
+// Makes the views anew: when memory grows they are detached, and a text buffer that grows moves.
+function refreshViews() {
   // Asking may make it grow, too.
-  const [textAt, textBytes, areaAt, doubles] = [glue.text(), glue.text_bytes(), glue.area(), glue.area_doubles()];
+  const [textAt, textBytes, areaAt, areaLength] = [glue.text(), glue.text_bytes(), glue.results(), glue.results_len()];
   text = new Uint8Array(memory.buffer, textAt, textBytes);
-  area = new Float64Array(memory.buffer, areaAt, doubles);
+  area = new Float64Array(memory.buffer, areaAt, areaLength);
 }
 
-// What the latest decision told.
-export function told() {
-  if (area.length === 0) look();
+// The results of the latest decision.
+export function results() {
+  if (area.length === 0) refreshViews();
   return area;
 }
 
@@ -92,14 +92,14 @@ export function told() {
 export const doubles = (at, length) => new Float64Array(memory.buffer, at, length);
 
 // The text of so many bytes that the module has put there.
-export function said(bytes) {
-  look();
+export function readText(bytes) {
+  refreshViews();
   return decoder.decode(text.slice(0, bytes));
 }
 
 // The texts of so many bytes that it has put there, each with its length before it.
-export function saidTexts(bytes) {
-  look();
+export function readTexts(bytes) {
+  refreshViews();
   const lengths = new DataView(memory.buffer, text.byteOffset, bytes);
   const texts = [];
   for (let at = 0; at < bytes; ) {
@@ -114,7 +114,7 @@ function roomFor(bytes) {
   // Where memory has grown, it has no length any more.
   if (text.length > bytes) return;
   glue.text_reserve(bytes);
-  look();
+  refreshViews();
 }
 
 // Puts bytes there.
@@ -156,13 +156,13 @@ export function seed() {
   isSeeded = true;
 }
 
-// The number of a key: that which it has, or 0 once it is told.
+// The number of a key, or 0 if it has none: then it is in the module's buffer.
 export function numberOf(key) {
   if (typeof key !== 'string') return otherNumberOf(key);
-  return numbers.get(key) ?? tell(key);
+  return numbers.get(key) ?? assignNumber(key);
 }
 
-function tell(key) {
+function assignNumber(key) {
   if (key.length > MAX_KEY) {
     throw wrong('key', key, `has ${key.length} characters; use at most ${MAX_KEY}, or a hash of it`, RangeError, 'ERR_LEAPGATE_KEY');
   }
@@ -190,12 +190,12 @@ export const isValue = (key) => typeof key === 'string' || typeof key === 'bigin
 function otherNumberOf(key) {
   if (isValue(key)) return numberOf(String(key));
   if (!Array.isArray(key) || key.length === 0) {
-    throw wrong('key', key, 'is no key; use a string, a number, a bigint, or an array of these', TypeError, 'ERR_LEAPGATE_KEY');
+    throw wrong('key', key, 'is not a valid key; use a string, a number, a bigint, or an array of these', TypeError, 'ERR_LEAPGATE_KEY');
   }
   if (key.length === 1) return numberOf(key[0]);
   key.forEach((part, i) => {
     if (isValue(part)) return;
-    throw wrong(`key[${i}]`, part, 'is no part of a key; use a string, a number or a bigint', TypeError, 'ERR_LEAPGATE_KEY');
+    throw wrong(`key[${i}]`, part, 'is not a valid part of a key; use a string, a number or a bigint', TypeError, 'ERR_LEAPGATE_KEY');
   });
   const bytes = flattenTexts(key.map(String));
   if (bytes.length > 3 * MAX_KEY) {

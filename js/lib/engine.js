@@ -1,20 +1,13 @@
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
 import { INSPECT, beginAt, bounded, checkNumber, checkObject, checkOptions, fault, inspected, listed, wrong } from './errors.js';
+import * as layout from './layout.js';
 import { NodeTree, counters, top } from './statistics.js';
 import { flatten, flattenLists } from './tree.js';
 import { EXAMPLE, REQUEST, Waiting } from './waiting.js';
 
-// Where policies begin in what a decision told, and how much is told of each: see js/src/engine.rs.
-const [TOLD, PER_POLICY] = [6, 4];
-
-const [PRIORITIZED, INBOUND, CAN_WAIT, ENDS, KEYED, LOOKS] = [1, 2, 4, 8, 16, 32];
-const [EXIT, EXIT_WITH_ERROR, CANCEL, DROP, UNANSWERED] = [0, 1, 2, 3, 4];
-
 // No entry has this number.
-const NOBODY = 2 ** 32 - 1;
-
-const CAUSES = ['flow', 'degrade', 'system', 'authority'];
+const NO_ENTRY = 2 ** 32 - 1;
 
 const MAX_COST = 2 ** 32 - 1;
 
@@ -32,11 +25,11 @@ const registryOf = (drop) =>
   typeof FinalizationRegistry === 'function'
     ? new FinalizationRegistry((at) => {
         if (at.generation === wasm.generation) drop(at.number);
-        if (at.resource !== undefined) tellWaiting(at.engine, at.resource);
+        if (at.resource !== undefined) notifyWaiting(at.engine, at.resource);
       })
     : undefined;
 const engines = registryOf((number) => core.engine_free(number));
-const entries = registryOf((number) => core.engine_exit(number, DROP, 0));
+const entries = registryOf((number) => core.engine_exit(number, layout.DROP, 0));
 
 // The options of `enter`.
 const ENTER = [...REQUEST, 'canWait', 'within'];
@@ -44,8 +37,8 @@ const ENTER = [...REQUEST, 'canWait', 'within'];
 // How many may wait for an engine unless it says otherwise.
 const MAX_WAITING = 1000;
 
-// Tells who waits for an engine that a call has ended.
-let tellWaiting;
+// Notifies the requests that wait for an engine that a call has ended.
+let notifyWaiting;
 
 export class Engine {
   #at = { number: -1, generation: 0 };
@@ -72,7 +65,7 @@ export class Engine {
     checkOptions('settings', settings, ['now', 'maxWaiting'], '`{ now: () => Date.now() }`, or leave it out');
     const { now, maxWaiting = MAX_WAITING } = settings;
     if (now !== undefined && typeof now !== 'function') {
-      throw wrong('settings.now', now, 'is no function; use one that returns milliseconds, or leave it out');
+      throw wrong('settings.now', now, 'is not a function; use one that returns milliseconds, or leave it out');
     }
     this.#now = now;
     this.#maxWaiting = checkNumber('settings.maxWaiting', maxWaiting, Number.MAX_SAFE_INTEGER, true);
@@ -84,9 +77,9 @@ export class Engine {
 
   // Makes it in the module.
   #open() {
-    const number = this.#tell(() => core.engine_new(wasm.put(this.#tree)));
+    const number = this.#guarded(() => core.engine_new(wasm.put(this.#tree)));
     // A sentence is never empty.
-    if (number < 0) throw fault('ERR_LEAPGATE_RULES', wasm.said(-number), RangeError);
+    if (number < 0) throw fault('ERR_LEAPGATE_RULES', wasm.readText(-number), RangeError);
     this.#at.number = number;
     this.#at.generation = wasm.generation;
     this.#resources.clear();
@@ -111,14 +104,14 @@ export class Engine {
     if (this.#now === undefined) return wasm.defaultClock();
     const now = this.#now();
     if (typeof now === 'number' && now >= 0) return now;
-    throw wrong('settings.now()', now, 'is no time; return milliseconds, a number of at least 0', TypeError, 'ERR_LEAPGATE_CLOCK');
+    throw wrong('settings.now()', now, 'is not a valid time; return milliseconds, a number of at least 0', TypeError, 'ERR_LEAPGATE_CLOCK');
   }
 
   replace(rules) {
     const number = this.#ready();
     const tree = treeOf(rules);
-    const wrongs = this.#tell(() => core.engine_replace(number, wasm.put(tree)));
-    if (wrongs < 0) throw fault('ERR_LEAPGATE_RULES', wasm.said(-wrongs), RangeError);
+    const wrongs = this.#guarded(() => core.engine_replace(number, wasm.put(tree)));
+    if (wrongs < 0) throw fault('ERR_LEAPGATE_RULES', wasm.readText(-wrongs), RangeError);
     this.#tree = tree;
     this.#about = aboutOf(rules);
     this.#resources.clear();
@@ -130,38 +123,37 @@ export class Engine {
     const { load, cpu } = checkOptions('gauges', gauges, ['load', 'cpu'], '`{ load: os.loadavg()[0] }`');
     const known = (name, value) => (value === undefined ? -1 : checkNumber(`gauges.${name}`, value, Number.MAX_VALUE, false));
     this.#gauges = [known('load', load), known('cpu', cpu)];
-    wasm.seed();
-    this.#tell(() => core.engine_gauges(number, ...this.#gauges));
+    this.#guarded(() => core.engine_gauges(number, ...this.#gauges));
     this.#waiting?.replaced();
   }
 
   limit(resource, request) {
     const number = this.#ready();
-    const met = this.#resource(number, resource);
-    if (met.isOpen) {
+    const known = this.#resource(number, resource);
+    if (known.isOpen) {
       throw wrong('resource', resource, 'has rules that look at how calls end; use `enter` or `run`', Error, 'ERR_LEAPGATE_OPEN');
     }
     const now = this.now();
-    const decided = this.#decide(number, met, request, REQUEST, ENDS, NOBODY, now);
-    return this.#answer({}, decided !== -1, met, now);
+    const decided = this.#decide(number, known, request, REQUEST, layout.ENDS, NO_ENTRY, now);
+    return this.#answer({}, decided !== layout.REFUSED, known, now);
   }
 
   // `run` and `acquire` have checked the names of options.
   enter(resource, request, isChecked = false) {
     const number = this.#ready();
-    const met = this.#resource(number, resource);
+    const known = this.#resource(number, resource);
     let flags = 0;
-    let within = NOBODY;
+    let within = NO_ENTRY;
     if (request !== undefined) {
       checkObject('request', request, EXAMPLE);
-      if (request.canWait !== undefined && checkBoolean('request.canWait', request.canWait)) flags = CAN_WAIT;
+      if (request.canWait !== undefined && checkBoolean('request.canWait', request.canWait)) flags = layout.CAN_WAIT;
       if (request.within !== undefined) within = numberOf(request.within, this);
     }
     const now = this.now();
-    const decided = this.#decide(number, met, request, isChecked ? undefined : ENTER, flags, within, now);
-    const entry = new Entry(this, decided, met, resource, request);
-    this.#answer(entry, decided >= 0, met, now);
-    if (decided >= 0) entry.waitMs = wasm.told()[5];
+    const decided = this.#decide(number, known, request, isChecked ? undefined : ENTER, flags, within, now);
+    const entry = new Entry(this, decided, known, resource, request);
+    this.#answer(entry, decided >= 0, known, now);
+    if (decided >= 0) entry.waitMs = wasm.results()[layout.DECISION_WAIT];
     return entry;
   }
 
@@ -179,79 +171,79 @@ export class Engine {
 
   policies(resource, request) {
     const number = this.#ready();
-    const met = this.#resource(number, resource);
-    this.#decide(number, met, request, ENTER, LOOKS, NOBODY, this.now());
-    return this.#policies(met);
+    const known = this.#resource(number, resource);
+    this.#decide(number, known, request, ENTER, layout.LOOKS, NO_ENTRY, this.now());
+    return this.#policies(known);
   }
 
   // What there is to know of a resource.
   #resource(number, name) {
-    const met = this.#resources.get(name);
-    if (met !== undefined) return met;
-    return this.#meet(number, name);
+    const known = this.#resources.get(name);
+    if (known !== undefined) return known;
+    return this.#register(number, name);
   }
 
-  #meet(number, name) {
+  #register(number, name) {
     checkName('resource', name);
-    if (name === '') throw wrong('resource', name, 'is no resource; use a name, as rules do', RangeError);
-    wasm.seed();
+    if (name === '') throw wrong('resource', name, 'is not a valid resource; use a name, as rules do', RangeError);
     if (this.#resources.size === MAX_RESOURCES) this.#resources.clear();
     const place = this.#resources.size;
-    const met = { number: place, isOpen: false, parts: [], rules: [] };
-    this.#tell(() => {
-      met.isOpen = (core.engine_resource(number, place, wasm.putTextAt(name, 0)) & 2) !== 0;
-      for (let i = 0, bytes; (bytes = core.engine_part(number, place, i)) >= 0; i++) met.parts.push(wasm.said(bytes));
+    const known = { number: place, isOpen: false, parts: [], rules: [] };
+    this.#guarded(() => {
+      known.isOpen = (core.engine_resource(number, place, wasm.putTextAt(name, 0)) & 2) !== 0;
+      for (let i = 0, bytes; (bytes = core.engine_part(number, place, i)) >= 0; i++) known.parts.push(wasm.readText(bytes));
     });
-    this.#resources.set(name, met);
-    return met;
+    this.#resources.set(name, known);
+    return known;
   }
 
   // The number of the entry, or one below 0.
-  #decide(number, met, request, names, flags, within, now) {
+  #decide(number, known, request, names, flags, within, now) {
     if (request === undefined) request = {};
     else if (names !== undefined) checkOptions('request', request, names, EXAMPLE);
     const { key, origin, cost, prioritized, context, inbound } = request;
     if (cost !== undefined) checkNumber('request.cost', cost, MAX_COST, true);
-    if (prioritized !== undefined && checkBoolean('request.prioritized', prioritized)) flags |= PRIORITIZED;
-    if (inbound !== undefined && checkBoolean('request.inbound', inbound)) flags |= INBOUND;
+    if (prioritized !== undefined && checkBoolean('request.prioritized', prioritized)) flags |= layout.PRIORITIZED;
+    if (inbound !== undefined && checkBoolean('request.inbound', inbound)) flags |= layout.INBOUND;
     if (origin !== undefined) checkName('request.origin', origin);
     if (context !== undefined) checkName('request.context', context);
-    const { parts } = met;
+    const { parts } = known;
     const values = parts.length > 0 ? valuesOf(parts, key) : undefined;
     let [slot, originBytes, contextBytes] = [0, 0, 0];
-    // What is thrown from here on is not of who asks.
+    // Errors below come from the module, not from the caller's arguments.
     try {
       if (values !== undefined) {
         slot = numberOfKey(parts, values);
-        flags |= KEYED;
+        flags |= layout.KEYED;
       }
-      // The key is told by now: it lay in the same place.
+      // The key was read before: it lay in the same place.
       if (origin !== undefined) originBytes = wasm.putTextAt(origin, 0);
       if (context !== undefined) contextBytes = wasm.putTextAt(context, originBytes);
-      return core.engine_enter(number, met.number, slot, cost ?? 1, flags, within, originBytes, contextBytes, now);
+      return core.engine_enter(number, known.number, slot, cost ?? 1, flags, within, originBytes, contextBytes, now);
     } catch (error) {
       throw wasm.crashed(error);
     }
   }
 
   // How the rules stand, as the latest decision has told.
-  #policies(met) {
-    const many = wasm.told()[1];
-    if (met.rules.length < many) this.#tell(() => this.#learn(met, many));
-    const told = wasm.told();
-    const policies = new Array(told[0]);
+  #policies(known) {
+    const many = wasm.results()[layout.DECISION_RULES];
+    if (known.rules.length < many) this.#guarded(() => this.#learn(known, many));
+    const results = wasm.results();
+    const policies = new Array(results[layout.DECISION_POLICIES]);
     for (let i = 0; i < policies.length; i++) {
-      const at = TOLD + PER_POLICY * i;
-      const { id, windowMs } = met.rules[told[at]];
-      policies[i] = { id, limit: told[at + 1], remaining: told[at + 2], windowMs, resetMs: told[at + 3] };
+      const at = layout.DECISION_LEN + layout.POLICY_LEN * i;
+      const { id, windowMs } = known.rules[results[at + layout.POLICY_RULE]];
+      const [limit, remaining] = [results[at + layout.POLICY_COUNT], results[at + layout.POLICY_REMAINING]];
+      policies[i] = { id, limit, remaining, windowMs, resetMs: results[at + layout.POLICY_RESET] };
     }
     return policies;
   }
 
   // Puts what the latest decision told into `result`.
-  #answer(result, success, met, now) {
-    const policies = this.#policies(met);
-    const told = wasm.told();
+  #answer(result, success, known, now) {
+    const policies = this.#policies(known);
+    const results = wasm.results();
     let scarcest = policies[0];
     for (const policy of policies) if (policy.remaining < scarcest.remaining) scarcest = policy;
     const epoch = this.#now === undefined ? Date.now() : now;
@@ -265,9 +257,12 @@ export class Engine {
       result.cause = null;
       result.status = null;
     } else {
-      const [refuses, limit, retry] = [told[2], told[3], told[4]];
-      const rule = met.rules[refuses];
-      const refusing = policies.find((_, i) => told[TOLD + PER_POLICY * i] === refuses);
+      const refuses = results[layout.DECISION_REFUSING];
+      const limit = results[layout.DECISION_COUNT];
+      const retry = results[layout.DECISION_RETRY_AFTER];
+      const rule = known.rules[refuses];
+      const ruleAt = layout.DECISION_LEN + layout.POLICY_RULE;
+      const refusing = policies.find((_, i) => results[ruleAt + layout.POLICY_LEN * i] === refuses);
       result.limit = refusing?.limit ?? (limit < 0 ? (scarcest?.limit ?? Infinity) : limit);
       result.remaining = refusing === undefined ? 0 : scarcest.remaining;
       result.retryAfterMs = retry < 0 ? Infinity : retry;
@@ -281,18 +276,19 @@ export class Engine {
   }
 
   // Learns of the rules of a resource that decisions have named, so many.
-  #learn(met, many) {
-    while (met.rules.length < many) {
-      const bytes = core.engine_rule(this.#at.number, met.number, met.rules.length);
-      const id = wasm.said(bytes);
-      const [windowMs, kind, status] = wasm.told().subarray(-3);
-      met.rules.push({ id, windowMs: windowMs < 0 ? null : windowMs, cause: CAUSES[kind], status });
+  #learn(known, many) {
+    while (known.rules.length < many) {
+      const bytes = core.engine_rule(this.#at.number, known.number, known.rules.length);
+      const [id, cause] = wasm.readTexts(bytes);
+      const info = wasm.results().subarray(-layout.RULE_LEN);
+      const [windowMs, status] = [info[layout.RULE_WINDOW], info[layout.RULE_STATUS]];
+      known.rules.push({ id, windowMs: windowMs < 0 ? null : windowMs, cause, status });
     }
   }
 
-  #tell(what) {
+  #guarded(call) {
     try {
-      return what();
+      return call();
     } catch (error) {
       throw wasm.crashed(error);
     }
@@ -301,24 +297,17 @@ export class Engine {
   #nodes;
 
   get nodes() {
-    return (this.#nodes ??= new NodeTree(() => this.#seeded(), () => this.now()));
+    return (this.#nodes ??= new NodeTree(() => this.#ready(), () => this.now()));
   }
 
   counters() {
-    return counters(this.#seeded());
+    return counters(this.#ready());
   }
 
   top(n = 10) {
-    const number = this.#seeded();
+    const number = this.#ready();
     checkNumber('n', n, MAX_TOP, true);
     return top(number, n, this.now());
-  }
-
-  // Its number, once it may open.
-  #seeded() {
-    const number = this.#ready();
-    wasm.seed();
-    return number;
   }
 
   free() {
@@ -334,7 +323,7 @@ export class Engine {
   }
 
   static {
-    tellWaiting = (engine, ...ended) => engine.#waiting?.ended(...ended);
+    notifyWaiting = (engine, ...ended) => engine.#waiting?.ended(...ended);
     bounded(this, 'Engine');
     if (Symbol.dispose) this.prototype[Symbol.dispose] = this.prototype.free;
   }
@@ -347,20 +336,20 @@ let numberOf;
 class Entry {
   #engine;
   #at;
-  #met;
+  #known;
   #key;
   #resource;
   #request;
   waitMs = 0;
 
-  constructor(engine, number, met, resource, request) {
+  constructor(engine, number, known, resource, request) {
     this.#engine = engine;
     if (number < 0) return;
-    this.#met = met;
+    this.#known = known;
     this.#resource = resource;
     this.#request = request;
     // What it is now: who handed it in may change it.
-    if (met.parts.length > 0) this.#key = [...valuesOf(met.parts, request?.key)];
+    if (known.parts.length > 0) this.#key = [...valuesOf(known.parts, request?.key)];
     this.#at = { number, generation: wasm.generation, engine, resource };
     entries?.register(this, this.#at, this.#at);
   }
@@ -370,12 +359,12 @@ class Entry {
     const { error, refund, unanswered } = outcome;
     const failed = error !== undefined && error !== null && error !== false;
     if (refund) this.#end((number, now) => this.#refund(number, failed, now), true);
-    else if (unanswered) this.#end((number, now) => core.engine_exit(number, UNANSWERED, now));
-    else this.#end((number, now) => core.engine_exit(number, failed ? EXIT_WITH_ERROR : EXIT, now));
+    else if (unanswered) this.#end((number, now) => core.engine_exit(number, layout.UNANSWERED, now));
+    else this.#end((number, now) => core.engine_exit(number, failed ? layout.EXIT_WITH_ERROR : layout.EXIT, now));
   }
 
   cancel() {
-    this.#end((number, now) => core.engine_exit(number, CANCEL, now), true);
+    this.#end((number, now) => core.engine_exit(number, layout.CANCEL, now), true);
   }
 
   [INSPECT](_, options, inspect) {
@@ -383,9 +372,9 @@ class Entry {
   }
 
   #refund(number, failed, now) {
-    const { parts } = this.#met;
+    const { parts } = this.#known;
     if (parts.length === 0) core.engine_refund(number, 0, 0, failed, now);
-    else core.engine_refund(number, numberOfKey(parts, this.#key), KEYED, failed, now);
+    else core.engine_refund(number, numberOfKey(parts, this.#key), layout.KEYED, failed, now);
   }
 
   #end(how, hasGivenBack = false) {
@@ -399,18 +388,18 @@ class Entry {
     } catch (error) {
       throw wasm.crashed(error);
     } finally {
-      tellWaiting(this.#engine, this.#resource, this.#request, hasGivenBack);
+      notifyWaiting(this.#engine, this.#resource, this.#request, hasGivenBack);
     }
   }
 
   static {
     numberOf = (entry, engine) => {
       if (typeof entry !== 'object' || entry === null || !(#at in entry) || entry.#engine !== engine) {
-        throw wrong('request.within', entry, 'is no entry of this engine; use what its `enter` returned');
+        throw wrong('request.within', entry, 'is not an entry of this engine; use what its `enter` returned');
       }
       const at = entry.#at;
       if (at === undefined) throw wrong('request.within', entry, 'is not open; use one that was let in and has not ended');
-      return at.generation === wasm.generation ? at.number : NOBODY;
+      return at.generation === wasm.generation ? at.number : NO_ENTRY;
     };
     bounded(this, 'Entry');
     if (Symbol.dispose) {
@@ -426,7 +415,7 @@ const freed = () => fault('ERR_LEAPGATE_FREED', 'engine: it has been freed; make
 function treeOf(rules) {
   if (typeof rules !== 'object' || rules === null) {
     const cure = "use a rules document, as in `{ flowRules: [{ resource: 'login', count: 5 }] }`";
-    throw wrong('rules', rules, `is no object; ${cure}`, TypeError, 'ERR_LEAPGATE_RULES');
+    throw wrong('rules', rules, `is not an object; ${cure}`, TypeError, 'ERR_LEAPGATE_RULES');
   }
   try {
     return flatten('document', rules);
@@ -435,7 +424,7 @@ function treeOf(rules) {
   }
 }
 
-// The resources of rules, by kind of rule. System rules have no resource and are shown themselves.
+// The resources of rules, by list. Rules without a resource are shown themselves.
 const aboutOf = (rules) =>
   Object.fromEntries(
     Object.entries(rules)
@@ -449,7 +438,7 @@ function checkBoolean(place, value) {
 }
 
 function checkName(place, name) {
-  if (typeof name !== 'string') throw wrong(place, name, 'is no string; use one');
+  if (typeof name !== 'string') throw wrong(place, name, 'is not a string; use one');
   if (name.length <= MAX_NAME) return name;
   throw wrong(place, name, `has ${name.length} characters; use at most ${MAX_NAME}`, RangeError);
 }
@@ -480,7 +469,7 @@ function numberOfKey(parts, values) {
     throw keyFault(
       `request.key['${parts[i]}']`,
       value,
-      'is no value; use a string, a number, a bigint, several of these in an array, or null',
+      'is not a valid value; use a string, a number, a bigint, several of these in an array, or null',
     );
   });
   const bytes = flattenLists(lists);
@@ -488,6 +477,7 @@ function numberOfKey(parts, values) {
   if (bytes.length > most) {
     throw keyFault('request.key', values, `has ${bytes.length} bytes; use at most ${most}, or a hash of it`, RangeError);
   }
+  wasm.seed();
   core.key_lists(wasm.put(bytes));
   return 0;
 }

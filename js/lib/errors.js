@@ -90,7 +90,7 @@ export function checkNumber(place, value, most, isWhole) {
 // An object; `cure` begins with one.
 export function checkObject(place, value, cure) {
   if (typeof value === 'object' && value !== null) return value;
-  throw wrong(place, value, `is no object; use one, as in ${cure}`);
+  throw wrong(place, value, `is not an object; use one, as in ${cure}`);
 }
 
 // Options that have only known names. Decisions come here: looping over names is faster than listing them.

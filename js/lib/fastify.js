@@ -44,7 +44,7 @@ function pluginOf(options) {
       throw wrong(
         'config.rateLimit',
         route,
-        'is no object; use one, as in `{ limit: 5, windowMs: 60_000 }`, or false for no limit',
+        'is not an object; use one, as in `{ limit: 5, windowMs: 60_000 }`, or false for no limit',
       );
     }
     let paths = gates.get(route);

@@ -14,18 +14,18 @@ function addressOf(ip) {
     throw wrong(
       'options.ip',
       ip,
-      "is no source of addresses; use 'cloudflare', `{ header: 'x-forwarded-for', hops: 1 }` or a function",
+      "is not a valid source of addresses; use 'cloudflare', `{ header: 'x-forwarded-for', hops: 1 }` or a function",
     );
   }
   const { header, hops = 1 } = checkOptions('options.ip', ip, ['header', 'hops']);
   if (typeof header !== 'string' || !HEADER.test(header)) {
-    throw wrong('options.ip.header', header, "is no header; use the one that your proxy sets, as in 'x-forwarded-for'");
+    throw wrong('options.ip.header', header, "is not a valid header; use the one that your proxy sets, as in 'x-forwarded-for'");
   }
   if (!Number.isInteger(hops) || hops < 1) {
     throw wrong(
       'options.ip.hops',
       hops,
-      'is no number of proxies; use a whole number from 1, how many of yours a request passes',
+      'is not a valid number of proxies; use a whole number from 1, how many of yours a request passes',
       RangeError,
     );
   }

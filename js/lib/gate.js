@@ -35,7 +35,7 @@ function notEnded(error) {
 }
 
 export function checkFunction(place, value, cure) {
-  if (value !== undefined && typeof value !== 'function') throw wrong(place, value, `is no function; ${cure}`);
+  if (value !== undefined && typeof value !== 'function') throw wrong(place, value, `is not a function; ${cure}`);
 }
 
 // Checks the names of an adapter's options; `own` are those that only this adapter has.
@@ -64,14 +64,14 @@ function decider(options) {
     throw wrong(`options.${limits[0]}`, options[limits[0]], `stands beside \`${given}\`, which has its own; leave it out`);
   if (engine === undefined) {
     if (typeof limiter?.refund !== 'function')
-      throw wrong('options.limiter', limiter, 'is no Limiter; use one, or the limits themselves');
+      throw wrong('options.limiter', limiter, 'is not a Limiter; use one, or the limits themselves');
     return { limiter };
   }
   if (limiter !== undefined) throw wrong('options.limiter', limiter, 'stands beside `engine`; leave one of them out');
   if (typeof engine?.enter !== 'function')
-    throw wrong('options.engine', engine, 'is no Engine; use one, or the limits themselves');
+    throw wrong('options.engine', engine, 'is not an Engine; use one, or the limits themselves');
   if (typeof resource !== 'function')
-    throw wrong('options.resource', resource, "is no function; use one that names what is limited, as in `() => 'login'`");
+    throw wrong('options.resource', resource, "is not a function; use one that names what is limited, as in `() => 'login'`");
   checkFunction('options.origin', origin, 'use one that names who asks, as in `(request) => …`');
   return { engine, resource, origin };
 }
@@ -79,15 +79,15 @@ function decider(options) {
 function checkReply(reply, formats) {
   if (typeof reply === 'function') return;
   if (!isObject(reply))
-    throw wrong('options.reply', reply, "is no reply; use a function, or an object as in `{ format: 'json' }`");
+    throw wrong('options.reply', reply, "is not a valid reply; use a function, or an object as in `{ format: 'json' }`");
   const { status = 429, format = 'text', body = '', headers = {} } = reply;
   checkOptions('options.reply', reply, ['status', 'format', 'body', 'headers']);
   if (!Number.isInteger(status) || status < 400 || status > 599) {
-    throw wrong('options.reply.status', status, 'is no status of a refusal; use 429, or another from 400 to 599', RangeError);
+    throw wrong('options.reply.status', status, 'is not a valid status of a refusal; use 429, or another from 400 to 599', RangeError);
   }
   if (!formats.includes(format))
-    throw wrong('options.reply.format', format, `is no format; use one of ${formats.map((format) => `'${format}'`).join(', ')}`);
-  if (typeof body !== 'string') throw wrong('options.reply.body', body, 'is no text; use one');
+    throw wrong('options.reply.format', format, `is not a valid format; use one of ${formats.map((format) => `'${format}'`).join(', ')}`);
+  if (typeof body !== 'string') throw wrong('options.reply.body', body, 'is not a string; use one');
   checkObject('options.reply.headers', headers, "`{ 'X-Limited-By': 'leapgate' }`");
 }
 
@@ -101,7 +101,7 @@ export function addressKeys(cure) {
     if (!isWarned) {
       isWarned = true;
       const all = 'and all clients without one share their limit';
-      warn('LEAPGATE_ADDRESS', `leapgate: \`${shown(address)}\` is no client's address, ${all}; ${cure}`);
+      warn('LEAPGATE_ADDRESS', `leapgate: \`${shown(address)}\` is not a client's address, ${all}; ${cure}`);
     }
     return 'unknown';
   };

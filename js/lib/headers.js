@@ -67,7 +67,7 @@ const forms = {
 
 export function checkDraft(place, draft, cure) {
   if ((typeof draft !== 'number' && draft !== 'legacy') || !Object.hasOwn(forms, draft)) {
-    throw wrong(place, draft, `is no form of these headers; ${cure}`);
+    throw wrong(place, draft, `is not a valid form of these headers; ${cure}`);
   }
 }
 
@@ -80,7 +80,7 @@ export const rateLimitHeaders = outermost('rateLimitHeaders', (result, options =
   const { draft = 11 } = checkOptions('options', options, ['draft'], '`{ draft: 7 }`, or leave it out');
   checkDraft('options.draft', draft, "use 11, 7, 6 or 'legacy'");
   if (typeof result !== 'object' || result === null || !Array.isArray(result.policies)) {
-    throw wrong('result', result, 'is no result; use what `limit` has answered');
+    throw wrong('result', result, 'is not a result; use what `limit` has answered');
   }
   // Who counts requests in flight could not be told apart from a window before draft 11.
   const told = draft === 11 ? result.policies : result.policies.filter((policy) => !isConcurrency(policy));

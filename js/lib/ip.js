@@ -112,5 +112,5 @@ export const ipKey = outermost('ipKey', (ip, options = {}) => {
   checkNumber('options.v6', v6, 128, true);
   const key = keyOfAddress(ip, v4, v6);
   if (key !== undefined) return key;
-  throw wrong('ip', ip, 'is no IP address; use one as in `203.0.113.7` or `2001:db8::1`', TypeError, 'ERR_LEAPGATE_IP');
+  throw wrong('ip', ip, 'is not a valid IP address; use one as in `203.0.113.7` or `2001:db8::1`', TypeError, 'ERR_LEAPGATE_IP');
 });

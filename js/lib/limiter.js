@@ -1,11 +1,9 @@
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
 import { INSPECT, beginAt, bounded, checkNumber, checkOptions, fault, inspected, wrong } from './errors.js';
+import * as layout from './layout.js';
 import { flatten } from './tree.js';
 import { warn } from './warn.js';
-
-// Where a limit begins in what a decision told, and how much is told of each: see js/src/shell.rs.
-const [TOLD, PER_LIMIT] = [2, 3];
 
 const MAX_COST = 2 ** 32 - 1;
 const MAX_COUNT = 2 ** 53;
@@ -18,7 +16,7 @@ const REQUEST = ['cost', 'limit'];
 const EXAMPLE = '`{ cost: 2 }`, or leave it out';
 
 // It is looked whether keys share when so many have come that are not remembered: a flood is of such.
-const STRANGERS = 64;
+const UNREMEMBERED = 64;
 
 // Limiters that nobody holds any more are dropped.
 const registry =
@@ -36,7 +34,7 @@ export class Limiter {
   // What a console shows.
   #counts;
   #maxKeys;
-  #strangers = 0;
+  #unremembered = 0;
   #sharing = false;
 
   constructor(options) {
@@ -54,7 +52,7 @@ export class Limiter {
       rest.limits.forEach((limit, i) => Object(limit) === limit && checkOptions(`options.limits[${i}]`, limit, LIMIT));
     }
     if (now !== undefined && typeof now !== 'function') {
-      throw wrong('options.now', now, 'is no function; use one that returns milliseconds, or leave it out');
+      throw wrong('options.now', now, 'is not a function; use one that returns milliseconds, or leave it out');
     }
     this.#tree = flatten('options', rest);
     this.#now = now;
@@ -69,13 +67,13 @@ export class Limiter {
   #open() {
     const number = core.limiter_new(wasm.put(this.#tree));
     // A sentence is never empty.
-    if (number < 0) throw fault('ERR_LEAPGATE_OPTIONS', wasm.said(-number), RangeError);
+    if (number < 0) throw fault('ERR_LEAPGATE_OPTIONS', wasm.readText(-number), RangeError);
     this.#at.number = number;
     this.#at.generation = wasm.generation;
     this.#policies = [];
     for (let i = 0, bytes; (bytes = core.limiter_about(number, i)) >= 0; i++) {
-      const windowMs = wasm.told()[0];
-      this.#policies.push({ id: wasm.said(bytes), windowMs });
+      const windowMs = wasm.results()[0];
+      this.#policies.push({ id: wasm.readText(bytes), windowMs });
     }
   }
 
@@ -89,7 +87,6 @@ export class Limiter {
     // There was another instance, and what it counted is lost: nothing passes until it would have left.
     const now = this.now();
     this.#open();
-    wasm.seed();
     core.limiter_close(at.number, now);
     return at.number;
   }
@@ -98,7 +95,7 @@ export class Limiter {
     if (this.#now === undefined) return wasm.defaultClock();
     const now = this.#now();
     if (typeof now === 'number' && now >= 0) return now;
-    throw wrong('options.now()', now, 'is no time; return milliseconds, a number of at least 0', TypeError, 'ERR_LEAPGATE_CLOCK');
+    throw wrong('options.now()', now, 'is not a valid time; return milliseconds, a number of at least 0', TypeError, 'ERR_LEAPGATE_CLOCK');
   }
 
   limit(key, options) {
@@ -122,7 +119,7 @@ export class Limiter {
     let passes;
     try {
       const slot = wasm.numberOf(key);
-      if (slot === 0 && ++this.#strangers % STRANGERS === 0 && !this.#sharing) this.#look();
+      if (slot === 0 && ++this.#unremembered % UNREMEMBERED === 0 && !this.#sharing) this.#checkSharing();
       passes = core.limiter_ask(number, slot, cost, count, now, charges);
     } catch (error) {
       throw wasm.crashed(error);
@@ -131,7 +128,7 @@ export class Limiter {
   }
 
   // Says once that keys share.
-  #look() {
+  #checkSharing() {
     this.#sharing = this.stats().shared > 0;
     if (!this.#sharing) return;
     const ids = this.#policies.map(({ id }) => `\`${id}\``).join(', ');
@@ -141,7 +138,7 @@ export class Limiter {
 
   stats() {
     core.limiter_stats(this.#ready());
-    const [keys, shared] = wasm.told();
+    const [keys, shared] = wasm.results();
     return { keys, shared };
   }
 
@@ -153,13 +150,19 @@ export class Limiter {
   }
 
   #answer(success, now) {
-    const told = wasm.told();
+    const results = wasm.results();
     const policies = new Array(this.#policies.length);
     let scarcest = 0;
     for (let i = 0; i < policies.length; i++) {
       const { id, windowMs } = this.#policies[i];
-      const at = TOLD + PER_LIMIT * i;
-      policies[i] = { id, limit: told[at], remaining: told[at + 1], windowMs, resetMs: told[at + 2] };
+      const at = layout.VERDICT_LEN + layout.LIMIT_LEN * i;
+      policies[i] = {
+        id,
+        limit: results[at + layout.LIMIT_COUNT],
+        remaining: results[at + layout.LIMIT_REMAINING],
+        windowMs,
+        resetMs: results[at + layout.LIMIT_RESET],
+      };
       if (policies[i].remaining < policies[scarcest].remaining) scarcest = i;
     }
     const { remaining, resetMs } = policies[scarcest];
@@ -168,7 +171,8 @@ export class Limiter {
       const { id, limit } = policies[scarcest];
       return { success, limit, remaining, reset: Math.ceil(epoch + resetMs), retryAfterMs: 0, rule: id, policies };
     }
-    const [refuses, retry] = told;
+    const refuses = results[layout.VERDICT_REFUSING];
+    const retry = results[layout.VERDICT_RETRY_AFTER];
     const retryAfterMs = retry < 0 ? Infinity : retry;
     const reset = Math.ceil(epoch + retryAfterMs);
     if (refuses < 0) return { success, limit: policies[0].limit, remaining: 0, reset, retryAfterMs, rule: null, policies };
@@ -182,25 +186,25 @@ export class Limiter {
     const { at } = checkOptions('options', options, ['at'], '`{ at: limiter.now() }`, or leave it out');
     const now = this.now();
     const charged = at === undefined ? now : checkNumber('options.at', at, Number.MAX_VALUE, false);
-    this.#tell(() => core.limiter_refund(number, wasm.numberOf(key), cost, charged, now));
+    this.#guarded(() => core.limiter_refund(number, wasm.numberOf(key), cost, charged, now));
   }
 
   reset(key) {
     const number = this.#ready();
-    this.#tell(() => core.limiter_reset(number, wasm.numberOf(key)));
+    this.#guarded(() => core.limiter_reset(number, wasm.numberOf(key)));
   }
 
   block(key, ms) {
     const number = this.#ready();
     checkNumber('ms', ms, Number.MAX_SAFE_INTEGER, false);
     const now = this.now();
-    if (this.#tell(() => core.limiter_block(number, wasm.numberOf(key), ms, now))) return;
+    if (this.#guarded(() => core.limiter_block(number, wasm.numberOf(key), ms, now))) return;
     throw fault('ERR_LEAPGATE_FULL', 'limiter: as many keys are blocked as `maxKeys` allows; raise it, or block for less long');
   }
 
-  #tell(what) {
+  #guarded(call) {
     try {
-      return what();
+      return call();
     } catch (error) {
       throw wasm.crashed(error);
     }

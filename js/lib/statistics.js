@@ -4,47 +4,20 @@
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
 import { beginAt, bounded, checkNumber, checkObject, checkOptions, fault, wrong } from './errors.js';
+import * as layout from './layout.js';
 import { flatten, flattenTexts } from './tree.js';
 
-// As js/src/stats.rs has them.
 const EVENTS = ['pass', 'block', 'exception', 'success', 'rt', 'occupiedPass'];
 const [PASS, BLOCK, EXCEPTION, SUCCESS, RT, OCCUPIED_PASS] = EVENTS.keys();
-const BUCKET = ['start', ...EVENTS, 'minRt', 'shortestRt', 'maxRt', 'maxConcurrency'];
-const DETAIL = ['timestamp', 'pass', 'block', 'success', 'exception', 'rt', 'occupiedPass', 'concurrency'];
-const VALUES = [
-  'passQps',
-  'blockQps',
-  'totalQps',
-  'successQps',
-  'exceptionQps',
-  'occupiedPassQps',
-  'maxSuccessQps',
-  'avgRt',
-  'minRt',
-  'previousPassQps',
-  'previousBlockQps',
-  'totalRequest',
-  'totalPass',
-  'totalSuccess',
-  'totalException',
-  'blockRequest',
-  'curThreadNum',
-  'waiting',
-];
-const [ADD_PASS_REQUEST, INCREASE_BLOCK_QPS, INCREASE_EXCEPTION_QPS, ADD_OCCUPIED_PASS, BEGIN] = [0, 1, 2, 3, 4];
-const [ADD_RT_AND_SUCCESS, COMPLETE, COMPLETE_FAILED] = [5, 6, 7];
-const [ADD_WAITING_REQUEST, INCREASE_THREAD_NUM, DECREASE_THREAD_NUM] = [8, 9, 10];
-const [MAX_SUCCESS, MIN_RT, SHORTEST_RT, MAX_RT, MAX_CONCURRENCY] = [0, 1, 2, 3, 4];
-const [CURRENT, PREVIOUS, VALID_HEAD, OF] = [0, 1, 2, 3];
 
 // Sums of so many do not go beyond what a number can say.
 const MAX_N = 2 ** 32 - 1;
 const MAX_COUNT = 2 ** 53;
 const MAX_RT_MS = 2 ** 53 - 1;
 
-function ask(what) {
+function guarded(call) {
   try {
-    return what();
+    return call();
   } catch (error) {
     throw wasm.crashed(error);
   }
@@ -57,18 +30,18 @@ const checkRt = (rt) => checkNumber('rt', rt, MAX_RT_MS, false);
 function checkTime(place, time, code) {
   if (typeof time === 'number' && time >= 0) return time;
   const Kind = typeof time === 'number' ? RangeError : TypeError;
-  throw wrong(place, time, 'is no time; use milliseconds, a number of at least 0', Kind, code);
+  throw wrong(place, time, 'is not a valid time; use milliseconds, a number of at least 0', Kind, code);
 }
 
 function checkEvent(event) {
   const index = EVENTS.indexOf(event);
   if (index >= 0) return index;
-  throw wrong('event', event, `is no event; use one of ${EVENTS.join(', ')}`);
+  throw wrong('event', event, `is not a valid event; use one of ${EVENTS.join(', ')}`);
 }
 
 function checkPredicate(predicate) {
   if (typeof predicate === 'function') return predicate;
-  throw wrong('predicate', predicate, 'is no function; use one that is told when a bucket starts');
+  throw wrong('predicate', predicate, 'is not a function; use one that is told when a bucket starts');
 }
 
 const MAYBE_NONE = ['shortestRt', 'maxRt'];
@@ -76,7 +49,7 @@ const orNull = (rt) => (rt < 0 ? null : rt);
 
 // The rows that have been told, `doubles` in all, each under these names.
 function rows(doubles, names) {
-  const told = wasm.doubles(core.stats_told(), doubles);
+  const told = wasm.doubles(core.stats_rows(), doubles);
   const rows = [];
   for (let at = 0; at < doubles; at += names.length) {
     const row = {};
@@ -143,23 +116,23 @@ class Held {
   static {
     call = (held, what, ...args) => {
       const number = held.#number();
-      return ask(() => what(number, ...args));
+      return guarded(() => what(number, ...args));
     };
     callAt = (held, now, what, ...args) => {
       const number = held.#number();
       const time = now === undefined ? held.#clock() : checkTime('now', now);
-      return ask(() => what(number, ...args, time));
+      return guarded(() => what(number, ...args, time));
     };
   }
 }
 
-const WINDOW = '`{ intervalMs: 1000, sampleCount: 2 }`';
+const EXAMPLE = '`{ intervalMs: 1000, sampleCount: 2 }`';
 
 // What the constructors of those that have options hand on: `make` is told how many bytes the options have.
-function made(what, options, make, example = WINDOW) {
+function made(what, options, make, example = EXAMPLE) {
   const { now, ...rest } = checkObject('options', options, example);
   if (now !== undefined && typeof now !== 'function') {
-    throw wrong('options.now', now, 'is no function; use one that returns milliseconds, or leave it out');
+    throw wrong('options.now', now, 'is not a function; use one that returns milliseconds, or leave it out');
   }
   const tree = flatten('options', rest);
   const open = () => opened(() => make(wasm.put(tree)));
@@ -170,9 +143,9 @@ function made(what, options, make, example = WINDOW) {
 // The number of what `make` makes.
 function opened(make) {
   wasm.ready();
-  const number = ask(make);
+  const number = guarded(make);
   // A sentence is never empty.
-  if (number < 0) throw fault('ERR_LEAPGATE_OPTIONS', wasm.said(-number), RangeError);
+  if (number < 0) throw fault('ERR_LEAPGATE_OPTIONS', wasm.readText(-number), RangeError);
   return number;
 }
 
@@ -229,7 +202,7 @@ const windowed = (Base) =>
     }
 
     #window() {
-      return rows(call(this, core.stats_window), ['intervalMs', 'sampleCount'])[0];
+      return rows(call(this, core.stats_window), layout.WINDOW)[0];
     }
   };
 
@@ -243,7 +216,7 @@ export class LeapArray extends recording(windowed(Held)) {
   }
 
   #wraps(doubles) {
-    const wraps = rows(doubles, BUCKET);
+    const wraps = rows(doubles, layout.BUCKET);
     const windowLength = this.windowLengthMs;
     return wraps.map(({ start, ...value }) => {
       for (const name of MAYBE_NONE) value[name] = orNull(value[name]);
@@ -256,19 +229,19 @@ export class LeapArray extends recording(windowed(Held)) {
   }
 
   currentWindow(now) {
-    return this.#wrap(CURRENT, now);
+    return this.#wrap(layout.RING_CURRENT, now);
   }
 
   previousWindow(now) {
-    return this.#wrap(PREVIOUS, now);
+    return this.#wrap(layout.RING_PREVIOUS, now);
   }
 
   validHead(now) {
-    return this.#wrap(VALID_HEAD, now);
+    return this.#wrap(layout.RING_VALID_HEAD, now);
   }
 
   windowValue(at) {
-    const wrap = this.#wraps(call(this, core.array_bucket, OF, checkTime('at', at)));
+    const wrap = this.#wraps(call(this, core.array_bucket, layout.RING_OF, checkTime('at', at)));
     return wrap[0]?.value ?? null;
   }
 
@@ -292,7 +265,7 @@ export class LeapArray extends recording(windowed(Held)) {
 
   isWindowDeprecated(wrap, now) {
     if (typeof wrap?.windowStart !== 'number') {
-      throw wrong('wrap', wrap, 'is no bucket of an array; use what `list` or `currentWindow` tells');
+      throw wrong('wrap', wrap, 'is not a bucket of an array; use what `list` or `currentWindow` tells');
     }
     return !this.list(now).some(({ windowStart }) => windowStart === wrap.windowStart);
   }
@@ -353,27 +326,27 @@ class Metric extends windowed(Held) {
   }
 
   maxSuccess(now) {
-    return callAt(this, now, core.metric_extreme, MAX_SUCCESS);
+    return callAt(this, now, core.metric_extreme, layout.EXTREME_MAX_SUCCESS);
   }
 
   minRt(now) {
-    return callAt(this, now, core.metric_extreme, MIN_RT);
+    return callAt(this, now, core.metric_extreme, layout.EXTREME_MIN_RT);
   }
 
   shortestRt(now) {
-    return orNull(callAt(this, now, core.metric_extreme, SHORTEST_RT));
+    return orNull(callAt(this, now, core.metric_extreme, layout.EXTREME_SHORTEST_RT));
   }
 
   maxRt(now) {
-    return orNull(callAt(this, now, core.metric_extreme, MAX_RT));
+    return orNull(callAt(this, now, core.metric_extreme, layout.EXTREME_MAX_RT));
   }
 
   maxConcurrency(now) {
-    return callAt(this, now, core.metric_extreme, MAX_CONCURRENCY);
+    return callAt(this, now, core.metric_extreme, layout.EXTREME_MAX_CONCURRENCY);
   }
 
   details(now) {
-    return rows(callAt(this, now, core.metric_details), DETAIL);
+    return rows(callAt(this, now, core.metric_details), layout.DETAIL);
   }
 
   detailsOnCondition(predicate, now) {
@@ -408,7 +381,7 @@ export class ArrayMetric extends recording(Metric) {
   }
 
   view(options) {
-    const tree = flatten('options', checkObject('options', options, WINDOW));
+    const tree = flatten('options', checkObject('options', options, EXAMPLE));
     const open = () => opened(() => call(this, core.metric_view, wasm.put(tree)));
     return new Metric('view', open, this.#clock);
   }
@@ -417,7 +390,7 @@ export class ArrayMetric extends recording(Metric) {
 // What is read of a resource.
 class Node extends Held {
   static {
-    for (const [i, name] of VALUES.entries()) {
+    for (const [i, name] of layout.VALUE.entries()) {
       const value = function (now) {
         return callAt(this, now, core.node_value, i);
       };
@@ -451,12 +424,12 @@ class RecordedNode extends Node {
   }
 
   metrics(now) {
-    return rows(callAt(this, now, core.node_metrics, false), DETAIL);
+    return rows(callAt(this, now, core.node_metrics, false), layout.DETAIL);
   }
 
   rawMetricsInMin(predicate, now) {
     checkPredicate(predicate);
-    const seconds = rows(callAt(this, now, core.node_metrics, true), DETAIL);
+    const seconds = rows(callAt(this, now, core.node_metrics, true), layout.DETAIL);
     return seconds.filter(({ timestamp }) => predicate(timestamp));
   }
 }
@@ -471,35 +444,35 @@ export class StatisticNode extends RecordedNode {
   }
 
   addPassRequest(n = 1, now) {
-    callAt(this, now, core.node_record, ADD_PASS_REQUEST, checkN('n', n), 0);
+    callAt(this, now, core.node_record, layout.RECORD_PASS_REQUEST, checkN('n', n), 0);
   }
 
   increaseBlockQps(n = 1, now) {
-    callAt(this, now, core.node_record, INCREASE_BLOCK_QPS, checkN('n', n), 0);
+    callAt(this, now, core.node_record, layout.RECORD_BLOCK_QPS, checkN('n', n), 0);
   }
 
   increaseExceptionQps(n = 1, now) {
-    callAt(this, now, core.node_record, INCREASE_EXCEPTION_QPS, checkN('n', n), 0);
+    callAt(this, now, core.node_record, layout.RECORD_EXCEPTION_QPS, checkN('n', n), 0);
   }
 
   addRtAndSuccess(rt, n = 1, now) {
-    callAt(this, now, core.node_record, ADD_RT_AND_SUCCESS, checkRt(rt), checkN('n', n));
+    callAt(this, now, core.node_record, layout.RECORD_RT_AND_SUCCESS, checkRt(rt), checkN('n', n));
   }
 
   increaseThreadNum() {
-    call(this, core.node_record, INCREASE_THREAD_NUM, 0, 0, 0);
+    call(this, core.node_record, layout.RECORD_THREAD_MORE, 0, 0, 0);
   }
 
   decreaseThreadNum() {
-    call(this, core.node_record, DECREASE_THREAD_NUM, 0, 0, 0);
+    call(this, core.node_record, layout.RECORD_THREAD_LESS, 0, 0, 0);
   }
 
   addOccupiedPass(n = 1, now) {
-    callAt(this, now, core.node_record, ADD_OCCUPIED_PASS, checkN('n', n), 0);
+    callAt(this, now, core.node_record, layout.RECORD_OCCUPIED_PASS, checkN('n', n), 0);
   }
 
   addWaitingRequest(at, n = 1) {
-    call(this, core.node_record, ADD_WAITING_REQUEST, checkTime('at', at), checkN('n', n), 0);
+    call(this, core.node_record, layout.RECORD_WAITING_REQUEST, checkTime('at', at), checkN('n', n), 0);
   }
 
   tryOccupyNext(acquire, threshold, now) {
@@ -509,13 +482,13 @@ export class StatisticNode extends RecordedNode {
   }
 
   begin(n = 1, now) {
-    callAt(this, now, core.node_record, BEGIN, checkN('n', n), 0);
+    callAt(this, now, core.node_record, layout.RECORD_BEGIN, checkN('n', n), 0);
   }
 
   complete(rt, outcome = {}, now) {
     const { n = 1, failed = false } = checkOptions('outcome', outcome, ['n', 'failed'], '`{ failed: true }`');
-    if (typeof failed !== 'boolean') throw wrong('outcome.failed', failed, 'is no boolean; use `true` or `false`');
-    callAt(this, now, core.node_record, failed ? COMPLETE_FAILED : COMPLETE, checkRt(rt), checkN('outcome.n', n));
+    if (typeof failed !== 'boolean') throw wrong('outcome.failed', failed, 'is not a boolean; use `true` or `false`');
+    callAt(this, now, core.node_record, failed ? layout.RECORD_COMPLETE_FAILED : layout.RECORD_COMPLETE, checkRt(rt), checkN('outcome.n', n));
   }
 
   touch(now) {
@@ -528,15 +501,11 @@ Object.entries({ LeapArray, ArrayMetric, StatisticNode }).forEach(([name, Class]
   bounded(Class, name);
 });
 
-// As js/src/stats.rs has them: where a node stands, and what is below it.
-const [ROOT, INBOUND, ENTRANCE, DEFAULT, CLUSTER, ORIGIN] = [0, 1, 2, 3, 4, 5];
-const [RESOURCES, ENTRANCES, ORIGINS] = [0, 1, 2];
-
-const namesBelow = (node, kind) => wasm.saidTexts(call(node, core.node_names, kind));
+const namesBelow = (node, kind) => wasm.readTexts(call(node, core.node_names, kind));
 
 function checkName(place, name) {
   if (typeof name === 'string') return name;
-  throw wrong(place, name, 'is no string; use one');
+  throw wrong(place, name, 'is not a string; use one');
 }
 
 // The nodes of an engine. Each is found once, and is the same object from then on.
@@ -562,7 +531,7 @@ export class NodeTree {
     const known = this.#known.get(place);
     if (known !== undefined) return known;
     const texts = flattenTexts(names);
-    const look = (engine) => ask(() => core.tree_node(engine, kind, wasm.put(texts)));
+    const look = (engine) => guarded(() => core.tree_node(engine, kind, wasm.put(texts)));
     const number = look(engine);
     if (number < 0) return null;
     const open = () => {
@@ -579,33 +548,33 @@ export class NodeTree {
   }
 
   get root() {
-    return this.#find(EntranceNode, ROOT);
+    return this.#find(EntranceNode, layout.NODE_ROOT);
   }
 
   get inbound() {
-    return this.#find(ClusterNode, INBOUND);
+    return this.#find(ClusterNode, layout.NODE_INBOUND);
   }
 
   entrance(context) {
-    return this.#find(EntranceNode, ENTRANCE, checkName('context', context));
+    return this.#find(EntranceNode, layout.NODE_ENTRANCE, checkName('context', context));
   }
 
   defaultNode(context, resource) {
-    return this.#find(DefaultNode, DEFAULT, checkName('context', context), checkName('resource', resource));
+    return this.#find(DefaultNode, layout.NODE_DEFAULT, checkName('context', context), checkName('resource', resource));
   }
 
   cluster(resource) {
-    return this.#find(ClusterNode, CLUSTER, checkName('resource', resource));
+    return this.#find(ClusterNode, layout.NODE_CLUSTER, checkName('resource', resource));
   }
 
   clusters() {
     const engine = this.#engine();
-    const names = wasm.saidTexts(ask(() => core.tree_resources(engine)));
+    const names = wasm.readTexts(guarded(() => core.tree_resources(engine)));
     return names.sort(byName).map((name) => this.cluster(name));
   }
 
   static origin(tree, resource, origin) {
-    return tree.#find(OriginNode, ORIGIN, resource, origin);
+    return tree.#find(OriginNode, layout.NODE_ORIGIN, resource, origin);
   }
 }
 
@@ -621,12 +590,12 @@ class EntranceNode extends Node {
   }
 
   entrances() {
-    return namesBelow(this, ENTRANCES).map((name) => this.#tree.entrance(name));
+    return namesBelow(this, layout.BELOW_ENTRANCES).map((name) => this.#tree.entrance(name));
   }
 
   children() {
     if (this.#isRoot) return [];
-    return namesBelow(this, RESOURCES).map((resource) => this.#tree.defaultNode(this.name, resource));
+    return namesBelow(this, layout.BELOW_RESOURCES).map((resource) => this.#tree.defaultNode(this.name, resource));
   }
 }
 
@@ -645,7 +614,7 @@ class DefaultNode extends RecordedNode {
   }
 
   children() {
-    return namesBelow(this, RESOURCES).map((resource) => this.#tree.defaultNode(this.context, resource));
+    return namesBelow(this, layout.BELOW_RESOURCES).map((resource) => this.#tree.defaultNode(this.context, resource));
   }
 }
 
@@ -663,7 +632,7 @@ class ClusterNode extends RecordedNode {
   }
 
   origins() {
-    return namesBelow(this, ORIGINS).sort(byName).map((origin) => this.origin(origin));
+    return namesBelow(this, layout.BELOW_ORIGINS).sort(byName).map((origin) => this.origin(origin));
   }
 }
 
@@ -678,12 +647,10 @@ Object.entries({ Metric, NodeTree, EntranceNode, DefaultNode, ClusterNode, Origi
 
 const byName = (one, other) => (one < other ? -1 : one > other ? 1 : 0);
 
-const COUNTERS = ['passed', 'waited', 'blocked', 'shadowBlocked', 'shared'];
-
 // How the rules of the engine of that number have decided.
 export function counters(engine) {
-  const names = wasm.saidTexts(ask(() => core.engine_counters(engine)));
-  const told = rows((names.length / 3) * COUNTERS.length, COUNTERS);
+  const names = wasm.readTexts(guarded(() => core.engine_counters(engine)));
+  const told = rows((names.length / 3) * layout.COUNTERS.length, layout.COUNTERS);
   const all = new Map();
   told.forEach(({ passed, waited, shared, ...refused }, i) => {
     const [rule, resource, origin] = names.slice(3 * i, 3 * i + 3);
@@ -691,15 +658,15 @@ export function counters(engine) {
     const row = { rule, resource: resource || null, origin: origin || null, passed: orNull(passed), waited: orNull(waited), ...refused, shared: orNull(shared) };
     const same = all.get(place);
     if (same === undefined) all.set(place, row);
-    else COUNTERS.forEach((count) => row[count] !== null && (same[count] += row[count]));
+    else layout.COUNTERS.forEach((count) => row[count] !== null && (same[count] += row[count]));
   });
   return [...all].sort(([one], [other]) => byName(one, other)).map(([, row]) => row);
 }
 
 // The `n` hottest keys of each of its rules.
 export function top(engine, n, now) {
-  const names = wasm.saidTexts(ask(() => core.engine_top(engine, n, now)));
-  const hot = rows(names.length, ['amount', 'isNamed']).map(({ amount, isNamed }, i) => {
+  const names = wasm.readTexts(guarded(() => core.engine_top(engine, n, now)));
+  const hot = rows(names.length, layout.HOT_KEY).map(({ amount, isNamed }, i) => {
     return { rule: names[2 * i], key: isNamed ? names[2 * i + 1] : null, amount };
   });
   return hot.sort((one, other) => byName(one.rule, other.rule));

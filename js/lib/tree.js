@@ -1,5 +1,6 @@
 // A value, flat in bytes: js/src/tree.rs reads it and says how it lies there.
 
+import * as layout from './layout.js';
 import { fault, shown } from './errors.js';
 
 const MAX_DEPTH = 60;
@@ -53,20 +54,20 @@ function putText(tree, text) {
 
 function put(tree, value, path, depth) {
   const tag = (tag) => room(tree, 1).setUint8(0, tag);
-  if (value === null) return tag(0);
+  if (value === null) return tag(layout.TAG_NULL);
   switch (typeof value) {
     case 'boolean':
-      return tag(value ? 2 : 1);
+      return tag(value ? layout.TAG_TRUE : layout.TAG_FALSE);
     case 'number':
-      tag(3);
+      tag(layout.TAG_NUMBER);
       return room(tree, 8).setFloat64(0, value, true);
     case 'string':
-      tag(4);
+      tag(layout.TAG_TEXT);
       return putText(tree, value);
     case 'object': {
       if (depth === MAX_DEPTH) throw wrongValue(path, value, `is nested too deep; use at most ${MAX_DEPTH} levels`);
       if (Array.isArray(value)) {
-        tag(5);
+        tag(layout.TAG_ARRAY);
         putLength(tree, value.length);
         // A hole is none of the values below.
         for (let i = 0; i < value.length; i++) put(tree, value[i], `${path}[${i}]`, depth + 1);
@@ -74,7 +75,7 @@ function put(tree, value, path, depth) {
       }
       // As JSON has it: what is undefined is not there.
       const entries = Object.entries(value).filter(([, value]) => value !== undefined);
-      tag(6);
+      tag(layout.TAG_OBJECT);
       putLength(tree, entries.length);
       for (const [key, value] of entries) {
         putText(tree, key);

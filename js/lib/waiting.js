@@ -38,7 +38,7 @@ function refused(call, resource, result) {
 function checkSignal(signal) {
   if (signal === undefined) return;
   if (typeof signal?.aborted !== 'boolean' || typeof signal.addEventListener !== 'function')
-    throw wrong('request.signal', signal, 'is no AbortSignal; use that of an AbortController, or leave it out');
+    throw wrong('request.signal', signal, 'is not an AbortSignal; use that of an AbortController, or leave it out');
   if (signal.aborted) throw signal.reason;
 }
 
@@ -104,7 +104,7 @@ export class Waiting {
     let entry;
     let turn;
     try {
-      if (typeof call !== 'function') throw wrong('fn', call, 'is no function; use the one that is to be called');
+      if (typeof call !== 'function') throw wrong('fn', call, 'is not a function; use the one that is to be called');
       const { signal, ...rest } = checkOptions('request', request, RUN, EXAMPLE);
       checkSignal(signal);
       entry = this.#engine.enter(resource, { ...rest, canWait: true }, true);

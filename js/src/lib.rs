@@ -1,87 +1,41 @@
 //! The npm package: a thin shell over the core.
 //!
-//! A call takes numbers and returns one. What is more than a number lies in memory at a place that JavaScript knows: texts and
-//! trees in a buffer ([`text`]), what a decision told in an area of doubles ([`area`]). Limiters and engines are known by a number,
-//! and so are keys that are asked about often. Nothing here checks what JavaScript hands in beyond what memory needs: `js/lib`
-//! does, and the sentences about options are the core's.
+//! A function takes numbers and returns one. Everything else lies in memory where both sides know it: texts and values in a buffer
+//! ([`text`]), the results of a decision in doubles ([`results`]). Limiters, engines, entries and keys that are used often have
+//! numbers. The functions check no arguments beyond what memory safety needs: `js/lib` does that, and the core writes the error
+//! messages about options and rules.
+//!
+//! `api` has the functions, above the `shell` that holds all state; `layout` has every position in memory; `rules` is the only file
+//! that knows the kinds of rules.
 //!
 //! Two modules are made of this: one of the feature `limiter` alone, which is small, and one of `engine`.
 
+mod api;
+mod buffer;
 #[cfg(feature = "engine")]
 mod engine;
+#[cfg_attr(
+    not(all(feature = "limiter", feature = "engine")),
+    allow(dead_code, reason = "each module has its part of it")
+)]
+mod layout;
 #[cfg(feature = "limiter")]
 mod limiter;
+#[cfg(feature = "engine")]
+mod rules;
+#[cfg(feature = "engine")]
+mod seed;
 mod shell;
+mod slab;
 #[cfg(feature = "engine")]
 mod stats;
+#[cfg(feature = "engine")]
+mod texts;
+mod time;
 mod tree;
 
-#[cfg(feature = "engine")]
-pub use engine::*;
 #[cfg(feature = "limiter")]
-pub use limiter::*;
-use shell::Shell;
+pub use api::limiter::*;
+pub use api::*;
 #[cfg(feature = "engine")]
-pub use stats::*;
-use std::cell::RefCell;
-use wasm_bindgen::prelude::wasm_bindgen;
-
-thread_local! {
-    static SHELL: RefCell<Shell> = RefCell::new(Shell::default());
-}
-
-/// Calls never nest: nothing here calls JavaScript.
-fn shell<R>(act: impl FnOnce(&mut Shell) -> R) -> R {
-    SHELL.with_borrow_mut(act)
-}
-
-/// Where texts and trees are put, by both sides. It moves when it grows, and when a sentence is put there.
-#[wasm_bindgen]
-pub fn text() -> *mut u8 {
-    shell(|shell| shell.text.as_mut_ptr())
-}
-
-/// How many bytes there is room for.
-#[wasm_bindgen]
-pub fn text_bytes() -> usize {
-    shell(|shell| shell.text.len())
-}
-
-/// Makes room for so many bytes.
-#[wasm_bindgen]
-pub fn text_reserve(bytes: usize) {
-    shell(|shell| shell.reserve(bytes));
-}
-
-/// Where a decision tells what it found, in doubles. Of a limiter: the index of the limit that refuses, negative where the key
-/// is blocked; the time to try again in milliseconds, negative for never; then for each limit its count, what is left and when
-/// quota comes back, in milliseconds from now.
-#[wasm_bindgen]
-pub fn area() -> *const f64 {
-    shell(|shell| shell.area.as_ptr())
-}
-
-/// How many doubles these are at most.
-#[wasm_bindgen]
-pub fn area_doubles() -> usize {
-    shell(|shell| shell.area.len())
-}
-
-/// How many keys can be known by a number; 0 is for one that is used at once.
-#[wasm_bindgen]
-pub fn key_slots() -> u32 {
-    shell::KEYS as u32
-}
-
-/// Takes the random numbers that hashes begin with. To be called before the first key is told, and once.
-#[wasm_bindgen]
-pub fn seed(a: u32, b: u32, c: u32, d: u32) {
-    shell(|shell| shell.seed(a, b, c, d));
-}
-
-/// Gives the number `slot` to the key in the buffer: one text, or parts, each with its length in four bytes before it. A part of
-/// its hash.
-#[wasm_bindgen]
-pub fn key(slot: u32, bytes: usize, parts: bool) -> u32 {
-    shell(|shell| shell.name_key(slot, bytes, parts))
-}
+pub use api::{engine::*, rules::*, stats::*};

@@ -1,119 +1,76 @@
 //! The limiters behind the numbers.
 
-use crate::shell::{Shell, ceiled, instant};
-use crate::{shell, tree};
-use leapgate::backend::Key;
+use crate::buffer::KEYS;
+use crate::layout::*;
+use crate::slab::Slab;
+use crate::time::{ceiled, instant};
+use crate::tree;
 use leapgate::config::{LimiterOptions, read_limiter};
-use leapgate::rule::Count;
-use leapgate::{Left, Limiter, Verdict};
-use std::cell::OnceCell;
-use std::time::Duration;
-use wasm_bindgen::prelude::wasm_bindgen;
+use leapgate::{Count, Key, Left, Limit, Limiter, Verdict};
 
-/// What is told first: which limit refuses, and when to try again.
-const TOLD: usize = 2;
-
-/// What is told of each limit: its count, what is left, when quota comes back.
-const PER_LIMIT: usize = 3;
-
-/// What a decision tells, in doubles.
-#[cfg(not(feature = "engine"))]
-pub(crate) const AREA: usize = TOLD + PER_LIMIT * Limiter::MAX_LIMITS;
-
-/// So many milliseconds, rounded up to whole ones.
-fn millis(millis: f64) -> Duration {
-    Duration::from_millis(millis.ceil() as u64)
-}
-
-/// A limiter, which opens with its first key: only then is there a seed.
+/// A limiter, and what its limits are.
 struct Slot {
-    options: LimiterOptions,
-    open: OnceCell<Option<Limiter>>,
+    limits: Vec<Limit>,
+    limiter: Limiter,
 }
 
 /// The limiters, by number.
-#[derive(Default)]
 pub(crate) struct Limiters {
-    slots: Vec<Option<Slot>>,
-    free: Vec<u32>,
-    pub(crate) seed: [u64; 2],
+    slots: Slab<Slot>,
+    keys: Vec<Key>,
+}
+
+impl Default for Limiters {
+    fn default() -> Limiters {
+        Limiters {
+            slots: Slab::default(),
+            keys: vec![Key::from_hash(0); KEYS],
+        }
+    }
+}
+
+/// A question about a key.
+pub(crate) struct Ask {
+    pub(crate) limiter: u32,
+    pub(crate) slot: u32,
+    pub(crate) cost: f64,
+    pub(crate) count: f64,
+    pub(crate) now: f64,
+    pub(crate) charges: bool,
 }
 
 impl Limiters {
-    fn add(&mut self, slot: Slot) -> u32 {
-        if let Some(free) = self.free.pop()
-            && let Some(place) = self.slots.get_mut(free as usize)
-        {
-            *place = Some(slot);
-            return free;
-        }
-        self.slots.push(Some(slot));
-        (self.slots.len() - 1) as u32
+    /// The number of the limiter with the options in `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what is wrong with them.
+    pub(crate) fn add(&mut self, bytes: &[u8]) -> Result<u32, String> {
+        let options = read_limiter(&tree::read(bytes)).map_err(|error| error.to_string())?;
+        let LimiterOptions { limits, max_keys } = options;
+        // The shell hashes keys, with its own seed: the limiter hashes none.
+        let limiter = Limiter::new(limits.clone(), max_keys, [0; 2]);
+        let limiter = limiter.map_err(|error| error.to_string())?;
+        Ok(self.slots.add(Slot { limits, limiter }))
+    }
+
+    pub(crate) fn free(&mut self, limiter: u32) {
+        drop(self.slots.take(limiter));
+    }
+
+    pub(crate) fn about(&self, limiter: u32, index: usize) -> Option<&Limit> {
+        self.slots.get(limiter)?.limits.get(index)
     }
 
     #[inline]
-    fn slot(&self, limiter: u32) -> Option<&Slot> {
-        self.slots.get(limiter as usize)?.as_ref()
+    pub(crate) fn get(&self, limiter: u32) -> Option<&Limiter> {
+        Some(&self.slots.get(limiter)?.limiter)
     }
 
-    #[inline]
-    fn open(&self, limiter: u32) -> Option<&Limiter> {
-        let slot = self.slot(limiter)?;
-        slot.open.get_or_init(|| self.limiter_of(slot)).as_ref()
-    }
-
-    #[cold]
-    fn limiter_of(&self, slot: &Slot) -> Option<Limiter> {
-        let LimiterOptions { limits, max_keys } = &slot.options;
-        // The options have been read: they make a limiter.
-        Limiter::new(limits.clone(), *max_keys, self.seed).ok()
-    }
-}
-
-impl Shell {
-    pub(crate) fn limiter_new(&mut self, bytes: usize) -> f64 {
-        let tree = tree::read(self.text.get(..bytes).unwrap_or_default());
-        match read_limiter(&tree) {
-            Ok(options) => {
-                let open = OnceCell::new();
-                self.limiters.add(Slot { options, open }).into()
-            }
-            Err(error) => -self.say(&error.to_string()),
+    pub(crate) fn name_key(&mut self, slot: u32, key: Key) {
+        if let Some(to) = self.keys.get_mut(slot as usize) {
+            *to = key;
         }
-    }
-
-    pub(crate) fn limiter_free(&mut self, limiter: u32) {
-        if let Some(slot) = self.limiters.slots.get_mut(limiter as usize)
-            && slot.take().is_some()
-        {
-            self.limiters.free.push(limiter);
-        }
-    }
-
-    pub(crate) fn limiter_about(&mut self, limiter: u32, index: usize) -> f64 {
-        let slot = self.limiters.slot(limiter);
-        let Some(limit) = slot.and_then(|slot| slot.options.limits.get(index)) else {
-            return -1.0;
-        };
-        let (id, interval_ms) = (limit.id.clone(), limit.window.window().interval_ms());
-        let [to, ..] = &mut self.area;
-        *to = interval_ms as f64;
-        self.say(id.as_str())
-    }
-
-    pub(crate) fn with<R>(&self, limiter: u32, act: impl FnOnce(&Limiter) -> R) -> Option<R> {
-        self.limiters.open(limiter).map(act)
-    }
-
-    pub(crate) fn limiter_stats(&mut self, limiter: u32) {
-        // One that has seen no key yet is not opened: there may be no seed.
-        let open = self.limiters.slot(limiter).and_then(|slot| slot.open.get());
-        let (keys, charged) = match open {
-            Some(Some(open)) => open.fill(),
-            _ => (0, 0),
-        };
-        let [to, shared, ..] = &mut self.area;
-        (*to, *shared) = (keys as f64, charged as f64);
     }
 
     #[inline]
@@ -123,29 +80,24 @@ impl Shell {
     }
 
     #[inline]
-    pub(crate) fn ask(
-        &mut self,
-        limiter: u32,
-        slot: u32,
-        (cost, count): (f64, f64),
-        now: f64,
-        charges: bool,
-    ) -> bool {
-        let (key, now) = (self.key(slot), instant(now));
-        let (cost, count) = (cost as u64, Count::new(count).ok());
-        let Some(open) = self.limiters.open(limiter) else {
+    pub(crate) fn ask(&self, ask: &Ask, results: &mut [f64; RESULTS_LEN]) -> bool {
+        let (key, now) = (self.key(ask.slot), instant(ask.now));
+        let (cost, count) = (ask.cost as u64, Count::new(ask.count).ok());
+        let Some(open) = self.get(ask.limiter) else {
             return false;
         };
-        let (told, limits) = self.area.split_at_mut(TOLD);
+        let Some((verdict_row, limits)) = results.split_first_chunk_mut::<VERDICT_LEN>() else {
+            return false;
+        };
         let tell = |left: Left| {
-            let place = limits.get_mut(PER_LIMIT * left.index..).unwrap_or_default();
-            if let [count, remaining, reset, ..] = place {
-                *count = left.count.get();
-                *remaining = left.remaining as f64;
-                *reset = ceiled(left.reset);
+            let limits = limits.as_chunks_mut::<LIMIT_LEN>().0;
+            if let Some(limit) = limits.get_mut(left.index) {
+                limit[LIMIT_COUNT] = left.count.get();
+                limit[LIMIT_REMAINING] = left.remaining as f64;
+                limit[LIMIT_RESET] = ceiled(left.reset);
             }
         };
-        let verdict = if charges {
+        let verdict = if ask.charges {
             open.limit(key, cost, count, now, tell)
         } else {
             open.peek(key, cost, count, now, tell)
@@ -153,85 +105,8 @@ impl Shell {
         let Verdict::Block { index, retry_after } = verdict else {
             return true;
         };
-        if let [refuses, retry] = told {
-            *refuses = index.map_or(-1.0, |index| index as f64);
-            *retry = retry_after.map_or(-1.0, ceiled);
-        }
+        verdict_row[VERDICT_REFUSING] = index.map_or(NONE, |index| index as f64);
+        verdict_row[VERDICT_RETRY_AFTER] = retry_after.map_or(NONE, ceiled);
         false
     }
-}
-
-/// Makes a limiter of the options in the buffer. Its number; or, negative, how long the sentence in the buffer is that says
-/// what is wrong.
-#[wasm_bindgen]
-pub fn limiter_new(bytes: usize) -> f64 {
-    shell(|shell| shell.limiter_new(bytes))
-}
-
-/// Drops a limiter.
-#[wasm_bindgen]
-pub fn limiter_free(limiter: u32) {
-    shell(|shell| shell.limiter_free(limiter));
-}
-
-/// Tells about a limit: how long its id is, in the buffer; its window, in milliseconds, first in the area. Negative
-/// where there is none.
-#[wasm_bindgen]
-pub fn limiter_about(limiter: u32, index: usize) -> f64 {
-    shell(|shell| shell.limiter_about(limiter, index))
-}
-
-/// Tells, in the area, how many keys have a window of their own, and how many requests were charged to what others share.
-#[wasm_bindgen]
-pub fn limiter_stats(limiter: u32) {
-    shell(|shell| shell.limiter_stats(limiter));
-}
-
-/// Counts all windows of a limiter as used up.
-#[wasm_bindgen]
-pub fn limiter_close(limiter: u32, now: f64) {
-    shell(|shell| shell.with(limiter, |open| open.close(instant(now))));
-}
-
-/// Decides and tells; charges if it passes and `charges` says so. A `count` that is no count is that of each limit. Whether it
-/// passes.
-#[wasm_bindgen]
-pub fn limiter_ask(
-    limiter: u32,
-    slot: u32,
-    cost: f64,
-    count: f64,
-    now: f64,
-    charges: bool,
-) -> bool {
-    shell(|shell| shell.ask(limiter, slot, (cost, count), now, charges))
-}
-
-/// Gives back what a key was charged.
-#[wasm_bindgen]
-pub fn limiter_refund(limiter: u32, slot: u32, cost: f64, charged: f64, now: f64) {
-    shell(|shell| {
-        let key = shell.key(slot);
-        let (charged, now) = (instant(charged), instant(now));
-        shell.with(limiter, |open| open.refund(key, cost as u64, charged, now));
-    });
-}
-
-/// Forgets a key.
-#[wasm_bindgen]
-pub fn limiter_reset(limiter: u32, slot: u32) {
-    shell(|shell| {
-        let key = shell.key(slot);
-        shell.with(limiter, |open| open.reset(key));
-    });
-}
-
-/// Refuses all that a key asks for, for so many milliseconds. Whether there was room for that.
-#[wasm_bindgen]
-pub fn limiter_block(limiter: u32, slot: u32, millis: f64, now: f64) -> bool {
-    shell(|shell| {
-        let (key, length) = (shell.key(slot), crate::limiter::millis(millis));
-        let block = |open: &leapgate::Limiter| open.block(key, length, instant(now));
-        shell.with(limiter, block).unwrap_or(false)
-    })
 }

@@ -4,6 +4,7 @@
 //! and its items, 6 an object and its keys and values in turn. Texts, arrays and objects have their length, in four bytes,
 //! before what they hold. All is little-endian.
 
+use crate::layout::*;
 use leapgate::config::Value;
 
 /// How deep a tree may be. JavaScript refuses deeper ones with a sentence.
@@ -43,16 +44,16 @@ fn string(bytes: &mut &[u8]) -> Option<String> {
 fn value(bytes: &mut &[u8], depth: usize) -> Option<Value> {
     let depth = depth.checked_sub(1)?;
     Some(match take(bytes)? {
-        [0] => Value::Null,
-        [1] => Value::Bool(false),
-        [2] => Value::Bool(true),
-        [3] => Value::Number(f64::from_le_bytes(take(bytes)?)),
-        [4] => Value::String(string(bytes)?),
-        [5] => {
+        [TAG_NULL] => Value::Null,
+        [TAG_FALSE] => Value::Bool(false),
+        [TAG_TRUE] => Value::Bool(true),
+        [TAG_NUMBER] => Value::Number(f64::from_le_bytes(take(bytes)?)),
+        [TAG_TEXT] => Value::String(string(bytes)?),
+        [TAG_ARRAY] => {
             let items = (0..take_length(bytes)?).map(|_| value(bytes, depth));
             Value::Array(items.collect::<Option<_>>()?)
         }
-        [6] => {
+        [TAG_OBJECT] => {
             let entries = 0..take_length(bytes)?;
             let entry = |_| Some((string(bytes)?, value(bytes, depth)?));
             Value::Object(entries.map(entry).collect::<Option<_>>()?)

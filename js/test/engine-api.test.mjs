@@ -288,7 +288,7 @@ test('a_machine_is_as_loaded_as_it_is_told', () => {
     [{ cpu: NaN }, `gauges.cpu: \`NaN\` ${most}`],
     [{ load: '1' }, `gauges.load: \`1\` ${most}`],
     [{ loadavg: 3 }, 'gauges.loadavg: `3` means nothing here; use one of `load`, `cpu`'],
-    [5, 'gauges: `5` is no object; use one, as in `{ load: os.loadavg()[0] }`'],
+    [5, 'gauges: `5` is not an object; use one, as in `{ load: os.loadavg()[0] }`'],
   ]) {
     assert.throws(() => engine.setGauges(given), { code: 'ERR_LEAPGATE_OPTIONS', message });
   }
@@ -345,8 +345,8 @@ test('a_document_that_is_wrong_is_told_in_a_sentence', () => {
     [flow({ resource: 'a', count: NaN }), 'flowRules[0].count: `NaN` is not a valid count; use a number from 0 to 9007199254740992'],
     [flow({ resource: 'a', count: 1, sampleCount: 7 }), 'flowRules[0].sampleCount: `7` does not divide the 1000 ms interval; use one of 1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 100'],
     [flow({ resource: 'a', count: () => 1 }), 'document.flowRules[0].count: `a function` means nothing here; use a value that JSON has', 'TypeError'],
-    [undefined, "rules: `undefined` is no object; use a rules document, as in `{ flowRules: [{ resource: 'login', count: 5 }] }`", 'TypeError'],
-    ['{}', "rules: `{}` is no object; use a rules document, as in `{ flowRules: [{ resource: 'login', count: 5 }] }`", 'TypeError'],
+    [undefined, "rules: `undefined` is not an object; use a rules document, as in `{ flowRules: [{ resource: 'login', count: 5 }] }`", 'TypeError'],
+    ['{}', "rules: `{}` is not an object; use a rules document, as in `{ flowRules: [{ resource: 'login', count: 5 }] }`", 'TypeError'],
   ]) {
     const expected = { name, message, code: 'ERR_LEAPGATE_RULES' };
     assert.throws(() => new Engine(rules), expected);
@@ -371,26 +371,26 @@ test('what_is_wrong_is_told_in_a_sentence', () => {
   const OPTIONS = 'ERR_LEAPGATE_OPTIONS';
   const KEY = 'ERR_LEAPGATE_KEY';
   for (const [act, name, code, message] of [
-    [() => new Engine({}, 5), 'TypeError', OPTIONS, 'settings: `5` is no object; use one, as in `{ now: () => Date.now() }`, or leave it out'],
-    [() => new Engine({}, { now: 5 }), 'TypeError', OPTIONS, 'settings.now: `5` is no function; use one that returns milliseconds, or leave it out'],
-    [() => new Engine({}, { now: () => -1 }).limit('a'), 'TypeError', 'ERR_LEAPGATE_CLOCK', 'settings.now(): `-1` is no time; return milliseconds, a number of at least 0'],
-    [() => engine.limit(), 'TypeError', ARGUMENT, 'resource: `undefined` is no string; use one'],
-    [() => engine.limit(5), 'TypeError', ARGUMENT, 'resource: `5` is no string; use one'],
-    [() => engine.enter(''), 'RangeError', ARGUMENT, 'resource: `` is no resource; use a name, as rules do'],
+    [() => new Engine({}, 5), 'TypeError', OPTIONS, 'settings: `5` is not an object; use one, as in `{ now: () => Date.now() }`, or leave it out'],
+    [() => new Engine({}, { now: 5 }), 'TypeError', OPTIONS, 'settings.now: `5` is not a function; use one that returns milliseconds, or leave it out'],
+    [() => new Engine({}, { now: () => -1 }).limit('a'), 'TypeError', 'ERR_LEAPGATE_CLOCK', 'settings.now(): `-1` is not a valid time; return milliseconds, a number of at least 0'],
+    [() => engine.limit(), 'TypeError', ARGUMENT, 'resource: `undefined` is not a string; use one'],
+    [() => engine.limit(5), 'TypeError', ARGUMENT, 'resource: `5` is not a string; use one'],
+    [() => engine.enter(''), 'RangeError', ARGUMENT, 'resource: `` is not a valid resource; use a name, as rules do'],
     [() => engine.policies(long), 'RangeError', ARGUMENT, `resource: \`${'x'.repeat(64)}…\` has 1025 characters; use at most 1024`],
-    [() => engine.limit('any', 5), 'TypeError', OPTIONS, 'request: `5` is no object; use one, as in `{ cost: 2 }`, or leave it out'],
-    [() => engine.enter('any', null), 'TypeError', OPTIONS, 'request: `null` is no object; use one, as in `{ cost: 2 }`, or leave it out'],
+    [() => engine.limit('any', 5), 'TypeError', OPTIONS, 'request: `5` is not an object; use one, as in `{ cost: 2 }`, or leave it out'],
+    [() => engine.enter('any', null), 'TypeError', OPTIONS, 'request: `null` is not an object; use one, as in `{ cost: 2 }`, or leave it out'],
     [() => engine.limit('any', { cost: 1.5 }), 'RangeError', OPTIONS, 'request.cost: `1.5` is not possible; use a whole number from 0 to 4294967295'],
-    [() => engine.limit('any', { origin: 5 }), 'TypeError', OPTIONS, 'request.origin: `5` is no string; use one'],
+    [() => engine.limit('any', { origin: 5 }), 'TypeError', OPTIONS, 'request.origin: `5` is not a string; use one'],
     [() => engine.limit('any', { context: long }), 'RangeError', OPTIONS, `request.context: \`${'x'.repeat(64)}…\` has 1025 characters; use at most 1024`],
     [() => engine.limit('any', { inbound: 1 }), 'TypeError', OPTIONS, 'request.inbound: `1` is neither true nor false; use one of them, or leave it out'],
     [() => engine.limit('any', { prioritized: 'no' }), 'TypeError', OPTIONS, 'request.prioritized: `no` is neither true nor false; use one of them, or leave it out'],
     [() => engine.enter('any', { canWait: 0 }), 'TypeError', OPTIONS, 'request.canWait: `0` is neither true nor false; use one of them, or leave it out'],
-    [() => engine.enter('any', { within: {} }), 'TypeError', OPTIONS, 'request.within: `{…}` is no entry of this engine; use what its `enter` returned'],
-    [() => engine.enter('any', { within: null }), 'TypeError', OPTIONS, 'request.within: `null` is no entry of this engine; use what its `enter` returned'],
-    [() => engine.enter('any', { within: refused }), 'TypeError', OPTIONS, 'request.within: `{…}` is no entry of this engine; use what its `enter` returned'],
+    [() => engine.enter('any', { within: {} }), 'TypeError', OPTIONS, 'request.within: `{…}` is not an entry of this engine; use what its `enter` returned'],
+    [() => engine.enter('any', { within: null }), 'TypeError', OPTIONS, 'request.within: `null` is not an entry of this engine; use what its `enter` returned'],
+    [() => engine.enter('any', { within: refused }), 'TypeError', OPTIONS, 'request.within: `{…}` is not an entry of this engine; use what its `enter` returned'],
     [() => engine.enter('any', { within: ended }), 'TypeError', OPTIONS, 'request.within: `{…}` is not open; use one that was let in and has not ended'],
-    [() => open.exit(new Error('x').message), 'TypeError', OPTIONS, 'outcome: `x` is no object; use one, as in `{ error }`, or leave it out'],
+    [() => open.exit(new Error('x').message), 'TypeError', OPTIONS, 'outcome: `x` is not an object; use one, as in `{ error }`, or leave it out'],
     [() => new Engine({}, { maxWaiters: 5 }), 'TypeError', OPTIONS, 'settings.maxWaiters: `5` means nothing here; use one of `now`, `maxWaiting`'],
     [() => engine.limit('any', { costt: 5 }), 'TypeError', OPTIONS, 'request.costt: `5` means nothing here; use one of `key`, `origin`, `cost`, `prioritized`, `context`, `inbound`'],
     [() => engine.limit('any', { canWait: true }), 'TypeError', OPTIONS, 'request.canWait: `true` means nothing here; use one of `key`, `origin`, `cost`, `prioritized`, `context`, `inbound`'],
@@ -404,9 +404,9 @@ test('what_is_wrong_is_told_in_a_sentence', () => {
     [() => engine.limit('api', { key: { clientIp: 'a', 'header:X-Api-Key': 'b' } }), 'TypeError', KEY, 'request.key: `{…}` does not say `header:x-api-key`; add it, or null if there is none'],
     [() => engine.limit('api', { key: ['a', 'b', 'c'] }), 'TypeError', KEY, 'request.key: `[…]` has 3 values; use one for each of `clientIp`, `header:x-api-key`'],
     [() => engine.limit('one', { key: ['a', 'b'] }), 'TypeError', KEY, 'request.key: `[…]` has 2 values; use one for each of `path`'],
-    [() => engine.limit('one', { key: true }), 'TypeError', KEY, "request.key['path']: `true` is no value; use a string, a number, a bigint, several of these in an array, or null"],
-    [() => engine.limit('one', { key: { path: NaN } }), 'TypeError', KEY, "request.key['path']: `NaN` is no value; use a string, a number, a bigint, several of these in an array, or null"],
-    [() => engine.limit('one', { key: { path: ['a', null] } }), 'TypeError', KEY, "request.key['path']: `[…]` is no value; use a string, a number, a bigint, several of these in an array, or null"],
+    [() => engine.limit('one', { key: true }), 'TypeError', KEY, "request.key['path']: `true` is not a valid value; use a string, a number, a bigint, several of these in an array, or null"],
+    [() => engine.limit('one', { key: { path: NaN } }), 'TypeError', KEY, "request.key['path']: `NaN` is not a valid value; use a string, a number, a bigint, several of these in an array, or null"],
+    [() => engine.limit('one', { key: { path: ['a', null] } }), 'TypeError', KEY, "request.key['path']: `[…]` is not a valid value; use a string, a number, a bigint, several of these in an array, or null"],
     [() => engine.limit('one', { key: 'x'.repeat(65537) }), 'RangeError', KEY, `key: \`${'x'.repeat(64)}…\` has 65537 characters; use at most 65536, or a hash of it`],
     [() => engine.limit('one', { key: { path: ['x'.repeat(200_000)] } }), 'RangeError', KEY, 'request.key: `[…]` has 200008 bytes; use at most 196608, or a hash of it'],
   ]) {

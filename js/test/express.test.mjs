@@ -205,7 +205,7 @@ for (const kind of ['express 5', 'express 4']) {
         statuses.push((await get(url, { headers: { 'X-Forwarded-For': client } })).status);
       assert.deepEqual(statuses, [200, 429]);
     });
-    const message = "leapgate: `nobody` is no client's address, and all clients without one share their limit; pass `key`";
+    const message = "leapgate: `nobody` is not a client's address, and all clients without one share their limit; pass `key`";
     assert.deepEqual(warnings, [{ code: 'LEAPGATE_ADDRESS', message }]);
   });
 
@@ -309,30 +309,30 @@ for (const [draft, names] of [
 
 const engine = { enter() {} };
 for (const [options, message] of [
-  [undefined, 'options: `undefined` is no object; use one, as in `{ limit: 100, windowMs: 60_000 }`'],
+  [undefined, 'options: `undefined` is not an object; use one, as in `{ limit: 100, windowMs: 60_000 }`'],
   [
     { limit: 1, windowMs: 1000, skipp: true },
     'options.skipp: `true` means nothing here; use one of `key`, `skip`, `countIf`, `draft`, `reply`, `engine`, `resource`, `origin`, `limiter`, `limit`, `windowMs`, `window`, `sampleCount`, `id`, `limits`, `maxKeys`, `now`',
   ],
   [
     { limit: 1, windowMs: 1000, key: 'ip' },
-    'options.key: `ip` is no function; use one that returns whom to limit, as in `(request) => ipKey(address)`',
+    'options.key: `ip` is not a function; use one that returns whom to limit, as in `(request) => ipKey(address)`',
   ],
   [
     { limit: 1, windowMs: 1000, skip: true },
-    'options.skip: `true` is no function; use one that returns whether a request is not to be limited',
+    'options.skip: `true` is not a function; use one that returns whether a request is not to be limited',
   ],
   [
     { limit: 1, windowMs: 1000, countIf: 404 },
-    'options.countIf: `404` is no function; use one that returns whether a request counts',
+    'options.countIf: `404` is not a function; use one that returns whether a request counts',
   ],
   [
     { limit: 1, windowMs: 1000, draft: 8 },
-    "options.draft: `8` is no form of these headers; use 11, 7, 6, 'legacy', or false for none",
+    "options.draft: `8` is not a valid form of these headers; use 11, 7, 6, 'legacy', or false for none",
   ],
   [
     { limit: 1, windowMs: 1000, reply: 'no' },
-    "options.reply: `no` is no reply; use a function, or an object as in `{ format: 'json' }`",
+    "options.reply: `no` is not a valid reply; use a function, or an object as in `{ format: 'json' }`",
   ],
   ...[
     ['max', 'limit'],
@@ -355,26 +355,26 @@ for (const [options, message] of [
   ],
   [
     { limit: 1, windowMs: 1000, reply: { status: 200 } },
-    'options.reply.status: `200` is no status of a refusal; use 429, or another from 400 to 599',
+    'options.reply.status: `200` is not a valid status of a refusal; use 429, or another from 400 to 599',
   ],
   [
     { limit: 1, windowMs: 1000, reply: { format: 'xml' } },
-    "options.reply.format: `xml` is no format; use one of 'text', 'json', 'problem'",
+    "options.reply.format: `xml` is not a valid format; use one of 'text', 'json', 'problem'",
   ],
-  [{ limit: 1, windowMs: 1000, reply: { body: {} } }, 'options.reply.body: `{…}` is no text; use one'],
+  [{ limit: 1, windowMs: 1000, reply: { body: {} } }, 'options.reply.body: `{…}` is not a string; use one'],
   [
     { limit: 1, windowMs: 1000, reply: { headers: 'a' } },
-    "options.reply.headers: `a` is no object; use one, as in `{ 'X-Limited-By': 'leapgate' }`",
+    "options.reply.headers: `a` is not an object; use one, as in `{ 'X-Limited-By': 'leapgate' }`",
   ],
   [
     { limit: 1, windowMs: 1000, resource: () => 'a' },
     'options.resource: `a function` is for the rules of an engine; add `engine`, or leave it out',
   ],
-  [{ engine }, "options.resource: `undefined` is no function; use one that names what is limited, as in `() => 'login'`"],
-  [{ engine: {}, resource: () => 'a' }, 'options.engine: `{…}` is no Engine; use one, or the limits themselves'],
+  [{ engine }, "options.resource: `undefined` is not a function; use one that names what is limited, as in `() => 'login'`"],
+  [{ engine: {}, resource: () => 'a' }, 'options.engine: `{…}` is not an Engine; use one, or the limits themselves'],
   [{ engine, resource: () => 'a', limit: 1 }, 'options.limit: `1` stands beside `engine`, which has its own; leave it out'],
   [{ engine, resource: () => 'a', limiter: {} }, 'options.limiter: `{…}` stands beside `engine`; leave one of them out'],
-  [{ limiter: { limit() {} } }, 'options.limiter: `{…}` is no Limiter; use one, or the limits themselves'],
+  [{ limiter: { limit() {} } }, 'options.limiter: `{…}` is not a Limiter; use one, or the limits themselves'],
 ]) {
   test(`options: ${message}`, () => assert.throws(() => leapgate(options), { message }));
 }

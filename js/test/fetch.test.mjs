@@ -139,7 +139,7 @@ test('fetch: who has no address shares one limit, and it warns once', async () =
   const fetch = leapgate({ limit: 1, windowMs: MINUTE, ip: 'cloudflare' })(hello);
   const warnings = await warningsOf(async () => assert.deepEqual(await statusesOf(fetch, [request(), request()]), [200, 429]));
   const message =
-    "leapgate: `undefined` is no client's address, and all clients without one share their limit; look at `ip`, or pass `key`";
+    "leapgate: `undefined` is not a client's address, and all clients without one share their limit; look at `ip`, or pass `key`";
   assert.deepEqual(warnings, [{ code: 'LEAPGATE_ADDRESS', message }]);
 });
 
@@ -228,15 +228,15 @@ for (const [options, message] of [
   [LIMITS, "options.ip: nothing says whom to limit; use 'cloudflare', `{ header, hops }` or a function, or pass `key`"],
   [
     { ...LIMITS, ip: 'aws' },
-    "options.ip: `aws` is no source of addresses; use 'cloudflare', `{ header: 'x-forwarded-for', hops: 1 }` or a function",
+    "options.ip: `aws` is not a valid source of addresses; use 'cloudflare', `{ header: 'x-forwarded-for', hops: 1 }` or a function",
   ],
   [
     { ...LIMITS, ip: { header: 'a b' } },
-    "options.ip.header: `a b` is no header; use the one that your proxy sets, as in 'x-forwarded-for'",
+    "options.ip.header: `a b` is not a valid header; use the one that your proxy sets, as in 'x-forwarded-for'",
   ],
   [
     { ...LIMITS, ip: { header: 'a', hops: 0 } },
-    'options.ip.hops: `0` is no number of proxies; use a whole number from 1, how many of yours a request passes',
+    'options.ip.hops: `0` is not a valid number of proxies; use a whole number from 1, how many of yours a request passes',
   ],
   [{ ...LIMITS, ip: { header: 'a', hop: 1 } }, 'options.ip.hop: `1` means nothing here; use one of `header`, `hops`'],
   [{ ...LIMITS, ip: 'cloudflare', key: () => 'a' }, 'options.ip: `cloudflare` stands beside `key`; leave one of them out'],
@@ -245,7 +245,7 @@ for (const [options, message] of [
 }
 
 test('options: no handler', () => {
-  const message = 'handler: `null` is no function; use the one that answers requests';
+  const message = 'handler: `null` is not a function; use the one that answers requests';
   assert.throws(() => leapgate({ ...LIMITS, key: () => 'a' })(), { message });
 });
 

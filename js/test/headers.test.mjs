@@ -55,11 +55,11 @@ test('headers: of a limiter, at the instant that they name a request passes, and
 });
 
 for (const [name, call, message] of [
-  ['another draft', () => rateLimitHeaders(passed(BURST), { draft: 8 }), "options.draft: `8` is no form of these headers; use 11, 7, 6 or 'legacy'"],
-  ['a draft as text', () => rateLimitHeaders(passed(BURST), { draft: '11' }), "options.draft: `11` is no form of these headers; use 11, 7, 6 or 'legacy'"],
-  ['no options', () => rateLimitHeaders(passed(BURST), 7), 'options: `7` is no object; use one, as in `{ draft: 7 }`, or leave it out'],
+  ['another draft', () => rateLimitHeaders(passed(BURST), { draft: 8 }), "options.draft: `8` is not a valid form of these headers; use 11, 7, 6 or 'legacy'"],
+  ['a draft as text', () => rateLimitHeaders(passed(BURST), { draft: '11' }), "options.draft: `11` is not a valid form of these headers; use 11, 7, 6 or 'legacy'"],
+  ['no options', () => rateLimitHeaders(passed(BURST), 7), 'options: `7` is not an object; use one, as in `{ draft: 7 }`, or leave it out'],
   ['an option', () => rateLimitHeaders(passed(BURST), { version: 7 }), 'options.version: `7` means nothing here; use `draft`'],
-  ['no result', () => rateLimitHeaders(true), 'result: `true` is no result; use what `limit` has answered'],
+  ['no result', () => rateLimitHeaders(true), 'result: `true` is not a result; use what `limit` has answered'],
 ]) {
   const code = message.startsWith('options') ? 'ERR_LEAPGATE_OPTIONS' : 'ERR_LEAPGATE_ARGUMENT';
   test(`headers: ${name} is wrong`, () => assert.throws(call, { name: 'TypeError', code, message }));

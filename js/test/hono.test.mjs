@@ -61,7 +61,7 @@ test('hono: goes by the address that getConnInfo gives', async () => {
     assert.deepEqual(await statusesOf(app, Array(6).fill('/')), [404, 404, 429, 429, 404, 429]);
   });
   const message =
-    "leapgate: `undefined` is no client's address, and all clients without one share their limit; look at `getConnInfo`, or pass `key`";
+    "leapgate: `undefined` is not a client's address, and all clients without one share their limit; look at `getConnInfo`, or pass `key`";
   assert.deepEqual(warnings, [{ code: 'LEAPGATE_ADDRESS', message }]);
 });
 
@@ -145,7 +145,7 @@ for (const [options, message] of [
   ],
   [
     { limit: 1, windowMs: 1000, getConnInfo: {} },
-    "options.getConnInfo: `{…}` is no function; use that of your runtime, as from '@hono/node-server/conninfo'",
+    "options.getConnInfo: `{…}` is not a function; use that of your runtime, as from '@hono/node-server/conninfo'",
   ],
   [
     { limit: 1, windowMs: 1000, getConnInfo, key: () => 'a' },

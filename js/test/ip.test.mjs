@@ -63,7 +63,7 @@ test('ip: it takes for addresses what node:net does', () => {
 
 for (const ip of ['', 'unknown', '1.2.3', '1.2.3.4.5', '1.2.3.256', '01.2.3.4', '1.2.3.4:', '1.2.3.4:x', '1.2.3.4:123456', '1.2.3.4%eth0', '[1.2.3.4]:80', '[::1', '::1]', '[::1]x', '[::1]:', 'fe80::1%', ':::', '1::2::3', '1:2:3:4:5:6:7', '1:2:3:4:5:6:7:8:9', '::1.2.3.4:5', '12345::', 'g::', ' 1.2.3.4', '1.2.3.4\n', undefined, null, 7]) {
   test(`ip: ${JSON.stringify(ip) ?? 'undefined'} is none`, () => {
-    const message = `ip: \`${ip}\` is no IP address; use one as in \`203.0.113.7\` or \`2001:db8::1\``;
+    const message = `ip: \`${ip}\` is not a valid IP address; use one as in \`203.0.113.7\` or \`2001:db8::1\``;
     assert.throws(() => ipKey(ip), { name: 'TypeError', code: 'ERR_LEAPGATE_IP', message });
   });
 }
@@ -73,7 +73,7 @@ for (const [options, message] of [
   [{ v6: -1 }, 'options.v6: `-1` is not possible; use a whole number from 0 to 128'],
   [{ v6: '56' }, 'options.v6: `56` is not possible; use a whole number from 0 to 128'],
   [{ subnet: 56 }, 'options.subnet: `56` means nothing here; use one of `v4`, `v6`'],
-  [56, 'options: `56` is no object; use one, as in `{ v6: 56 }`, or leave it out'],
+  [56, 'options: `56` is not an object; use one, as in `{ v6: 56 }`, or leave it out'],
 ]) {
   test(`ip: ${JSON.stringify(options)} is wrong`, () => assert.throws(() => ipKey('::1', options), { code: 'ERR_LEAPGATE_OPTIONS', message }));
 }

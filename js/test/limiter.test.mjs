@@ -374,8 +374,8 @@ test('a_clock_that_is_replaced_later_is_followed', (t) => {
 test('a_sentence_says_what_is_wrong_in_options', () => {
   const good = { limit: 1, windowMs: 1000 };
   const rows = [
-    [undefined, 'options: `undefined` is no object; use one, as in `{ limit: 100, windowMs: 60_000 }`'],
-    [100, 'options: `100` is no object; use one, as in `{ limit: 100, windowMs: 60_000 }`'],
+    [undefined, 'options: `undefined` is not an object; use one, as in `{ limit: 100, windowMs: 60_000 }`'],
+    [100, 'options: `100` is not an object; use one, as in `{ limit: 100, windowMs: 60_000 }`'],
     [{}, 'options: `limit` is missing; add it'],
     [{ limit: 1 }, 'options: `windowMs` is missing; add it'],
     [{ ...good, limit: -1 }, 'options.limit: `-1` is not a valid count; use a number from 0 to 9007199254740992'],
@@ -393,7 +393,7 @@ test('a_sentence_says_what_is_wrong_in_options', () => {
     [{ limits: [good, good] }, 'options.limits[1].id: `1s` is the id of another limit; use one of its own'],
     [{ limits: [good, { limit: 1 }] }, 'options.limits[1]: `windowMs` is missing; add it'],
     [{ ...good, limit: 5n }, 'options.limit: `5` means nothing here; use a value that JSON has'],
-    [{ ...good, now: 5 }, 'options.now: `5` is no function; use one that returns milliseconds, or leave it out'],
+    [{ ...good, now: 5 }, 'options.now: `5` is not a function; use one that returns milliseconds, or leave it out'],
   ];
   for (const [options, message] of rows) {
     assert.throws(() => new Limiter(options), (error) => {
@@ -437,7 +437,7 @@ test('an_option_that_is_undefined_or_that_all_objects_have_is_not_there', () => 
 test('a_wrong_argument_is_caught_before_it_counts', () => {
   const [limiter] = at({ limit: 10, windowMs: 1000 });
   const cost = 'options.cost: `%` is not possible; use a whole number from 0 to 4294967295';
-  const key = 'key: `%` is no key; use a string, a number, a bigint, or an array of these';
+  const key = 'key: `%` is not a valid key; use a string, a number, a bigint, or an array of these';
   const rows = [
     [() => limiter.limit(), key.replace('%', 'undefined'), 'KEY'],
     [() => limiter.limit(null), key.replace('%', 'null'), 'KEY'],
@@ -446,9 +446,9 @@ test('a_wrong_argument_is_caught_before_it_counts', () => {
     [() => limiter.limit(NaN), key.replace('%', 'NaN'), 'KEY'],
     [() => limiter.limit(true), key.replace('%', 'true'), 'KEY'],
     [() => limiter.limit([undefined]), key.replace('%', 'undefined'), 'KEY'],
-    [() => limiter.limit(['a', undefined]), 'key[1]: `undefined` is no part of a key; use a string, a number or a bigint', 'KEY'],
+    [() => limiter.limit(['a', undefined]), 'key[1]: `undefined` is not a valid part of a key; use a string, a number or a bigint', 'KEY'],
     [() => limiter.limit('x'.repeat(65537)), `key: \`${'x'.repeat(64)}…\` has 65537 characters; use at most 65536, or a hash of it`, 'KEY'],
-    [() => limiter.limit('a', 2), 'options: `2` is no object; use one, as in `{ cost: 2 }`, or leave it out', 'OPTIONS'],
+    [() => limiter.limit('a', 2), 'options: `2` is not an object; use one, as in `{ cost: 2 }`, or leave it out', 'OPTIONS'],
     [() => limiter.limit('a', { cost: 1.5 }), cost.replace('%', '1.5'), 'OPTIONS'],
     [() => limiter.limit('a', { cost: -1 }), cost.replace('%', '-1'), 'OPTIONS'],
     [() => limiter.limit('a', { cost: '1' }), cost.replace('%', '1'), 'OPTIONS'],
@@ -467,7 +467,7 @@ test('a_wrong_argument_is_caught_before_it_counts', () => {
   });
   const broken = new Limiter({ limit: 1, windowMs: 1000, now: () => undefined });
   assert.throws(() => broken.limit('a'), {
-    message: 'options.now(): `undefined` is no time; return milliseconds, a number of at least 0',
+    message: 'options.now(): `undefined` is not a valid time; return milliseconds, a number of at least 0',
     code: 'ERR_LEAPGATE_CLOCK',
   });
 });

@@ -53,7 +53,7 @@ test('it_is_loaded_before_a_slim_one_works', async () => {
   });
   await assert.rejects(init(5), {
     code: 'ERR_LEAPGATE_ARGUMENT',
-    message: 'module: `5` is no module; use a WebAssembly.Module, its bytes, its URL or a Response',
+    message: 'module: `5` is not a module; use a WebAssembly.Module, its bytes, its URL or a Response',
   });
   const bytes = readFileSync(require.resolve('leapgate/leapgate_bg.wasm'));
   await init(bytes);

@@ -282,33 +282,33 @@ test('a_sentence_says_what_is_wrong_with_an_argument', () => {
   const [array, metric, node] = [new LeapArray(SECOND), new ArrayMetric(SECOND), new StatisticNode()];
   const whole = 'is not possible; use a whole number from 0 to 4294967295';
   for (const [act, message, Kind] of [
-    [() => new LeapArray(), 'options: `undefined` is no object; use one, as in `{ intervalMs: 1000, sampleCount: 2 }`', TypeError],
-    [() => new ArrayMetric(5), 'options: `5` is no object; use one, as in `{ intervalMs: 1000, sampleCount: 2 }`', TypeError],
-    [() => new StatisticNode(null), 'options: `null` is no object; use one, as in `{ untouched: \'lost\' }`', TypeError],
-    [() => metric.view(), 'options: `undefined` is no object; use one, as in `{ intervalMs: 1000, sampleCount: 2 }`', TypeError],
-    [() => new StatisticNode({ now: 5 }), 'options.now: `5` is no function; use one that returns milliseconds, or leave it out', TypeError],
-    [() => array.addPass(1, '5'), 'now: `5` is no time; use milliseconds, a number of at least 0', TypeError],
-    [() => array.addPass(1, -1), 'now: `-1` is no time; use milliseconds, a number of at least 0', RangeError],
-    [() => array.list(NaN), 'now: `NaN` is no time; use milliseconds, a number of at least 0', RangeError],
-    [() => array.windowValue(), 'at: `undefined` is no time; use milliseconds, a number of at least 0', TypeError],
-    [() => array.isWindowDeprecated(5), 'wrap: `5` is no bucket of an array; use what `list` or `currentWindow` tells', TypeError],
+    [() => new LeapArray(), 'options: `undefined` is not an object; use one, as in `{ intervalMs: 1000, sampleCount: 2 }`', TypeError],
+    [() => new ArrayMetric(5), 'options: `5` is not an object; use one, as in `{ intervalMs: 1000, sampleCount: 2 }`', TypeError],
+    [() => new StatisticNode(null), 'options: `null` is not an object; use one, as in `{ untouched: \'lost\' }`', TypeError],
+    [() => metric.view(), 'options: `undefined` is not an object; use one, as in `{ intervalMs: 1000, sampleCount: 2 }`', TypeError],
+    [() => new StatisticNode({ now: 5 }), 'options.now: `5` is not a function; use one that returns milliseconds, or leave it out', TypeError],
+    [() => array.addPass(1, '5'), 'now: `5` is not a valid time; use milliseconds, a number of at least 0', TypeError],
+    [() => array.addPass(1, -1), 'now: `-1` is not a valid time; use milliseconds, a number of at least 0', RangeError],
+    [() => array.list(NaN), 'now: `NaN` is not a valid time; use milliseconds, a number of at least 0', RangeError],
+    [() => array.windowValue(), 'at: `undefined` is not a valid time; use milliseconds, a number of at least 0', TypeError],
+    [() => array.isWindowDeprecated(5), 'wrap: `5` is not a bucket of an array; use what `list` or `currentWindow` tells', TypeError],
     [() => array.addPass(1.5), `n: \`1.5\` ${whole}`, RangeError],
     [() => array.addPass('2'), `n: \`2\` ${whole}`, TypeError],
     [() => node.addPassRequest(2 ** 32), `n: \`4294967296\` ${whole}`, RangeError],
     [() => node.complete(1, { n: -1 }), `outcome.n: \`-1\` ${whole}`, RangeError],
-    [() => node.complete(1, null), 'outcome: `null` is no object; use one, as in `{ failed: true }`', TypeError],
+    [() => node.complete(1, null), 'outcome: `null` is not an object; use one, as in `{ failed: true }`', TypeError],
     [() => node.complete(1, { error: 1 }), 'outcome.error: `1` means nothing here; use one of `n`, `failed`', TypeError],
-    [() => node.complete(1, { failed: 1 }), 'outcome.failed: `1` is no boolean; use `true` or `false`', TypeError],
+    [() => node.complete(1, { failed: 1 }), 'outcome.failed: `1` is not a boolean; use `true` or `false`', TypeError],
     [() => metric.updateConcurrency(-1), `inFlight: \`-1\` ${whole}`, RangeError],
     [() => metric.addRt(-1), 'rt: `-1` is not possible; use a number from 0 to 9007199254740991', RangeError],
     [() => node.tryOccupyNext(1, NaN), 'threshold: `NaN` is not possible; use a number from 0 to 9007199254740992', RangeError],
-    [() => metric.sum('passes'), 'event: `passes` is no event; use one of pass, block, exception, success, rt, occupiedPass', TypeError],
-    [() => metric.detailsOnCondition(5), 'predicate: `5` is no function; use one that is told when a bucket starts', TypeError],
+    [() => metric.sum('passes'), 'event: `passes` is not a valid event; use one of pass, block, exception, success, rt, occupiedPass', TypeError],
+    [() => metric.detailsOnCondition(5), 'predicate: `5` is not a function; use one that is told when a bucket starts', TypeError],
   ]) {
     sentence(act, /^(options|outcome)/.test(message) ? 'ERR_LEAPGATE_OPTIONS' : 'ERR_LEAPGATE_ARGUMENT', message, Kind);
   }
   const stopped = new StatisticNode({ now: () => undefined });
-  const message = 'options.now(): `undefined` is no time; use milliseconds, a number of at least 0';
+  const message = 'options.now(): `undefined` is not a valid time; use milliseconds, a number of at least 0';
   sentence(() => stopped.passQps(), 'ERR_LEAPGATE_CLOCK', message, TypeError);
 });
 
@@ -445,10 +445,10 @@ test('names_are_taken_as_they_are', () => {
 test('a_name_is_a_string', () => {
   const { nodes } = new Engine({});
   for (const [act, message] of [
-    [() => nodes.cluster(5), 'resource: `5` is no string; use one'],
-    [() => nodes.entrance(), 'context: `undefined` is no string; use one'],
-    [() => nodes.defaultNode('web', null), 'resource: `null` is no string; use one'],
-    [() => busy().engine.nodes.cluster('orders').origin({}), 'origin: `{…}` is no string; use one'],
+    [() => nodes.cluster(5), 'resource: `5` is not a string; use one'],
+    [() => nodes.entrance(), 'context: `undefined` is not a string; use one'],
+    [() => nodes.defaultNode('web', null), 'resource: `null` is not a string; use one'],
+    [() => busy().engine.nodes.cluster('orders').origin({}), 'origin: `{…}` is not a string; use one'],
   ]) {
     sentence(act, 'ERR_LEAPGATE_ARGUMENT', message, TypeError);
   }

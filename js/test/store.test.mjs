@@ -258,7 +258,7 @@ for (const [name, call, message] of [
     () => leapgate({ windows: 'strict' }),
     'options.windows: `strict` means nothing here; use one of `window`, `sampleCount`, `maxKeys`, `now`',
   ],
-  ['no options', () => leapgate(5), "options: `5` is no object; use one, as in `{ window: 'weighted' }`, or leave it out"],
+  ['no options', () => leapgate(5), "options: `5` is not an object; use one, as in `{ window: 'weighted' }`, or leave it out"],
   [
     'no middleware',
     () => leapgate().increment('a'),

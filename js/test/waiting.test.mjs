@@ -624,11 +624,11 @@ test('who waits for an engine that is freed is told so', async (t) => {
 test('mistakes are told', async (t) => {
   const { engine, time } = engineOf(t, [inFlight(1)]);
   const range = 'is not possible; use a number from 0 to 1.7976931348623157e+308';
-  const signal = 'is no AbortSignal; use that of an AbortController, or leave it out';
+  const signal = 'is not an AbortSignal; use that of an AbortController, or leave it out';
   const use = 'means nothing here; use one of `key`, `origin`, `cost`, `prioritized`, `context`, `inbound`, `within`';
   const rows = [
-    [() => engine.acquire('pay', 5), 'request: `5` is no object; use one, as in `{ cost: 2 }`, or leave it out'],
-    [() => engine.acquire('pay', null), 'request: `null` is no object; use one, as in `{ cost: 2 }`, or leave it out'],
+    [() => engine.acquire('pay', 5), 'request: `5` is not an object; use one, as in `{ cost: 2 }`, or leave it out'],
+    [() => engine.acquire('pay', null), 'request: `null` is not an object; use one, as in `{ cost: 2 }`, or leave it out'],
     [() => engine.acquire('pay', { maxWaitMs: NaN }), `request.maxWaitMs: \`NaN\` ${range}`],
     [() => engine.acquire('pay', { maxWaitMs: -1 }), `request.maxWaitMs: \`-1\` ${range}`],
     [() => engine.acquire('pay', { maxWaitMs: '5' }), `request.maxWaitMs: \`5\` ${range}`],
@@ -638,9 +638,9 @@ test('mistakes are told', async (t) => {
     [() => engine.acquire('pay', { timeout: 5 }), `request.timeout: \`5\` ${use}, \`signal\`, \`maxWaitMs\``],
     [() => engine.run('pay', { maxWaitMs: 5 }, () => {}), `request.maxWaitMs: \`5\` ${use}, \`signal\``],
     [() => engine.run('pay', { points: 2 }, () => {}), 'request.points: `2` means nothing here; use `cost`'],
-    [() => engine.run('pay', {}), 'fn: `undefined` is no function; use the one that is to be called'],
-    [() => engine.run('pay'), 'fn: `undefined` is no function; use the one that is to be called'],
-    [() => engine.run('pay', 5, () => {}), 'request: `5` is no object; use one, as in `{ cost: 2 }`, or leave it out'],
+    [() => engine.run('pay', {}), 'fn: `undefined` is not a function; use the one that is to be called'],
+    [() => engine.run('pay'), 'fn: `undefined` is not a function; use the one that is to be called'],
+    [() => engine.run('pay', 5, () => {}), 'request: `5` is not an object; use one, as in `{ cost: 2 }`, or leave it out'],
   ];
   const codeOf = (message) => (message.startsWith('fn') ? 'ERR_LEAPGATE_ARGUMENT' : 'ERR_LEAPGATE_OPTIONS');
   for (const [ask, message] of rows) await isWrong(ask(), codeOf(message), message);

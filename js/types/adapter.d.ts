@@ -1,5 +1,5 @@
 import type { Key, LimitResult, Limiter, LimiterOptions, Policy } from 'leapgate';
-import type { RequestOptions } from 'leapgate/engine';
+import type { EngineResult, RequestOptions } from 'leapgate/engine';
 import type { HeadersDraft } from './http.js';
 
 /** What is limited: the options of a `Limiter`, a limiter, or an engine. */
@@ -32,8 +32,8 @@ export interface GivenEngine<Args extends unknown[]> extends NoLimits {
 }
 
 /**
- * What a refusal says. Of an engine, status and body are those of limits: circuit breakers and system rules answer 503, `service
- * unavailable`, with the problem type `temporary-reduced-capacity`; authority rules 403, `forbidden`.
+ * What a refusal says. Of an engine, status and body are those of refusals with 429; the kinds of rules that answer 503 say `service
+ * unavailable`, with the problem type `temporary-reduced-capacity`, and those that answer 403 `forbidden`.
  */
 export interface Reply {
   /** 429 unless given. */
@@ -79,9 +79,9 @@ export interface Result extends Omit<LimitResult, 'policies'> {
   /** How each limit stands. */
   policies: (Omit<Policy, 'windowMs'> & { windowMs: number | null })[];
   /** Of an engine: by which kind of rule it was refused; null if it passes. */
-  cause?: 'flow' | 'degrade' | 'system' | 'authority' | null;
+  cause?: EngineResult['cause'];
   /** Of an engine: the HTTP status of the refusal; null if it passes. */
-  status?: 429 | 503 | 403 | null;
+  status?: EngineResult['status'];
 }
 
 /** What an adapter asks of an engine. */

@@ -410,7 +410,7 @@ export interface RuleCounters {
   resource: string | null;
   /** The origin, of a rule that applies to each on a window of its own. */
   origin: string | null;
-  /** Requests that the rule has let pass and that passed; null of rules that limit nothing: breakers, system and authority rules. */
+  /** Requests that the rule has let pass and that passed; null of rules that count only refusals. */
   passed: number | null;
   /** Requests, of those, that the rule has made wait, or would have, had it not been in shadow mode; null as above. */
   waited: number | null;

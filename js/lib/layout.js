@@ -1,0 +1,110 @@
+// Positions in memory and numbers for things, as js/src/layout.rs has them and says what they are: sources.test.mjs checks it.
+
+// Values, in the buffer: a byte before each.
+export const TAG_NULL = 0;
+export const TAG_FALSE = 1;
+export const TAG_TRUE = 2;
+export const TAG_NUMBER = 3;
+export const TAG_TEXT = 4;
+export const TAG_ARRAY = 5;
+export const TAG_OBJECT = 6;
+
+// Results of a limiter, in doubles.
+export const VERDICT_REFUSING = 0;
+export const VERDICT_RETRY_AFTER = 1;
+export const VERDICT_LEN = 2;
+export const LIMIT_COUNT = 0;
+export const LIMIT_REMAINING = 1;
+export const LIMIT_RESET = 2;
+export const LIMIT_LEN = 3;
+
+// Results of an engine, in doubles.
+export const DECISION_POLICIES = 0;
+export const DECISION_RULES = 1;
+export const DECISION_REFUSING = 2;
+export const DECISION_COUNT = 3;
+export const DECISION_RETRY_AFTER = 4;
+export const DECISION_WAIT = 5;
+export const DECISION_LEN = 6;
+export const POLICY_RULE = 0;
+export const POLICY_COUNT = 1;
+export const POLICY_REMAINING = 2;
+export const POLICY_RESET = 3;
+export const POLICY_LEN = 4;
+export const RULE_WINDOW = 0;
+export const RULE_STATUS = 1;
+export const RULE_LEN = 2;
+
+// Engines.
+export const PRIORITIZED = 1;
+export const INBOUND = 2;
+export const CAN_WAIT = 4;
+export const ENDS = 8;
+export const KEYED = 16;
+export const LOOKS = 32;
+export const REFUSED = -1;
+export const ENDED = -2;
+export const NONE = -1;
+export const EXIT = 0;
+export const EXIT_WITH_ERROR = 1;
+export const CANCEL = 2;
+export const DROP = 3;
+export const UNANSWERED = 4;
+
+// Statistics: the columns of rows.
+export const WINDOW = ['intervalMs', 'sampleCount'];
+export const BUCKET = ['start', 'pass', 'block', 'exception', 'success', 'rt', 'occupiedPass', 'minRt', 'shortestRt', 'maxRt', 'maxConcurrency'];
+export const DETAIL = ['timestamp', 'pass', 'block', 'success', 'exception', 'rt', 'occupiedPass', 'concurrency'];
+export const COUNTERS = ['passed', 'waited', 'blocked', 'shadowBlocked', 'shared'];
+export const HOT_KEY = ['amount', 'isNamed'];
+
+// Statistics: which of several.
+export const VALUE = [
+  'passQps',
+  'blockQps',
+  'totalQps',
+  'successQps',
+  'exceptionQps',
+  'occupiedPassQps',
+  'maxSuccessQps',
+  'avgRt',
+  'minRt',
+  'previousPassQps',
+  'previousBlockQps',
+  'totalRequest',
+  'totalPass',
+  'totalSuccess',
+  'totalException',
+  'blockRequest',
+  'curThreadNum',
+  'waiting',
+];
+export const RECORD_PASS_REQUEST = 0;
+export const RECORD_BLOCK_QPS = 1;
+export const RECORD_EXCEPTION_QPS = 2;
+export const RECORD_OCCUPIED_PASS = 3;
+export const RECORD_BEGIN = 4;
+export const RECORD_RT_AND_SUCCESS = 5;
+export const RECORD_COMPLETE = 6;
+export const RECORD_COMPLETE_FAILED = 7;
+export const RECORD_WAITING_REQUEST = 8;
+export const RECORD_THREAD_MORE = 9;
+export const RECORD_THREAD_LESS = 10;
+export const EXTREME_MAX_SUCCESS = 0;
+export const EXTREME_MIN_RT = 1;
+export const EXTREME_SHORTEST_RT = 2;
+export const EXTREME_MAX_RT = 3;
+export const EXTREME_MAX_CONCURRENCY = 4;
+export const RING_CURRENT = 0;
+export const RING_PREVIOUS = 1;
+export const RING_VALID_HEAD = 2;
+export const RING_OF = 3;
+export const NODE_ROOT = 0;
+export const NODE_INBOUND = 1;
+export const NODE_ENTRANCE = 2;
+export const NODE_DEFAULT = 3;
+export const NODE_CLUSTER = 4;
+export const NODE_ORIGIN = 5;
+export const BELOW_RESOURCES = 0;
+export const BELOW_ENTRANCES = 1;
+export const BELOW_ORIGINS = 2;

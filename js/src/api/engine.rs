@@ -1,0 +1,161 @@
+//! What JavaScript calls for engines.
+
+use crate::buffer::text_at;
+use crate::engine::{Call, Form};
+use crate::layout::*;
+use crate::shell::shell;
+use crate::texts::Texts;
+use crate::time::instant;
+use leapgate::Gauges;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+/// Makes an engine with the rules in the buffer. Returns its number; if a rule is wrong, minus the length of the error message,
+/// which is in the buffer.
+#[wasm_bindgen]
+pub fn engine_new(bytes: usize) -> f64 {
+    shell(|shell| {
+        let made = shell.engines.add(shell.buffer.bytes(bytes));
+        made.map_or_else(
+            |error| -shell.buffer.write_text(&error.to_string()),
+            f64::from,
+        )
+    })
+}
+
+/// Puts the rules in the buffer in force, and forgets the numbers of resources. Returns 0; if a rule is wrong, minus the length of
+/// the error message, which is in the buffer: the rules in force stay.
+#[wasm_bindgen]
+pub fn engine_replace(engine: u32, bytes: usize) -> f64 {
+    shell(|shell| {
+        let text = shell.buffer.bytes(bytes);
+        let replaced = shell.engines.replace(engine, text);
+        replaced.map_or_else(
+            |error| -shell.buffer.write_text(&error.to_string()),
+            |()| 0.0,
+        )
+    })
+}
+
+/// Drops an engine. Calls in flight go on.
+#[wasm_bindgen]
+pub fn engine_free(engine: u32) {
+    shell(|shell| shell.engines.free(engine));
+}
+
+/// Counts all windows of an engine as used up, until they have passed.
+#[wasm_bindgen]
+pub fn engine_close(engine: u32, now: f64) {
+    shell(|shell| shell.engines.close(engine, instant(now)));
+}
+
+/// Sets the load of the machine and how busy its processors are, for system rules. A negative value is unknown.
+#[wasm_bindgen]
+pub fn engine_gauges(engine: u32, load: f64, cpu: f64) {
+    let known = |number: f64| (number >= 0.0).then_some(number);
+    let (load, cpu) = (known(load), known(cpu));
+    shell(|shell| {
+        if let Some(open) = shell.engines.get(engine) {
+            open.store().set_gauges(Gauges { load, cpu });
+        }
+    });
+}
+
+/// Gives the number `number` to the resource whose name is in the buffer: the next free one, or 0, and then all other resources
+/// lose theirs. Returns bits: 1 if the resource has rules; 2 if a rule needs to know how calls end.
+#[wasm_bindgen]
+pub fn engine_resource(engine: u32, number: u32, bytes: usize) -> f64 {
+    shell(|shell| {
+        let name = text_at(&shell.buffer.text, 0, bytes);
+        shell.engines.register(engine, number, name).unwrap_or(NONE)
+    })
+}
+
+/// Writes the name of one part of the resource's keys into the buffer and returns its length. Negative if there is no such part.
+#[wasm_bindgen]
+pub fn engine_part(engine: u32, resource: u32, index: usize) -> f64 {
+    shell(|shell| {
+        let known = shell.engines.known(engine, resource);
+        let part = known.and_then(|known| known.resource.key_parts().get(index));
+        let name = part.map(ToString::to_string);
+        name.map_or(NONE, |name| shell.buffer.write_text(&name))
+    })
+}
+
+/// Describes a rule that a decision named: writes its id and its kind into the buffer, each with its length before it, and returns
+/// the length of both; for the results see `RULE_…` of `layout`. Negative if there is no such rule.
+#[wasm_bindgen]
+pub fn engine_rule(engine: u32, resource: u32, rule: usize) -> f64 {
+    shell(|shell| {
+        let known = shell.engines.known(engine, resource);
+        let Some(info) = known.and_then(|known| known.rules.get(rule)) else {
+            return NONE;
+        };
+        if let Some(to) = shell.buffer.results.last_chunk_mut::<RULE_LEN>() {
+            to[RULE_WINDOW] = info.interval_ms.map_or(NONE, |interval| interval as f64);
+            to[RULE_STATUS] = info.status.into();
+        }
+        let mut texts = Texts::default();
+        texts.add(info.id.as_str());
+        texts.add(info.cause);
+        shell.buffer.write(texts.bytes())
+    })
+}
+
+/// Takes the key in the buffer, for the next call, as number 0. For each part, the number of its values comes first, in four bytes;
+/// each value has its length before it.
+#[wasm_bindgen]
+pub fn key_lists(bytes: usize) {
+    shell(|shell| {
+        let text = shell.buffer.bytes(bytes);
+        shell.engines.put_key(0, text, Form::Lists);
+    });
+}
+
+/// Decides about a call. The origin lies in the buffer, and the context behind it. For the results see `DECISION_…` and `POLICY_…`
+/// of `layout`.
+///
+/// Returns the number of the entry, `REFUSED` or `ENDED`.
+#[wasm_bindgen]
+#[allow(clippy::too_many_arguments)] // JavaScript has them all at hand
+pub fn engine_enter(
+    engine: u32,
+    resource: u32,
+    key: u32,
+    cost: u32,
+    flags: u32,
+    within: u32,
+    origin_bytes: usize,
+    context_bytes: usize,
+    now: f64,
+) -> f64 {
+    shell(|shell| {
+        let call = Call {
+            engine,
+            resource,
+            key,
+            cost,
+            flags,
+            within,
+            origin: text_at(&shell.buffer.text, 0, origin_bytes),
+            context: text_at(&shell.buffer.text, origin_bytes, context_bytes),
+            now: instant(now),
+        };
+        let decided = shell.engines.enter(&call, &mut shell.buffer.results);
+        decided.unwrap_or(REFUSED)
+    })
+}
+
+/// Ends a call; `how` is one of `EXIT`, `EXIT_WITH_ERROR`, `CANCEL`, `DROP` and `UNANSWERED` of `layout`.
+#[wasm_bindgen]
+pub fn engine_exit(entry: u32, how: u32, now: f64) {
+    shell(|shell| shell.engines.exit(entry, how, instant(now)));
+}
+
+/// Ends a call that turns out not to count, with an error or without one. `flags` has `KEYED` if the call has a key.
+#[wasm_bindgen]
+pub fn engine_refund(entry: u32, key: u32, flags: u32, failed: bool, now: f64) {
+    shell(|shell| {
+        let engines = &mut shell.engines;
+        engines.refund(entry, (key, flags), failed, instant(now));
+    });
+}

@@ -1,0 +1,112 @@
+//! What JavaScript calls for limiters.
+
+use crate::limiter::Ask;
+use crate::shell::shell;
+use crate::time::instant;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+/// Makes a limiter with the options in the buffer. Returns its number; if an option is wrong, minus the length of the error message,
+/// which is in the buffer.
+#[wasm_bindgen]
+pub fn limiter_new(bytes: usize) -> f64 {
+    shell(|shell| {
+        let made = shell.limiters.add(shell.buffer.bytes(bytes));
+        made.map_or_else(|error| -shell.buffer.write_text(&error), f64::from)
+    })
+}
+
+/// Drops a limiter.
+#[wasm_bindgen]
+pub fn limiter_free(limiter: u32) {
+    shell(|shell| shell.limiters.free(limiter));
+}
+
+/// Writes the id of a limit into the buffer and returns its length; its window, in milliseconds, is the first result. Negative
+/// if there is no such limit.
+#[wasm_bindgen]
+pub fn limiter_about(limiter: u32, index: usize) -> f64 {
+    shell(|shell| {
+        let Some(limit) = shell.limiters.about(limiter, index) else {
+            return -1.0;
+        };
+        let [to, ..] = &mut shell.buffer.results;
+        *to = limit.window.window().interval_ms() as f64;
+        shell.buffer.write_text(limit.id.as_str())
+    })
+}
+
+/// Results: how many keys have a window of their own, and how many requests were charged to windows that keys share.
+#[wasm_bindgen]
+pub fn limiter_stats(limiter: u32) {
+    shell(|shell| {
+        let limiter = shell.limiters.get(limiter);
+        let (keys, charged) = limiter.map_or((0, 0), |limiter| limiter.fill());
+        let [to, shared, ..] = &mut shell.buffer.results;
+        (*to, *shared) = (keys as f64, charged as f64);
+    });
+}
+
+/// Counts all windows of a limiter as used up.
+#[wasm_bindgen]
+pub fn limiter_close(limiter: u32, now: f64) {
+    shell(|shell| {
+        if let Some(limiter) = shell.limiters.get(limiter) {
+            limiter.close(instant(now));
+        }
+    });
+}
+
+/// Decides about a request, and charges it if it passes and `charges` is set. A `count` that is not valid means the count of each
+/// limit. Returns whether the request passes; for the results see `layout`.
+#[wasm_bindgen]
+pub fn limiter_ask(
+    limiter: u32,
+    slot: u32,
+    cost: f64,
+    count: f64,
+    now: f64,
+    charges: bool,
+) -> bool {
+    let ask = Ask {
+        limiter,
+        slot,
+        cost,
+        count,
+        now,
+        charges,
+    };
+    shell(|shell| shell.limiters.ask(&ask, &mut shell.buffer.results))
+}
+
+/// Gives back what a key was charged.
+#[wasm_bindgen]
+pub fn limiter_refund(limiter: u32, slot: u32, cost: f64, charged: f64, now: f64) {
+    shell(|shell| {
+        let key = shell.limiters.key(slot);
+        let (charged, now) = (instant(charged), instant(now));
+        if let Some(limiter) = shell.limiters.get(limiter) {
+            limiter.refund(key, cost as u64, charged, now);
+        }
+    });
+}
+
+/// Forgets a key.
+#[wasm_bindgen]
+pub fn limiter_reset(limiter: u32, slot: u32) {
+    shell(|shell| {
+        let key = shell.limiters.key(slot);
+        if let Some(limiter) = shell.limiters.get(limiter) {
+            limiter.reset(key);
+        }
+    });
+}
+
+/// Refuses all requests of a key for so many milliseconds. Returns false if there was no room to note it.
+#[wasm_bindgen]
+pub fn limiter_block(limiter: u32, slot: u32, millis: f64, now: f64) -> bool {
+    shell(|shell| {
+        let (key, length) = (shell.limiters.key(slot), crate::time::millis(millis));
+        let limiter = shell.limiters.get(limiter);
+        limiter.is_some_and(|limiter| limiter.block(key, length, instant(now)))
+    })
+}

@@ -1,0 +1,63 @@
+//! How the rules of an engine have decided.
+
+use crate::layout::{COUNTERS, HOT_KEY, NONE};
+use crate::rules::for_each_rule;
+use crate::shell::shell;
+use crate::stats::set_rows;
+use crate::texts::Texts;
+use crate::time::instant;
+use leapgate::KeyedStates;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+/// Makes a row for each rule, with the columns `COUNTERS` of `layout`, negative where a rule does not count it; the buffer has
+/// three names for each row: rule, resource and origin, the last two empty where the rule is not for each of them apart. The order is
+/// arbitrary; a rule may have several rows (`rules::for_each_rule`).
+#[wasm_bindgen]
+pub fn engine_counters(engine: u32) -> f64 {
+    let (mut names, mut rows) = (Texts::default(), Vec::new());
+    let counted = |count: Option<u64>| count.map_or(NONE, |count| count as f64);
+    shell(|shell| {
+        let Some(engine) = shell.engines.get(engine) else {
+            return;
+        };
+        for_each_rule(engine, &mut |rule| {
+            [rule.rule, rule.resource, rule.origin]
+                .iter()
+                .for_each(|name| names.add(name));
+            let row: [f64; COUNTERS.len()] = [
+                counted(rule.passed),
+                counted(rule.waited),
+                rule.blocked as f64,
+                rule.shadow_blocked as f64,
+                counted(rule.shared),
+            ];
+            rows.extend(row);
+        });
+    });
+    set_rows(rows);
+    shell(|shell| shell.buffer.write(names.bytes()))
+}
+
+/// Makes a row for each of the `n` hottest keys of each rule with keys, with the columns `HOT_KEY` of `layout`; the buffer has
+/// two names for each row: the rule and the key. The amount of a throttle is how far its turns reach ahead, in milliseconds.
+#[wasm_bindgen]
+pub fn engine_top(engine: u32, n: usize, now: f64) -> f64 {
+    let (mut names, mut rows) = (Texts::default(), Vec::new());
+    shell(|shell| {
+        let Some(engine) = shell.engines.get(engine) else {
+            return;
+        };
+        for_each_rule(engine, &mut |rule| {
+            let unit = if rule.takes_turns { 1e6 } else { 1.0 };
+            for hot in rule.keys.iter().flat_map(|keys| keys.top(n, instant(now))) {
+                names.add(rule.rule);
+                names.add(hot.label.as_deref().unwrap_or_default());
+                let is_named = u8::from(hot.label.is_some());
+                let row: [f64; HOT_KEY.len()] = [hot.amount as f64 / unit, is_named.into()];
+                rows.extend(row);
+            }
+        });
+    });
+    set_rows(rows);
+    shell(|shell| shell.buffer.write(names.bytes()))
+}

@@ -1,0 +1,57 @@
+//! The memory that both sides use: a buffer for texts and values, and doubles for the results of a decision.
+
+use crate::layout::RESULTS_LEN;
+
+/// How many keys have a number. JavaScript remembers their texts.
+pub(crate) const KEYS: usize = 4096;
+
+/// Room for most keys.
+const TEXT: usize = 1024;
+
+pub(crate) struct Buffer {
+    pub(crate) text: Vec<u8>,
+    pub(crate) results: [f64; RESULTS_LEN],
+}
+
+impl Default for Buffer {
+    fn default() -> Buffer {
+        Buffer {
+            text: vec![0; TEXT],
+            results: [0.0; RESULTS_LEN],
+        }
+    }
+}
+
+impl Buffer {
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        if self.text.len() < bytes {
+            self.text.resize(bytes, 0);
+        }
+    }
+
+    /// The first so many bytes that JavaScript has written.
+    pub(crate) fn bytes(&self, bytes: usize) -> &[u8] {
+        self.text.get(..bytes).unwrap_or_default()
+    }
+
+    /// Writes `text` for JavaScript. Returns its length.
+    pub(crate) fn write_text(&mut self, text: &str) -> f64 {
+        self.write(text.as_bytes())
+    }
+
+    /// Writes bytes for JavaScript. Returns how many.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> f64 {
+        self.reserve(bytes.len());
+        for (to, from) in self.text.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        bytes.len() as f64
+    }
+}
+
+/// A text of so many bytes that JavaScript has written, from `at` on.
+#[cfg(feature = "engine")]
+pub(crate) fn text_at(text: &[u8], at: usize, bytes: usize) -> &str {
+    let bytes = text.get(at..).and_then(|rest| rest.get(..bytes));
+    std::str::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
+}

@@ -1,0 +1,193 @@
+//! Positions in memory and numbers for things, on both sides: `js/lib/layout.js` has the same under the same names, which
+//! `js/test/sources.test.mjs` checks. A name there in a list `X` at place 2 is `X_NAME = 2` here.
+
+#[cfg(feature = "engine")]
+use leapgate::MAX_RULES_PER_RESOURCE;
+
+// ---- values, in the buffer: a byte before each ----
+
+pub(crate) const TAG_NULL: u8 = 0;
+pub(crate) const TAG_FALSE: u8 = 1;
+pub(crate) const TAG_TRUE: u8 = 2;
+/// Eight bytes follow.
+pub(crate) const TAG_NUMBER: u8 = 3;
+/// Its length follows, and its bytes.
+pub(crate) const TAG_TEXT: u8 = 4;
+/// Its length follows, and its items.
+pub(crate) const TAG_ARRAY: u8 = 5;
+/// Its length follows, and its keys and values in turn.
+pub(crate) const TAG_OBJECT: u8 = 6;
+
+// ---- results of a limiter, in doubles ----
+
+/// Which limit refuses; negative where the key is blocked or the limiter closed.
+pub(crate) const VERDICT_REFUSING: usize = 0;
+/// When to try again, in milliseconds; negative for never.
+pub(crate) const VERDICT_RETRY_AFTER: usize = 1;
+pub(crate) const VERDICT_LEN: usize = 2;
+
+/// Of each limit, behind the verdict: its count.
+pub(crate) const LIMIT_COUNT: usize = 0;
+/// Whole passes that are left.
+pub(crate) const LIMIT_REMAINING: usize = 1;
+/// When quota comes back, in milliseconds from now.
+pub(crate) const LIMIT_RESET: usize = 2;
+pub(crate) const LIMIT_LEN: usize = 3;
+
+// ---- results of an engine, in doubles ----
+
+/// How many policies follow.
+pub(crate) const DECISION_POLICIES: usize = 0;
+/// How many rules of the resource decisions have named.
+pub(crate) const DECISION_RULES: usize = 1;
+/// Which of them refuses; negative for none.
+pub(crate) const DECISION_REFUSING: usize = 2;
+/// Its count; negative where it has none.
+pub(crate) const DECISION_COUNT: usize = 3;
+/// When to try again, in milliseconds; negative for never.
+pub(crate) const DECISION_RETRY_AFTER: usize = 4;
+/// How long to wait, in milliseconds, before the call begins.
+pub(crate) const DECISION_WAIT: usize = 5;
+pub(crate) const DECISION_LEN: usize = 6;
+
+/// Of each policy, behind the decision: which rule it is.
+pub(crate) const POLICY_RULE: usize = 0;
+/// What it lets pass.
+pub(crate) const POLICY_COUNT: usize = 1;
+/// Whole passes that are left.
+pub(crate) const POLICY_REMAINING: usize = 2;
+/// When quota comes back, in milliseconds from now.
+pub(crate) const POLICY_RESET: usize = 3;
+pub(crate) const POLICY_LEN: usize = 4;
+
+/// Of a rule, at the end of the area, where no decision reaches: its window in milliseconds, negative where it has none.
+pub(crate) const RULE_WINDOW: usize = 0;
+/// The HTTP status of its refusals.
+pub(crate) const RULE_STATUS: usize = 1;
+pub(crate) const RULE_LEN: usize = 2;
+
+/// How many doubles results take.
+#[cfg(feature = "engine")]
+pub(crate) const RESULTS_LEN: usize = DECISION_LEN + POLICY_LEN * MAX_RULES_PER_RESOURCE + RULE_LEN;
+#[cfg(not(feature = "engine"))]
+pub(crate) const RESULTS_LEN: usize = VERDICT_LEN + LIMIT_LEN * leapgate::MAX_LIMITS;
+
+// ---- engines ----
+
+/// What a request asks for: a bit each.
+pub(crate) const PRIORITIZED: u32 = 1;
+pub(crate) const INBOUND: u32 = 2;
+/// It waits where a rule says so. Else it is refused there.
+pub(crate) const CAN_WAIT: u32 = 4;
+/// It ends at once.
+pub(crate) const ENDS: u32 = 8;
+/// It has a key, which has been put.
+pub(crate) const KEYED: u32 = 16;
+/// It only wants to know how the rules stand.
+pub(crate) const LOOKS: u32 = 32;
+
+/// What `engine_enter` returns where there is no entry.
+pub(crate) const REFUSED: f64 = -1.0;
+pub(crate) const ENDED: f64 = -2.0;
+
+/// What a number is that is not there.
+pub(crate) const NONE: f64 = -1.0;
+
+/// How a call ends.
+pub(crate) const EXIT: u32 = 0;
+pub(crate) const EXIT_WITH_ERROR: u32 = 1;
+pub(crate) const CANCEL: u32 = 2;
+/// Nothing is known of its end.
+pub(crate) const DROP: u32 = 3;
+pub(crate) const UNANSWERED: u32 = 4;
+
+// ---- statistics: the columns of rows ----
+
+pub(crate) const WINDOW: [&str; 2] = ["intervalMs", "sampleCount"];
+/// In the middle all events, in the order of `MetricEvent::ALL`.
+pub(crate) const BUCKET: [&str; 11] = [
+    "start",
+    "pass",
+    "block",
+    "exception",
+    "success",
+    "rt",
+    "occupiedPass",
+    "minRt",
+    "shortestRt",
+    "maxRt",
+    "maxConcurrency",
+];
+pub(crate) const DETAIL: [&str; 8] = [
+    "timestamp",
+    "pass",
+    "block",
+    "success",
+    "exception",
+    "rt",
+    "occupiedPass",
+    "concurrency",
+];
+pub(crate) const COUNTERS: [&str; 5] = ["passed", "waited", "blocked", "shadowBlocked", "shared"];
+pub(crate) const HOT_KEY: [&str; 2] = ["amount", "isNamed"];
+
+// ---- statistics: which of several ----
+
+/// What `node_value` returns.
+pub(crate) const VALUE_PASS_QPS: u32 = 0;
+pub(crate) const VALUE_BLOCK_QPS: u32 = 1;
+pub(crate) const VALUE_TOTAL_QPS: u32 = 2;
+pub(crate) const VALUE_SUCCESS_QPS: u32 = 3;
+pub(crate) const VALUE_EXCEPTION_QPS: u32 = 4;
+pub(crate) const VALUE_OCCUPIED_PASS_QPS: u32 = 5;
+pub(crate) const VALUE_MAX_SUCCESS_QPS: u32 = 6;
+pub(crate) const VALUE_AVG_RT: u32 = 7;
+pub(crate) const VALUE_MIN_RT: u32 = 8;
+pub(crate) const VALUE_PREVIOUS_PASS_QPS: u32 = 9;
+pub(crate) const VALUE_PREVIOUS_BLOCK_QPS: u32 = 10;
+pub(crate) const VALUE_TOTAL_REQUEST: u32 = 11;
+pub(crate) const VALUE_TOTAL_PASS: u32 = 12;
+pub(crate) const VALUE_TOTAL_SUCCESS: u32 = 13;
+pub(crate) const VALUE_TOTAL_EXCEPTION: u32 = 14;
+pub(crate) const VALUE_BLOCK_REQUEST: u32 = 15;
+pub(crate) const VALUE_CUR_THREAD_NUM: u32 = 16;
+pub(crate) const VALUE_WAITING: u32 = 17;
+
+/// What `node_record` records.
+pub(crate) const RECORD_PASS_REQUEST: u32 = 0;
+pub(crate) const RECORD_BLOCK_QPS: u32 = 1;
+pub(crate) const RECORD_EXCEPTION_QPS: u32 = 2;
+pub(crate) const RECORD_OCCUPIED_PASS: u32 = 3;
+pub(crate) const RECORD_BEGIN: u32 = 4;
+pub(crate) const RECORD_RT_AND_SUCCESS: u32 = 5;
+pub(crate) const RECORD_COMPLETE: u32 = 6;
+pub(crate) const RECORD_COMPLETE_FAILED: u32 = 7;
+pub(crate) const RECORD_WAITING_REQUEST: u32 = 8;
+pub(crate) const RECORD_THREAD_MORE: u32 = 9;
+pub(crate) const RECORD_THREAD_LESS: u32 = 10;
+
+/// What `metric_extreme` returns.
+pub(crate) const EXTREME_MAX_SUCCESS: u32 = 0;
+pub(crate) const EXTREME_MIN_RT: u32 = 1;
+pub(crate) const EXTREME_SHORTEST_RT: u32 = 2;
+pub(crate) const EXTREME_MAX_RT: u32 = 3;
+pub(crate) const EXTREME_MAX_CONCURRENCY: u32 = 4;
+
+/// Which bucket of a leap array.
+pub(crate) const RING_CURRENT: u32 = 0;
+pub(crate) const RING_PREVIOUS: u32 = 1;
+pub(crate) const RING_VALID_HEAD: u32 = 2;
+pub(crate) const RING_OF: u32 = 3;
+
+/// Which node of an engine.
+pub(crate) const NODE_ROOT: u32 = 0;
+pub(crate) const NODE_INBOUND: u32 = 1;
+pub(crate) const NODE_ENTRANCE: u32 = 2;
+pub(crate) const NODE_DEFAULT: u32 = 3;
+pub(crate) const NODE_CLUSTER: u32 = 4;
+pub(crate) const NODE_ORIGIN: u32 = 5;
+
+/// What is below a node.
+pub(crate) const BELOW_RESOURCES: u32 = 0;
+pub(crate) const BELOW_ENTRANCES: u32 = 1;
+pub(crate) const BELOW_ORIGINS: u32 = 2;

@@ -1,0 +1,155 @@
+//! Rules as JavaScript sees them. Only this file knows the kinds of rules.
+
+use crate::seed::LateSeed;
+use leapgate::{
+    Blocked, Cause, ControlBehavior, Count, Engine, FlowRule, Grade, KeyedController, KeyedWindows,
+    LocalTally, Policy, RefusalKind, Resource, RuleId, Rules, StateKey,
+};
+use std::time::Duration;
+
+/// A rule that a decision names.
+pub(crate) struct RuleInfo<Id = RuleId> {
+    pub(crate) id: Id,
+    /// The kind of rule, as `cause` names it.
+    pub(crate) cause: &'static str,
+    /// The HTTP status of its refusals: a system rule has one for `qps` and another for the rest, and is two to JavaScript.
+    pub(crate) status: u16,
+    /// The length of the window, of a rule that counts passes in one.
+    pub(crate) interval_ms: Option<u64>,
+}
+
+impl<'a> RuleInfo<&'a RuleId> {
+    pub(crate) fn of_policy(policy: &Policy<'a>) -> Self {
+        RuleInfo {
+            id: policy.id,
+            cause: "flow",
+            status: RefusalKind::Limited.status(),
+            interval_ms: interval_ms(policy.rule),
+        }
+    }
+
+    /// The rule that refuses, and its count, if it has one.
+    pub(crate) fn of_refusal(blocked: &'a Blocked) -> (Self, Option<Count>) {
+        let (cause, rule) = match blocked.cause() {
+            Cause::Flow(rule) => ("flow", Some(rule)),
+            Cause::Degrade(_) => ("degrade", None),
+            Cause::System(..) => ("system", None),
+            Cause::Authority(_) => ("authority", None),
+        };
+        let info = RuleInfo {
+            id: blocked.id(),
+            cause,
+            status: blocked.cause().kind().status(),
+            interval_ms: rule.and_then(|rule| interval_ms(rule)),
+        };
+        (info, rule.map(|rule| rule.count()))
+    }
+
+    pub(crate) fn is(&self, known: &RuleInfo) -> bool {
+        self.cause == known.cause && self.status == known.status && *self.id == known.id
+    }
+
+    pub(crate) fn owned(self) -> RuleInfo {
+        RuleInfo {
+            id: self.id.clone(),
+            cause: self.cause,
+            status: self.status,
+            interval_ms: self.interval_ms,
+        }
+    }
+}
+
+fn interval_ms(rule: &FlowRule) -> Option<u64> {
+    match rule.grade() {
+        Grade::Qps { window, .. } => Some(window.window().interval_ms()),
+        Grade::Concurrency => None,
+    }
+}
+
+/// Whether a rule needs to know how calls end.
+pub(crate) fn needs_exit(resource: &Resource<LocalTally>) -> bool {
+    let counts_calls = |rule: &FlowRule| rule.grade() == Grade::Concurrency;
+    resource.has_breakers() || resource.flow_rules().any(counts_calls)
+}
+
+/// How long a pass counts at most in the windows of these rules.
+pub(crate) fn memory<'a>(rules: impl Iterator<Item = &'a FlowRule>) -> Duration {
+    let window = |rule: &FlowRule| match rule.grade() {
+        Grade::Qps { window, .. } => {
+            let window = window.window();
+            window.interval() + window.bucket_length()
+        }
+        Grade::Concurrency => Duration::ZERO,
+    };
+    rules.map(window).max().unwrap_or_default()
+}
+
+pub(crate) fn longest_memory(rules: &Rules) -> Duration {
+    let sentinels = rules.param_flow.iter().chain(&rules.gateway_flow);
+    memory(rules.flow.iter().chain(sentinels))
+}
+
+/// How a rule has decided since it began. What it does not count is `None`.
+#[derive(Default)]
+pub(crate) struct RuleReport<'a> {
+    pub(crate) rule: &'a str,
+    /// The resource and the origin, where the rule is for each of them apart; else empty.
+    pub(crate) resource: &'a str,
+    pub(crate) origin: &'a str,
+    pub(crate) passed: Option<u64>,
+    pub(crate) waited: Option<u64>,
+    pub(crate) blocked: u64,
+    pub(crate) shadow_blocked: u64,
+    /// What was charged to states that keys share.
+    pub(crate) shared: Option<u64>,
+    /// The states of its keys.
+    pub(crate) keys: Option<&'a KeyedWindows>,
+    /// Whether these are turns, in nanoseconds.
+    pub(crate) takes_turns: bool,
+}
+
+impl<'a> RuleReport<'a> {
+    fn of_state(key: &'a StateKey) -> RuleReport<'a> {
+        RuleReport {
+            rule: key.rule.as_str(),
+            resource: key.resource.as_deref().unwrap_or_default(),
+            origin: key.origin.as_deref().unwrap_or_default(),
+            takes_turns: key.behavior == ControlBehavior::Throttle,
+            ..RuleReport::default()
+        }
+    }
+}
+
+/// Reports each rule, in no particular order; twice where a state has been replaced while calls are in flight, or authority rules
+/// share an id.
+pub(crate) fn for_each_rule(engine: &Engine<LateSeed>, each: &mut dyn FnMut(&RuleReport<'_>)) {
+    engine.store().for_each_unkeyed(|key, state| {
+        each(&RuleReport {
+            passed: Some(state.passed()),
+            waited: Some(state.waited()),
+            blocked: state.blocked(),
+            shadow_blocked: state.shadow_blocked(),
+            ..RuleReport::of_state(key)
+        });
+    });
+    let keyed = |key: &StateKey, state: &KeyedController<KeyedWindows>| {
+        each(&RuleReport {
+            passed: Some(state.passed()),
+            waited: Some(state.waited()),
+            blocked: state.blocked(),
+            shadow_blocked: state.shadow_blocked(),
+            shared: Some(state.states().shared()),
+            keys: Some(state.states()),
+            ..RuleReport::of_state(key)
+        });
+    };
+    engine.store().for_each_keyed(keyed);
+    engine.for_each_guard(|_, id, blocked, shadow_blocked| {
+        each(&RuleReport {
+            rule: id.as_str(),
+            blocked,
+            shadow_blocked,
+            ..RuleReport::default()
+        });
+    });
+}

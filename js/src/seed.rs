@@ -1,0 +1,36 @@
+//! Where an engine's counts are kept.
+
+use leapgate::{
+    BreakerKey, KeyedGeometry, KeyedWindows, Local, LocalBreaker, LocalTally, Past, Seeded,
+    StateKey, Tallies,
+};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// The random numbers that hashes of keys begin with, shared by all engines. An engine is made without them, since Workers have
+/// none while a module is loaded; they are set before the first key is hashed.
+#[derive(Clone, Default)]
+pub(crate) struct LateSeed(Rc<Cell<[u64; 2]>>);
+
+impl LateSeed {
+    pub(crate) fn set(&self, seed: [u64; 2]) {
+        self.0.set(seed);
+    }
+}
+
+impl Tallies for LateSeed {
+    type Tally = LocalTally;
+    type Keyed = KeyedWindows;
+
+    fn open(&self, key: &StateKey) -> (LocalTally, Past) {
+        Local.open(key)
+    }
+
+    fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> KeyedWindows {
+        Seeded(self.0.get()).open_keyed(key, geometry)
+    }
+
+    fn open_breaker(&self, key: &BreakerKey) -> LocalBreaker {
+        Local.open_breaker(key)
+    }
+}
