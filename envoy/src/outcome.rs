@@ -67,7 +67,11 @@ impl Errors {
                 errors.statuses.push(match status.string() {
                     Ok("4xx") => 400..=499,
                     Ok("5xx") => 500..=599,
-                    Ok(_) => return Err(status.error("is not a valid status; use `5xx`, `4xx` or a number")),
+                    Ok(_) => {
+                        return Err(
+                            status.error("is not a valid status; use `5xx`, `4xx` or a number")
+                        );
+                    }
                     Err(_) => {
                         let code = status.integer(200..=599)?;
                         code..=code

@@ -420,8 +420,7 @@ fn a_setting_that_is_wrong_is_refused() {
 fn a_header_that_cannot_be_sent_is_refused() {
     let taken = "is written by the filter or by Envoy; leave it out";
     let name = "is not a valid header name; use letters, digits and hyphens";
-    let value =
-        "is not a valid header value; use up to 4096 printable ASCII characters, no space around them";
+    let value = "is not a valid header value; use up to 4096 printable ASCII characters, no space around them";
     let cases = [
         (r#""": "a""#, format!(": `` {name}")),
         (r#"":status": "200""#, format!(": `:status` {name}")),
@@ -499,10 +498,9 @@ fn what_is_too_much_for_a_reply_is_refused() {
         )
     };
     assert_eq!(read(&value(4096)).reply.headers[0].1.len(), 4096);
-    assert!(
-        section_says(&value(4097))
-            .starts_with(&format!("envoy.reply.headers.a: `{shown}…` is not a value"))
-    );
+    assert!(section_says(&value(4097)).starts_with(&format!(
+        "envoy.reply.headers.a: `{shown}…` is not a valid header value"
+    )));
 
     let name = |length: usize| {
         format!(
@@ -511,10 +509,9 @@ fn what_is_too_much_for_a_reply_is_refused() {
         )
     };
     assert_eq!(read(&name(256)).reply.headers[0].0.len(), 256);
-    assert!(
-        section_says(&name(257))
-            .starts_with(&format!("envoy.reply.headers: `{shown}…` is no name"))
-    );
+    assert!(section_says(&name(257)).starts_with(&format!(
+        "envoy.reply.headers: `{shown}…` is not a valid header name"
+    )));
 
     let headers = |count: usize| {
         let headers: Vec<String> = (0..count).map(|i| format!(r#""x-{i}": """#)).collect();

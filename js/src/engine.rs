@@ -7,12 +7,10 @@ use crate::seed::LateSeed;
 use crate::slab::Slab;
 use crate::time::ceiled;
 use crate::tree;
+use leapgate::backend::Store;
 use leapgate::config::{ConfigError, read};
-use leapgate::rule::{FlowRule, Grade, KeyValue, MAX_RULES_PER_RESOURCE, RuleId};
-use leapgate::{
-    Count, Decision, Engine, Entry, KeyValue, LocalTally, Outcome, Request, Resource, RuleId,
-    Rules, Store, Timestamp,
-};
+use leapgate::rule::{Count, KeyValue, RuleId};
+use leapgate::{Decision, Engine, Entry, Outcome, Request, Resource, Rules, Timestamp};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,7 +19,7 @@ const MAX_RESOURCES: usize = 1000;
 
 /// A resource that JavaScript knows by number.
 pub(crate) struct KnownResource {
-    pub(crate) resource: Rc<Resource<LocalTally>>,
+    pub(crate) resource: Rc<Resource<LateSeed>>,
     pub(crate) rules: Vec<RuleInfo>,
 }
 
@@ -81,7 +79,7 @@ pub(crate) enum Form {
 
 pub(crate) struct Engines {
     slots: Slab<Slot>,
-    entries: Slab<Entry>,
+    entries: Slab<Entry<LateSeed>>,
     pub(crate) seed: LateSeed,
     keys: Vec<KeyText>,
 }
@@ -318,7 +316,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn request(&self, outer: Option<&'a Entry<Seeded>>) -> Request<'a> {
+    fn request(&self, outer: Option<&'a Entry<LateSeed>>) -> Request<'a> {
         let mut request = Request::new("")
             .origin(self.origin)
             .context(self.context)

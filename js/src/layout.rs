@@ -2,7 +2,7 @@
 //! `js/test/sources.test.mjs` checks. A name there in a list `X` at place 2 is `X_NAME = 2` here.
 
 #[cfg(feature = "engine")]
-use leapgate::MAX_RULES_PER_RESOURCE;
+use leapgate::rule::MAX_RULES_PER_RESOURCE;
 
 // ---- values, in the buffer: a byte before each ----
 

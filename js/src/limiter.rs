@@ -5,8 +5,10 @@ use crate::layout::*;
 use crate::slab::Slab;
 use crate::time::{ceiled, instant};
 use crate::tree;
+use leapgate::backend::Key;
 use leapgate::config::{LimiterOptions, read_limiter};
-use leapgate::{Count, Key, Left, Limit, Limiter, Verdict};
+use leapgate::rule::Count;
+use leapgate::{Left, Limit, Limiter, Verdict};
 
 /// A limiter, and what its limits are.
 struct Slot {

@@ -1,10 +1,9 @@
 //! Rules as JavaScript sees them. Only this file knows the kinds of rules.
 
 use crate::seed::LateSeed;
-use leapgate::{
-    Blocked, Cause, ControlBehavior, Count, Engine, FlowRule, Grade, KeyedController, KeyedWindows,
-    LocalTally, Policy, RefusalKind, Resource, RuleId, Rules, StateKey,
-};
+use leapgate::backend::{KeyedController, KeyedWindows, StateKey};
+use leapgate::rule::{ControlBehavior, Count, FlowRule, Grade, RuleId};
+use leapgate::{Blocked, Cause, Engine, Policy, RefusalKind, Resource, Rules};
 use std::time::Duration;
 
 /// A rule that a decision names.
@@ -67,7 +66,7 @@ fn interval_ms(rule: &FlowRule) -> Option<u64> {
 }
 
 /// Whether a rule needs to know how calls end.
-pub(crate) fn needs_exit(resource: &Resource<LocalTally>) -> bool {
+pub(crate) fn needs_exit(resource: &Resource<LateSeed>) -> bool {
     let counts_calls = |rule: &FlowRule| rule.grade() == Grade::Concurrency;
     resource.has_breakers() || resource.flow_rules().any(counts_calls)
 }

@@ -1,8 +1,8 @@
 //! Where an engine's counts are kept.
 
-use leapgate::{
-    BreakerKey, KeyedGeometry, KeyedWindows, Local, LocalBreaker, LocalTally, Past, Seeded,
-    StateKey, Tallies,
+use leapgate::backend::{
+    Backend, BreakerKey, KeyedGeometry, KeyedWindows, Local, LocalBreaker, LocalCounter, Past,
+    Seeded, StateKey,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,11 +18,12 @@ impl LateSeed {
     }
 }
 
-impl Tallies for LateSeed {
-    type Tally = LocalTally;
+impl Backend for LateSeed {
+    type Counter = LocalCounter;
     type Keyed = KeyedWindows;
+    type Breaker = LocalBreaker;
 
-    fn open(&self, key: &StateKey) -> (LocalTally, Past) {
+    fn open(&self, key: &StateKey) -> (LocalCounter, Past) {
         Local.open(key)
     }
 

@@ -6,7 +6,7 @@ use crate::engine::Engines;
 #[cfg(feature = "limiter")]
 use crate::limiter::Limiters;
 use crate::tree;
-use leapgate::Key;
+use leapgate::backend::Key;
 use std::cell::RefCell;
 
 thread_local! {

@@ -4,11 +4,11 @@
 
 use crate::layout::*;
 use crate::slab::Slab;
-use leapgate::{
+use leapgate::Timestamp;
+use leapgate::stats::{
     ArrayMetric, BucketLeapArray, ClusterNode, DefaultNode, EntranceNode, Metric, MetricBucket,
-    MetricEvent, MetricNode, Node, StatisticNode, Timestamp, View, Window,
+    MetricEvent, MetricNode, Node, StatisticNode, View, Window,
 };
-use leapgate::{Engine, Timestamp};
 use std::cell::RefCell;
 use std::rc::Rc;
 

@@ -6,7 +6,7 @@ use crate::layout::*;
 use crate::shell::shell;
 use crate::texts::Texts;
 use crate::time::instant;
-use leapgate::Gauges;
+use leapgate::backend::Gauges;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// Makes an engine with the rules in the buffer. Returns its number; if a rule is wrong, minus the length of the error message,

@@ -6,7 +6,7 @@ use crate::shell::shell;
 use crate::stats::set_rows;
 use crate::texts::Texts;
 use crate::time::instant;
-use leapgate::KeyedStates;
+use leapgate::backend::KeyedStates;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// Makes a row for each rule, with the columns `COUNTERS` of `layout`, negative where a rule does not count it; the buffer has

@@ -3,7 +3,8 @@
 use crate::layout::*;
 use crate::stats::*;
 use crate::time::instant;
-use leapgate::{MetricBucket, Timestamp, WindowWrap};
+use leapgate::Timestamp;
+use leapgate::stats::{MetricBucket, WindowWrap};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// Tells one bucket: 0 is the current one, which is opened; 1 the one before; 2 the valid head; 3 that of `at`, whether it

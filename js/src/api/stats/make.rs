@@ -3,10 +3,10 @@
 use crate::shell::shell;
 use crate::stats::{Item, NodeRef, add, with};
 use crate::tree;
-use leapgate::config::{At, Fields};
-use leapgate::{
-    ArrayMetric, BucketLeapArray, MAX_SAMPLE_COUNT, Metric, RuleGeometry, StatisticNode, Untouched,
-    View, Window,
+use leapgate::config::{Fields, Located};
+use leapgate::rule::{MAX_SAMPLE_COUNT, RuleGeometry};
+use leapgate::stats::{
+    ArrayMetric, BucketLeapArray, LoanRule, Metric, StatisticNode, View, Window,
 };
 use std::rc::Rc;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -39,34 +39,34 @@ fn geometry(fields: &Fields<'_>) -> Result<Window, Sentence> {
     Ok(geometry.window())
 }
 
-fn untouched(fields: &Fields<'_>) -> Result<Untouched, Sentence> {
-    let choices = [("kept", Untouched::Kept), ("lost", Untouched::Lost)];
+fn untouched(fields: &Fields<'_>) -> Result<LoanRule, Sentence> {
+    let choices = [("kept", LoanRule::Exact), ("lost", LoanRule::Sentinel)];
     match fields.get("untouched") {
         Some(given) => Ok(given.one_of(&choices)?),
-        None => Ok(Untouched::Kept),
+        None => Ok(LoanRule::Exact),
     }
 }
 
-fn array(at: &At<'_>) -> Result<Item, Sentence> {
+fn array(at: &Located<'_>) -> Result<Item, Sentence> {
     let window = geometry(&at.object(&GEOMETRY)?)?;
     Ok(Item::Array(Box::new(BucketLeapArray::new(window))))
 }
 
-fn metric(at: &At<'_>) -> Result<Item, Sentence> {
+fn metric(at: &Located<'_>) -> Result<Item, Sentence> {
     let fields = at.object(&BORROWING)?;
     let (window, untouched) = (geometry(&fields)?, untouched(&fields)?);
     let metric = ArrayMetric::borrowing(window, window, untouched);
     Ok(Item::Metric(Rc::new(metric)))
 }
 
-fn node(at: &At<'_>) -> Result<Item, Sentence> {
+fn node(at: &Located<'_>) -> Result<Item, Sentence> {
     let node = StatisticNode::new(untouched(&at.object(&UNTOUCHED)?)?);
     Ok(Item::Node(NodeRef::Alone(Rc::new(node))))
 }
 
-fn make(bytes: usize, of: impl FnOnce(&At<'_>) -> Result<Item, Sentence>) -> f64 {
+fn make(bytes: usize, of: impl FnOnce(&Located<'_>) -> Result<Item, Sentence>) -> f64 {
     let options = shell(|shell| tree::read(shell.buffer.bytes(bytes)));
-    match of(&At::new("options", &options)) {
+    match of(&Located::new("options", &options)) {
         Ok(held) => add(held),
         Err(Sentence(sentence)) => -shell(|shell| shell.buffer.write_text(&sentence)),
     }

@@ -3,7 +3,7 @@
 use crate::layout::*;
 use crate::stats::*;
 use crate::time::instant;
-use leapgate::Metric;
+use leapgate::stats::Metric;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// How often an event happened in the window.

@@ -5,7 +5,7 @@ use crate::shell::shell;
 use crate::stats::{Item, NodeRef, add, with};
 use crate::texts::Texts;
 use crate::tree;
-use leapgate::{DefaultNode, NodeTree};
+use leapgate::stats::{DefaultNode, NodeTree};
 use std::rc::Rc;
 use wasm_bindgen::prelude::wasm_bindgen;
 
