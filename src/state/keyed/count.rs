@@ -1,8 +1,10 @@
 //! Decisions of who has windows and nothing else: no turns, no calls in flight, no labels of hot keys.
 
+use super::answers::Standing;
+use super::key::{Key, Place};
 use super::table::Table;
 use super::window::{Bucket, Held};
-use super::{Key, KeyedWindows, Place, Standing};
+use super::windows::KeyedWindows;
 use crate::rule::Count;
 use crate::time::Timestamp;
 

@@ -1,6 +1,6 @@
 //! What the hottest keys are called.
 
-use super::Key;
+use super::key::Key;
 use std::cell::Cell;
 
 /// How many labels are kept for one rule.

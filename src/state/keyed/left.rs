@@ -1,7 +1,7 @@
 //! What is left of a window that has been brought up to date, and when more is: by looking only at what leaves next.
 
+use super::answers::Standing;
 use super::window::{Bucket, Held, NARROW, WIDE, kept_part};
-use super::{Key, KeyedWindows, Standing};
 use crate::rule::{Count, Counting};
 use crate::time::Timestamp;
 use crate::window::Window;
@@ -193,14 +193,4 @@ fn within(
         }
     }
     Timestamp::from_millis(first)
-}
-
-impl KeyedWindows {
-    /// How long after `now` a `cost` of `key` would fit into `limit` if nothing else came: the first instant at which it does.
-    /// `None` where it never can. Opens no window.
-    pub fn wait(&self, key: Key, limit: Count, cost: u64, now: Timestamp) -> Option<Duration> {
-        let table = &mut *self.table.borrow_mut();
-        let place = table.look_up(key);
-        table.time_to_room(place, limit, cost, now)
-    }
 }

@@ -27,12 +27,19 @@
 //! after it goes by the other one's bucket: so the decisions in a page are in the order of the times that they go by, and each
 //! of these times is one at which the request was there.
 
-use super::table::{IdleTtl, reach, reach_word};
+use super::answers::{Asked, Reserved, Standing, Turn};
+use super::geometry::{KeyedGeometry, KeyedTerms};
+use super::idle_ttl::{IdleTtl, reach, reach_word};
+use super::key::{Key, Place};
 use super::window::{Bucket, FLAGS, Held, SHARES, Shape, Slab, WIDE};
-use super::*;
+use crate::rule::{Counting, MAX_KEYS};
 use crate::state::throttle::Pace;
+use crate::time::Timestamp;
 use crate::window::Window;
+use std::cell::RefCell;
+use std::fmt;
 use std::ops::Range;
+use std::time::Duration;
 
 /// How many keys a page keeps apart.
 pub const KEYS_PER_PAGE: usize = 8;
@@ -312,12 +319,12 @@ impl KeyedPages {
         Key::of_parts(self.seed, parts)
     }
 
-    /// As [`KeyedStates::count_as`], in all pages.
+    /// As [`KeyedStates::count_as`](crate::backend::KeyedStates::count_as), in all pages.
     pub fn count_as(&self, counting: Counting) {
         self.work.borrow_mut().shape.count_as(counting);
     }
 
-    /// As [`KeyedStates::ask`], of the key's page.
+    /// As [`KeyedStates::ask`](crate::backend::KeyedStates::ask), of the key's page.
     pub fn ask(
         &self,
         page: &[u8],
@@ -358,8 +365,8 @@ impl KeyedPages {
         }
     }
 
-    /// As [`KeyedStates::reserve_later`], in the key's page, and charges it at once: if that is done, the page is to be swapped
-    /// for the one that it has become.
+    /// As [`KeyedStates::reserve_later`](crate::backend::KeyedStates::reserve_later), in the key's page, and charges it at once:
+    /// if that is done, the page is to be swapped for the one that it has become.
     pub fn reserve(
         &self,
         page: &mut Vec<u8>,
@@ -400,8 +407,8 @@ impl KeyedPages {
         Some(reserved)
     }
 
-    /// As [`KeyedStates::give_back`], in the key's page, and [`KeyedStates::leave`], of a cost of 1: whether the page has
-    /// changed.
+    /// As [`KeyedStates::give_back`](crate::backend::KeyedStates::give_back), in the key's page, and
+    /// [`KeyedStates::leave`](crate::backend::KeyedStates::leave), of a cost of 1: whether the page has changed.
     pub fn give_back(&self, page: &mut Vec<u8>, reserved: Reserved, cost: u64) -> bool {
         let work = &mut *self.work.borrow_mut();
         let Place { key, at, is_shared } = reserved.place;
@@ -440,7 +447,7 @@ impl KeyedPages {
         true
     }
 
-    /// As [`KeyedStates::standing`], of the key's page.
+    /// As [`KeyedStates::standing`](crate::backend::KeyedStates::standing), of the key's page.
     pub fn standing(&self, page: &[u8], key: Key, terms: &KeyedTerms, now: Timestamp) -> Standing {
         let work = &mut *self.work.borrow_mut();
         let found = self.find(page, key, now);

@@ -1,6 +1,7 @@
 //! What a key has been charged for, taken back: by who has found out that it does not count.
 
-use super::{Key, KeyedWindows};
+use super::key::Key;
+use super::windows::KeyedWindows;
 use crate::time::Timestamp;
 
 impl KeyedWindows {

@@ -19,7 +19,7 @@
 //!
 //! What is reserved stands beside the cells until it is committed or given back.
 
-use super::Key;
+use super::key::Key;
 use super::window::{Bucket, FLAGS, Held, Shape, Slab, WIDE};
 use crate::rule::{Counting, MAX_KEYS_OF_REQUEST};
 use crate::time::Timestamp;

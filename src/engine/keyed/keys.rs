@@ -1,0 +1,360 @@
+//! The keyed rules of one resource, which decide together.
+
+use super::check::{KeyCaller, KeyCheck, Opened};
+use super::controller::count;
+use super::holds::{HeldKey, Hold, Holds, Rest};
+use crate::inline_vec::Few;
+use crate::rule::{Count, FlowRule, KeyPart, KeyedBy, LimitApp, RuleId};
+use crate::state::keyed::{Asked, Key, Reserved, Standing};
+use crate::time::Timestamp;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The keyed rules of one resource.
+#[derive(Default)]
+pub(crate) struct Keys {
+    checks: Box<[KeyCheck]>,
+    /// What they look at, each part once.
+    parts: Box<[KeyPart]>,
+}
+
+impl Keys {
+    /// These rules, in order.
+    pub(crate) fn new(checks: Vec<KeyCheck>) -> Keys {
+        let mut parts: Vec<KeyPart> = Vec::new();
+        let mut checks = checks;
+        for check in &mut checks {
+            let rule = Rc::clone(&check.rule);
+            let of = rule.keyed_by().into_iter().flat_map(KeyedBy::parts);
+            let of = of.map(|part| {
+                let known = parts.iter().position(|known| known == part);
+                known.unwrap_or_else(|| {
+                    parts.push(part.clone());
+                    parts.len() - 1
+                })
+            });
+            check.of = of.collect();
+        }
+        Keys {
+            checks: checks.into(),
+            parts: parts.into(),
+        }
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub(crate) fn are_none(&self) -> bool {
+        self.checks.is_empty()
+    }
+
+    pub(crate) fn parts(&self) -> &[KeyPart] {
+        &self.parts
+    }
+
+    pub(crate) fn checks(&self) -> &[KeyCheck] {
+        &self.checks
+    }
+
+    /// The origins that the rules name.
+    pub(crate) fn names(&self, origin: &str) -> bool {
+        self.checks
+            .iter()
+            .any(|check| match check.rule.limit_app() {
+                LimitApp::Origin(name) => **name == *origin,
+                LimitApp::Default => origin == "default",
+                LimitApp::Other => origin == "other",
+            })
+    }
+
+    /// What the rules say to a request. Takes nothing.
+    pub(crate) fn ask(&self, caller: &KeyCaller<'_>, now: Timestamp) -> Holds {
+        let mut holds = Holds::default();
+        for (i, check) in self.checks.iter().enumerate() {
+            if !check.applies_to(caller) {
+                continue;
+            }
+            let mut refuses = false;
+            let mut retry_after = Some(Duration::ZERO);
+            let fits = check.each_key(caller, |opened, key, count| {
+                if holds.has(i, key) {
+                    return;
+                }
+                let (states, terms) = (opened.states(), check.terms(count));
+                let wait = match states.ask(key, &terms, check.cost(caller), now) {
+                    Asked::Pass => 0,
+                    Asked::Wait(wait) => wait,
+                    Asked::Block { retry_after: own } => {
+                        refuses = true;
+                        retry_after = retry_after.zip(own).map(|(a, b)| a.max(b));
+                        return;
+                    }
+                };
+                if check.enforced {
+                    holds.wait = holds.wait.max(wait);
+                }
+                holds.holds.push(Hold {
+                    check: i,
+                    key,
+                    count,
+                    wait,
+                    reserved: None,
+                });
+            });
+            if !fits {
+                (refuses, retry_after) = (true, None);
+            }
+            if refuses && check.enforced {
+                holds.refusing |= 1 << i;
+                holds.retry_after = holds
+                    .retry_after
+                    .zip(retry_after)
+                    .map(|(longest, own)| longest.max(own));
+            } else if refuses {
+                holds.shadow_refusing |= 1 << i;
+            }
+        }
+        holds
+    }
+
+    /// Reserves for a request that passes at once what its keys need, without asking first. Nothing, where a rule that is
+    /// enforced would not have it so.
+    pub(crate) fn reserve_at_once(
+        &self,
+        holds: &mut Holds,
+        caller: &KeyCaller<'_>,
+        now: Timestamp,
+    ) -> bool {
+        // One that looks at another's states has to before those are charged.
+        if self.checks.iter().any(|check| check.beside.is_some()) {
+            return false;
+        }
+        for (i, check) in self.checks.iter().enumerate() {
+            if !check.applies_to(caller) {
+                continue;
+            }
+            let (mut could, cost) = (true, check.cost(caller));
+            let fits = check.each_key(caller, |opened, key, count| {
+                if !could || holds.has(i, key) {
+                    return;
+                }
+                let states = opened.states();
+                let reserved = states.reserve(key, &check.terms(count), cost, now);
+                could = reserved.is_some_and(|reserved| reserved.wait == 0);
+                holds.holds.push(Hold {
+                    check: i,
+                    key,
+                    count,
+                    wait: 0,
+                    reserved,
+                });
+            });
+            // In shadow mode it waits, perhaps: that is found out where all are asked.
+            if !(could && fits) {
+                self.give_back(holds, caller, now);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Reserves for a request that waits for `wait` nanoseconds what its keys need. Where somebody else was faster, nothing,
+    /// and the rule that lacks it refuses.
+    pub(crate) fn reserve(
+        &self,
+        holds: &mut Holds,
+        wait: u64,
+        caller: &KeyCaller<'_>,
+        now: Timestamp,
+    ) -> bool {
+        let (mut refusing, mut shadow_refusing) = (0, holds.shadow_refusing);
+        for hold in holds.holds.iter_mut() {
+            let Some((check, opened)) = self.opened(hold.check) else {
+                continue;
+            };
+            if shadow_refusing >> hold.check & 1 == 1 {
+                continue;
+            }
+            if check.beside.is_some() {
+                continue; // the other rule does
+            }
+            let (states, terms) = (opened.states(), check.terms(hold.count));
+            opened.measured.count_as(check.rule.grade().counting());
+            // A turn is taken for when the request is released.
+            let longest = wait.max(hold.wait);
+            let cost = check.cost(caller);
+            hold.reserved = match longest {
+                0 => states.reserve(hold.key, &terms, cost, now),
+                wait => states.reserve_later(hold.key, &terms, cost, wait, now),
+            };
+            let reserved = |reserved: Reserved| reserved.wait <= longest;
+            if hold.reserved.is_some_and(reserved) {
+                continue;
+            }
+            if let Some(reserved) = hold.reserved.take() {
+                states.give_back(reserved, cost, now); // a turn later than the request can wait
+            }
+            if check.enforced {
+                refusing |= 1 << hold.check;
+                break;
+            }
+            shadow_refusing |= 1 << hold.check;
+        }
+        holds.shadow_refusing = shadow_refusing;
+        if refusing != 0 {
+            self.give_back(holds, caller, now);
+            holds.refusing = refusing;
+        }
+        refusing == 0
+    }
+
+    /// Gives back what was reserved, because another rule refused.
+    pub(crate) fn give_back(&self, holds: &mut Holds, caller: &KeyCaller<'_>, now: Timestamp) {
+        for hold in holds.holds.iter_mut() {
+            if let Some(reserved) = hold.reserved.take()
+                && let Some((check, opened)) = self.opened(hold.check)
+            {
+                let states = opened.states();
+                states.give_back(reserved, check.cost(caller), now);
+            }
+        }
+    }
+
+    /// Charges what was reserved: the keys that are to be told how the call ends.
+    pub(crate) fn commit(
+        &self,
+        holds: &Holds,
+        wait: u64,
+        caller: &KeyCaller<'_>,
+    ) -> Option<Box<Rest>> {
+        let (mut rest, mut passed): (Option<Box<Rest>>, u64) = (None, 0);
+        for hold in holds.holds.iter() {
+            let Some((check, opened)) = self.opened(hold.check) else {
+                continue;
+            };
+            let looks_on = check.beside.is_some() && holds.shadow_refusing >> hold.check & 1 == 0;
+            if hold.reserved.is_none() && !looks_on {
+                continue;
+            }
+            if passed >> hold.check & 1 == 0 {
+                count(&opened.state.passed);
+                if hold.wait > 0 {
+                    count(&opened.state.waited);
+                }
+            }
+            passed |= 1 << hold.check;
+            let Some(reserved) = hold.reserved else {
+                continue;
+            };
+            let in_flight = opened.states().commit(reserved, check.cost(caller));
+            if in_flight || check.geometry.is_paced && wait.max(hold.wait) > 0 {
+                rest.get_or_insert_default().keys.push(HeldKey {
+                    check: hold.check,
+                    reserved,
+                    in_flight,
+                });
+            }
+        }
+        if holds.shadow_refusing != 0 {
+            self.shadow_block(holds);
+        }
+        rest
+    }
+
+    /// Records which rules in shadow mode would have refused.
+    pub(crate) fn shadow_block(&self, holds: &Holds) {
+        for (i, check) in self.checks.iter().enumerate() {
+            if holds.shadow_refusing >> i & 1 == 1
+                && let Some(opened) = check.opened.get()
+            {
+                count(&opened.state.shadow_blocked);
+            }
+        }
+    }
+
+    /// The first rule that refuses, if it stands before the resource's `other`th other rule.
+    pub(crate) fn first_refusing(&self, holds: &Holds, other: Option<usize>) -> Option<&KeyCheck> {
+        let check = self.checks.get(holds.refusing.trailing_zeros() as usize)?;
+        (other.is_none_or(|other| check.place <= other)).then_some(check)
+    }
+
+    /// Tells the keys that a call has ended.
+    pub(crate) fn leave(&self, rest: &Rest) {
+        for held in rest.keys.iter().filter(|held| held.in_flight) {
+            if let Some((_, opened)) = self.opened(held.check) {
+                opened.states().leave(held.reserved);
+            }
+        }
+    }
+
+    /// Tells the keys that a call of that cost is given up, which was to be released at `release`. Its turn is given back
+    /// where it is known to be still to come.
+    pub(crate) fn give_up(
+        &self,
+        rest: &Rest,
+        cost: u64,
+        release: Timestamp,
+        now: Option<Timestamp>,
+    ) {
+        self.leave(rest);
+        let Some(now) = now.filter(|now| *now < release) else {
+            return;
+        };
+        for held in rest.keys.iter().filter(|held| !held.in_flight) {
+            if let Some((_, opened)) = self.opened(held.check) {
+                opened.states().give_back(held.reserved, cost, now);
+            }
+        }
+    }
+
+    /// Gives back what windows were charged at `charged` for the keys of a request.
+    pub(crate) fn refund(&self, caller: &KeyCaller<'_>, charged: Timestamp, now: Timestamp) {
+        let checks = self.checks.iter().filter(|check| check.enforced);
+        for check in checks.filter(|check| check.applies_to(caller)) {
+            let mut told: Few<Key, 4> = Few::default();
+            check.each_key(caller, |opened, key, _| {
+                if told.iter().any(|known| *known == key) {
+                    return;
+                }
+                told.push(key);
+                let states = opened.states();
+                states.refund(key, check.cost(caller), charged, now);
+            });
+        }
+    }
+
+    /// How the rules stand that are for a request, in order: how many other rules stand before it, the rule and its id; of
+    /// several keys, the one of which least is left.
+    pub(crate) fn standings<'a>(
+        &'a self,
+        caller: KeyCaller<'a>,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (usize, &'a FlowRule, &'a RuleId, Count, Standing)> {
+        self.checks.iter().filter_map(move |check| {
+            if !check.applies_to(&caller) {
+                return None;
+            }
+            let mut least: Option<(Count, Standing)> = None;
+            check.each_key(&caller, |opened, key, count| {
+                let own = opened.states().standing(key, &check.terms(count), now);
+                if least.is_none_or(|(_, least)| own.remaining < least.remaining) {
+                    least = Some((count, own));
+                }
+            });
+            let unused = || Standing {
+                remaining: check.count.whole(),
+                reset: Duration::ZERO,
+            };
+            let (count, standing) = if check.is_open() {
+                least?
+            } else {
+                (check.count, unused())
+            };
+            Some((check.place, &*check.rule, &check.id, count, standing))
+        })
+    }
+
+    fn opened(&self, index: usize) -> Option<(&KeyCheck, &Opened)> {
+        let check = self.checks.get(index)?;
+        Some((check, check.opened.get()?))
+    }
+}
