@@ -1957,28 +1957,37 @@ impl<T: Tally> Resource<T> {
         now: Timestamp,
     ) -> impl Iterator<Item = Policy<'a>> + use<'a, T> {
         let (keys, name) = (request.keys, self.name_of(request));
-        let caller = move || KeyCaller {
+        let caller = KeyCaller {
             values: keys,
             resource: name,
             origin: "",
             is_other: false,
             cost: 1,
         };
-        (0..=self.checks.len()).flat_map(move |place| {
-            let standings = self.keys.standings(caller(), now);
-            let keyed = standings.filter(move |(before, ..)| *before == place);
-            let keyed = keyed.map(|(_, rule, id, count, standing)| Policy {
-                rule,
-                id,
-                count,
-                remaining: standing.remaining,
-                reset: standing.reset,
-            });
-            let plain = self.checks.get(place);
-            keyed.chain(plain.and_then(|check| self.policy(check, now)))
+        let (mut keyed, mut place) = (self.keys.standings(caller, now).peekable(), 0);
+        // In the order of both: a keyed rule knows how many of the others stand before it.
+        std::iter::from_fn(move || {
+            loop {
+                let next = keyed.next_if(|(before, ..)| *before <= place);
+                if let Some((_, rule, id, count, standing)) = next {
+                    return Some(Policy {
+                        rule,
+                        id,
+                        count,
+                        remaining: standing.remaining,
+                        reset: standing.reset,
+                    });
+                }
+                let check = self.checks.get(place)?;
+                place += 1;
+                if let Some(policy) = self.policy(check, now) {
+                    return Some(policy);
+                }
+            }
         })
     }
 
+    #[inline]
     fn policy<'a>(&'a self, check: &'a Check<T>, now: Timestamp) -> Option<Policy<'a>> {
         let caller = Caller {
             origin: None,
@@ -2124,7 +2133,7 @@ impl<T: Tally> Resource<T> {
         let decided = if self.is_guarded {
             self.decide_guarded(&whereabouts, store, request, now)
         } else {
-            self.decide(origin, request, now)
+            self.decide(origin, request, None, now)
                 .map(|admitted| (admitted, Admissions::default()))
         };
         let (admitted, admissions) = match decided {
@@ -2183,7 +2192,7 @@ impl<T: Tally> Resource<T> {
         } else if let Some(held) = self.pass_at_once(origin, cost, may_wait, now) {
             Ok(Admitted::at_once(held))
         } else {
-            self.decide(origin, request, now)
+            self.decide(origin, request, None, now)
         };
         let mut admitted = match decided {
             Ok(admitted) => admitted,
@@ -2221,7 +2230,7 @@ impl<T: Tally> Resource<T> {
             }
             self.keys.give_back(&mut holds, &caller, now);
         }
-        self.decide(origin, request, now)
+        self.decide(origin, request, Some(&mut holds), now)
     }
 
     /// The name of the resource of a request. Keys are told apart by it beyond the bound, too: they have one of their own.
@@ -2276,6 +2285,7 @@ impl<T: Tally> Resource<T> {
         &self,
         origin: Option<&Origin<T>>,
         request: &Request<'_, T>,
+        keys: Option<&mut Holds>,
         now: Timestamp,
     ) -> Result<Admitted<'_, T>, Blocked> {
         let is_plain =
@@ -2296,7 +2306,7 @@ impl<T: Tally> Resource<T> {
                     keys: self.key_caller(origin, request),
                     impatient: request.impatient,
                 };
-                match self.decide_together(&caller, now) {
+                match self.decide_together(&caller, keys, now) {
                     Ok(admitted) => return Ok(admitted),
                     Err(refusal) => refusal,
                 }
@@ -2417,12 +2427,14 @@ impl<T: Tally> Resource<T> {
     fn decide_together(
         &self,
         caller: &Caller<'_, T>,
+        keys: Option<&mut Holds>,
         now: Timestamp,
     ) -> Result<Admitted<'_, T>, Refusal<'_, T>> {
-        let mut attempts = 0;
+        let (mut attempts, mut none) = (0, Holds::default());
+        let keys = keys.unwrap_or(&mut none);
         loop {
             attempts += 1;
-            if let Some(decided) = self.try_to_decide(caller, attempts < MAX_ATTEMPTS, now) {
+            if let Some(decided) = self.try_to_decide(caller, keys, attempts < MAX_ATTEMPTS, now) {
                 return decided;
             }
         }
@@ -2432,6 +2444,7 @@ impl<T: Tally> Resource<T> {
     fn try_to_decide(
         &self,
         caller: &Caller<'_, T>,
+        keys: &mut Holds,
         again: bool,
         now: Timestamp,
     ) -> Option<Result<Admitted<'_, T>, Refusal<'_, T>>> {
@@ -2439,10 +2452,9 @@ impl<T: Tally> Resource<T> {
         // A bit for each check, in each of these. `measured` are those that count the request and are not for it.
         let (mut willing, mut counting, mut measured) = (0, 0, 0);
         let (mut waiting, mut refusing, mut shadow_refusing) = (0_u64, 0_u64, 0_u64);
-        let mut keys = match self.keys.are_none() {
-            true => Holds::default(),
-            false => self.keys.ask(&caller.keys, now),
-        };
+        if !self.keys.are_none() {
+            self.keys.ask(keys, &caller.keys, now);
+        }
         let (mut wait, mut first) = (keys.wait, None);
         for (i, check) in self.checks.iter().enumerate() {
             let Some(state) = self.state(check, i, caller.origin) else {
@@ -2510,7 +2522,7 @@ impl<T: Tally> Resource<T> {
                 }
             });
             if refusing == 0 && !overtaken {
-                overtaken = !self.keys.reserve(&mut keys, wait, &caller.keys, now) && again;
+                overtaken = !self.keys.reserve(keys, wait, &caller.keys, now) && again;
             }
             if refusing != 0 || overtaken || keys.refuse() {
                 self.each_state(reserved, caller.origin, |i, check, state| {
@@ -2527,10 +2539,10 @@ impl<T: Tally> Resource<T> {
             });
         }
         let place = first.map(|(place, _)| place);
-        let first_key = self.keys.first_refusing(&keys, place).map(First::Key);
+        let first_key = self.keys.first_refusing(keys, place).map(First::Key);
         let first = first_key.or(first.map(|(_, check)| First::Check(check)));
         if let Some(first) = first {
-            self.keys.shadow_block(&keys);
+            self.keys.shadow_block(keys);
             return Some(Err(Refusal {
                 first,
                 refusing,
@@ -2566,7 +2578,7 @@ impl<T: Tally> Resource<T> {
             lender,
             keys: match self.keys.are_none() {
                 true => None,
-                false => self.keys.commit(&keys, wait, &caller.keys),
+                false => self.keys.commit(keys, wait, &caller.keys),
             },
         }))
     }

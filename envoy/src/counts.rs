@@ -11,7 +11,7 @@ use crate::breakers::{BreakerPlace, Shown};
 use crate::host::{Host, Kind, Level, MetricId, Put};
 use crate::inbound::Numbers;
 use crate::names::{label, named};
-use crate::pages::{KeyStates, Place};
+use crate::pages::{KeyStates, Pages};
 use crate::places::ProcessPlaces;
 use crate::ring::Published;
 use leapgate::Timestamp;
@@ -473,7 +473,7 @@ impl<H: Host> Tallies for Counts<H> {
         let place = |seed: Option<[u64; 2]>| {
             Some((
                 seed?,
-                Place::shared(self.host.clone(), self.name_of_pages(key, geometry)),
+                Pages::shared(self.host.clone(), self.name_of_pages(key, geometry)),
             ))
         };
         let shared = self.shared.then(|| self.seed()).and_then(place);
@@ -484,7 +484,7 @@ impl<H: Host> Tallies for Counts<H> {
         }
         let (seed, place) = shared.unwrap_or_else(|| {
             let (first, second) = unpair(&self.random()).unwrap_or_default();
-            ([first, second], Place::Local(RefCell::default()))
+            ([first, second], Pages::Local(RefCell::default()))
         });
         let counters = self.counters(labels(key));
         KeyStates::new(KeyedPages::new(geometry, seed), place, counters)

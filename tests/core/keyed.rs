@@ -11,7 +11,7 @@ use fastrand::Rng;
 use leapgate::Timestamp;
 use leapgate::backend::{
     Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows, LocalTally, MAX_LABEL,
-    MAX_LABELS, Past, Reserved, RuleWindow, Standing,
+    MAX_LABELS, Past, Place, Reserved, RuleWindow, Standing,
 };
 use leapgate::rule::{Count, Counting, Grade, RuleGeometry};
 use leapgate::stats::Window;
@@ -57,7 +57,7 @@ fn retry(
     cost: u64,
     now: Timestamp,
 ) -> Option<Duration> {
-    match table.ask(key, &terms(limit), cost, now) {
+    match table.ask(&mut Place::of(key), &terms(limit), cost, now) {
         Asked::Pass => Some(Duration::ZERO),
         Asked::Wait(_) => panic!("nothing waits here"),
         Asked::Block { retry_after } => retry_after,
@@ -161,9 +161,10 @@ fn plays_like_a_log(
             "time to room: {about}"
         );
         let expected = log.admits(limit, cost, now);
-        let asked = table.ask(key, &terms, cost, now);
+        let mut handle = Place::of(key);
+        let asked = table.ask(&mut handle, &terms, cost, now);
         assert_eq!(asked == Asked::Pass, expected, "{asked:?}: {about}");
-        let reserved = table.reserve(key, &terms, cost, now);
+        let reserved = table.reserve(&mut handle, &terms, cost, now);
         assert_eq!(reserved.is_some(), expected, "{about}");
         if let Some(reserved) = reserved {
             assert!(!reserved.place.is_shared(), "{about}");
@@ -339,9 +340,12 @@ fn keys_that_crowd_one_slot_are_kept_apart() {
 fn a_refusal_takes_nothing_and_what_is_given_back_is_free() {
     let table = strict(8);
     let key = numbered(&table, 1);
-    let reserve = |cost| table.reserve(key, &terms(3.0), cost, at(0));
+    let reserve = |cost| table.reserve(&mut Place::of(key), &terms(3.0), cost, at(0));
     let two = reserve(2).unwrap();
-    assert_ne!(table.ask(key, &terms(3.0), 2, at(0)), Asked::Pass);
+    assert_ne!(
+        table.ask(&mut Place::of(key), &terms(3.0), 2, at(0)),
+        Asked::Pass
+    );
     assert_eq!(reserve(2), None);
     table.give_back(two, 2, at(0));
     assert_eq!(table.sum(key, at(0)), 0.0);
@@ -352,7 +356,10 @@ fn a_refusal_takes_nothing_and_what_is_given_back_is_free() {
     table.give_back(three, 3, at(0));
     assert_eq!(table.sum(key, at(0)), 3.0);
     // As much as another count allows: the count is no part of the window.
-    assert_eq!(table.ask(key, &terms(4.0), 1, at(0)), Asked::Pass);
+    assert_eq!(
+        table.ask(&mut Place::of(key), &terms(4.0), 1, at(0)),
+        Asked::Pass
+    );
     assert_eq!(retry(&table, key, 3.0, 4, at(0)), None);
     let wait = retry(&table, key, 3.0, 1, at(0));
     assert_eq!(wait, Some(Duration::from_millis(1050)));
@@ -379,7 +386,10 @@ fn a_bucket_that_outgrows_its_byte_widens_and_its_block_comes_back() {
         for round in 1..100 {
             let now = at(round * 5000);
             assert_eq!(table.sum(key, now), 0.0);
-            assert_eq!(table.ask(key, &terms(limit), 1, now), Asked::Pass);
+            assert_eq!(
+                table.ask(&mut Place::of(key), &terms(limit), 1, now),
+                Asked::Pass
+            );
             assert_eq!(table.wide(), 0);
             assert!(admits(&table, key, limit, 300, now));
             assert_eq!((table.wide(), table.bytes()), (1, bytes));
@@ -606,7 +616,9 @@ fn a_call_in_flight_is_one_whatever_it_costs() {
     let table = table(Grade::Concurrency, 2);
     let key = numbered(&table, 1);
     for cost in [0, 3] {
-        let reserved = table.reserve(key, &terms(4.0), cost, at(0)).unwrap();
+        let reserved = table
+            .reserve(&mut Place::of(key), &terms(4.0), cost, at(0))
+            .unwrap();
         assert!(table.commit(reserved, cost));
     }
     assert_eq!(table.sum(key, at(0)), 2.0);
@@ -627,7 +639,8 @@ fn calls_in_flight_that_share_are_never_more_than_the_limit_and_all_end() {
         let key = numbered(&table, number);
         let comes = if step / 5000 % 2 == 0 { 70 } else { 30 };
         if rng.u32(..100) < comes {
-            let Some(reserved) = table.reserve(key, &terms(3.0), 1, at(step)) else {
+            let Some(reserved) = table.reserve(&mut Place::of(key), &terms(3.0), 1, at(step))
+            else {
                 refused += 1;
                 continue;
             };
@@ -664,5 +677,40 @@ fn differs_from_sentinel_a_flood_of_values_is_no_amnesty() {
     for number in 1..50_000 {
         admits(&table, numbered(&table, number), 1.0, 1, at(number / 100));
         assert!(!admits(&table, limited, 1.0, 1, at(number / 100)));
+    }
+}
+
+/// A handle says where the state of its key was found. Other keys move states to other slots, and take those that are over.
+#[test]
+fn a_handle_is_good_wherever_its_state_has_moved_and_when_it_is_gone() {
+    let table = strict(64);
+    let name = |number: u64| numbered(&table, number);
+    let mut handles: Vec<_> = (0..64).map(|number| Place::of(name(number))).collect();
+    assert!(handles.iter().all(|handle| handle.is_new()));
+    // The table grows three times, and its states are counted once by a handle each and once by their keys.
+    for (number, handle) in handles.iter_mut().enumerate() {
+        let reserved = table.reserve(handle, &terms(2.0), 1, at(0)).unwrap();
+        assert!(!handle.is_new() && !table.commit(reserved, 1), "{number}");
+    }
+    for (number, handle) in handles.iter_mut().enumerate() {
+        assert_eq!(table.sum(handle.key(), at(1)), 1.0, "{number}");
+        let reserved = table.reserve(handle, &terms(2.0), 1, at(1)).unwrap();
+        table.commit(reserved, 1);
+        assert!(table.reserve(handle, &terms(2.0), 1, at(1)).is_none());
+        assert_eq!(table.len(), 64, "{number}");
+    }
+    // Others have taken all of them: each key begins anew, in a slot of its own.
+    for number in 1000..1064 {
+        let mut other = Place::of(name(number));
+        let reserved = table.reserve(&mut other, &terms(2.0), 2, at(5000)).unwrap();
+        table.commit(reserved, 2);
+    }
+    for (number, handle) in handles.iter_mut().enumerate() {
+        assert_eq!(table.ask(handle, &terms(2.0), 2, at(10_000)), Asked::Pass);
+        assert_eq!(
+            table.find(handle.key()).map(Place::at),
+            Some(handle.at()),
+            "{number}"
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{at, count};
 use fastrand::Rng;
-use leapgate::backend::{Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows};
+use leapgate::backend::{Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows, Place};
 use leapgate::config::{Value, read_limiter};
 use leapgate::rule::{Counting, Grade, RuleGeometry, RuleId};
 use leapgate::{Left, Limit, Limiter, LimiterError, Timestamp, Verdict};
@@ -197,7 +197,10 @@ fn what_is_left_is_what_a_walk_through_the_buckets_says() {
                         retry_after: Some(wait),
                     },
                 };
-                assert_eq!(windows.ask(key, &terms, cost, at(now)), asked);
+                assert_eq!(
+                    windows.ask(&mut Place::of(key), &terms, cost, at(now)),
+                    asked
+                );
                 assert!(passes || asked != Asked::Pass);
                 let standing = windows.standing(key, &terms, at(now));
                 let used = sum(Duration::ZERO);

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use leapgate::Timestamp;
 use leapgate::backend::{
     Asked, KEYS_PER_PAGE, Key, KeyedGeometry, KeyedPages, KeyedStates, KeyedTerms, KeyedWindows,
-    Reserved,
+    Place, Reserved,
 };
 use leapgate::rule::{Count, Counting, Grade, RuleGeometry};
 use std::cell::RefCell;
@@ -123,7 +123,7 @@ fn plays_like_a_table(geometry: KeyedGeometry, count: f64, max_queueing_ns: u64,
             let about = format!("step {step}, {geometry:?}, {cost} at {at:?}");
             assert_eq!(
                 shelf.ask(key, &terms, cost, at),
-                table.ask(key, &terms, cost, at),
+                table.ask(&mut Place::of(key), &terms, cost, at),
                 "ask: {about}"
             );
             let standing = |page: &[u8]| shelf.pages.standing(page, key, &terms, at);
@@ -133,7 +133,7 @@ fn plays_like_a_table(geometry: KeyedGeometry, count: f64, max_queueing_ns: u64,
                 "standing: {about}"
             );
             let taken = shelf.reserve(key, &terms, cost, at);
-            let expected = table.reserve(key, &terms, cost, at);
+            let expected = table.reserve(&mut Place::of(key), &terms, cost, at);
             // Before its turn there was none, or one that is over and nobody keeps.
             let of = |taken: Option<Reserved>| {
                 taken.map(|taken| (taken.wait, taken.turn.map(|turn| turn.to)))

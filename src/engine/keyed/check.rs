@@ -179,6 +179,13 @@ impl KeyCheck {
         }
     }
 
+    /// The states that the rule decides on: windows count as it says.
+    #[inline]
+    pub(super) fn states<'o>(&self, opened: &'o Opened) -> &'o dyn KeyedStates {
+        opened.measured.count_as(self.rule.grade().counting());
+        opened.states()
+    }
+
     /// Tells `each` of the keys of a request and their counts. `false` where there are more than [`MAX_KEYS_OF_REQUEST`].
     pub(super) fn each_key(
         &self,

@@ -1,16 +1,17 @@
-//! What the keys of a request hold: while it is decided, and while its call lasts.
+//! The keys of a request, each resolved once, and what they hold: while it is decided, and while its call lasts.
 
 use crate::inline_vec::Few;
 use crate::rule::Count;
 use crate::state::breaker::Admission;
-use crate::state::keyed::{Key, Reserved};
+use crate::state::keyed::{Key, Place, Reserved};
 use std::time::Duration;
 
 /// A key of a request, under the check of this number.
 #[derive(Clone, Copy)]
 pub(super) struct Hold {
     pub(super) check: usize,
-    pub(super) key: Key,
+    /// The key, and where its state was found.
+    pub(super) handle: Place,
     pub(super) count: Count,
     /// For how long its rule makes the request wait, in nanoseconds.
     pub(super) wait: u64,
@@ -25,6 +26,8 @@ pub(crate) struct Holds {
     /// A bit for each check.
     pub(super) refusing: u64,
     pub(super) shadow_refusing: u64,
+    /// A bit for each check under which the request has too many keys.
+    pub(super) too_many: u64,
     /// How long until those that refuse no longer do.
     pub(super) retry_after: Option<Duration>,
 }
@@ -61,6 +64,7 @@ impl Default for Holds {
             wait: 0,
             refusing: 0,
             shadow_refusing: 0,
+            too_many: 0,
             retry_after: Some(Duration::ZERO),
         }
     }
@@ -70,7 +74,7 @@ impl Holds {
     /// Whether the key is known, under the check of this number.
     pub(super) fn has(&self, check: usize, key: Key) -> bool {
         let mut holds = self.holds.iter();
-        holds.any(|hold| hold.check == check && hold.key == key)
+        holds.any(|hold| hold.check == check && hold.handle.key() == key)
     }
 
     /// Whether any rule refuses.

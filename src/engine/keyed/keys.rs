@@ -5,7 +5,7 @@ use super::controller::count;
 use super::holds::{HeldKey, Hold, Holds, Rest};
 use crate::inline_vec::Few;
 use crate::rule::{Count, FlowRule, KeyPart, KeyedBy, LimitApp, RuleId};
-use crate::state::keyed::{Asked, Key, Reserved, Standing};
+use crate::state::keyed::{Asked, Key, Place, Reserved, Standing};
 use crate::time::Timestamp;
 use std::rc::Rc;
 use std::time::Duration;
@@ -66,95 +66,87 @@ impl Keys {
             })
     }
 
-    /// What the rules say to a request. Takes nothing.
-    pub(crate) fn ask(&self, caller: &KeyCaller<'_>, now: Timestamp) -> Holds {
-        let mut holds = Holds::default();
-        for (i, check) in self.checks.iter().enumerate() {
-            if !check.applies_to(caller) {
-                continue;
-            }
-            let mut refuses = false;
-            let mut retry_after = Some(Duration::ZERO);
-            let fits = check.each_key(caller, |opened, key, count| {
-                if holds.has(i, key) {
-                    return;
-                }
-                let (states, terms) = (opened.states(), check.terms(count));
-                let wait = match states.ask(key, &terms, check.cost(caller), now) {
-                    Asked::Pass => 0,
-                    Asked::Wait(wait) => wait,
-                    Asked::Block { retry_after: own } => {
-                        refuses = true;
-                        retry_after = retry_after.zip(own).map(|(a, b)| a.max(b));
-                        return;
-                    }
-                };
-                if check.enforced {
-                    holds.wait = holds.wait.max(wait);
-                }
-                holds.holds.push(Hold {
-                    check: i,
-                    key,
-                    count,
-                    wait,
-                    reserved: None,
-                });
-            });
-            if !fits {
-                (refuses, retry_after) = (true, None);
-            }
-            if refuses && check.enforced {
-                holds.refusing |= 1 << i;
-                holds.retry_after = holds
-                    .retry_after
-                    .zip(retry_after)
-                    .map(|(longest, own)| longest.max(own));
-            } else if refuses {
-                holds.shadow_refusing |= 1 << i;
-            }
-        }
-        holds
-    }
-
-    /// Reserves for a request that passes at once what its keys need, without asking first. Nothing, where a rule that is
-    /// enforced would not have it so.
+    /// Resolves the keys of a request, and reserves what they need if they can all pass at once. Nothing is reserved where a
+    /// rule would not have it so.
     pub(crate) fn reserve_at_once(
         &self,
         holds: &mut Holds,
         caller: &KeyCaller<'_>,
         now: Timestamp,
     ) -> bool {
-        // One that looks at another's states has to before those are charged.
-        if self.checks.iter().any(|check| check.beside.is_some()) {
-            return false;
-        }
+        // A rule that looks at the states of another has to before those are charged.
+        let mut could = self.checks.iter().all(|check| check.beside.is_none());
         for (i, check) in self.checks.iter().enumerate() {
             if !check.applies_to(caller) {
                 continue;
             }
-            let (mut could, cost) = (true, check.cost(caller));
+            let cost = check.cost(caller);
             let fits = check.each_key(caller, |opened, key, count| {
-                if !could || holds.has(i, key) {
+                if holds.has(i, key) {
                     return;
                 }
-                let states = opened.states();
-                let reserved = states.reserve(key, &check.terms(count), cost, now);
-                could = reserved.is_some_and(|reserved| reserved.wait == 0);
+                let (mut handle, mut reserved) = (Place::of(key), None);
+                if could {
+                    let (states, terms) = (opened.states(), check.terms(count));
+                    reserved = states.reserve(&mut handle, &terms, cost, now);
+                    // In shadow mode the request waits, perhaps: that is found out where all rules are asked.
+                    could = reserved.is_some_and(|reserved| reserved.wait == 0);
+                }
                 holds.holds.push(Hold {
                     check: i,
-                    key,
+                    handle,
                     count,
                     wait: 0,
                     reserved,
                 });
             });
-            // In shadow mode it waits, perhaps: that is found out where all are asked.
-            if !(could && fits) {
-                self.give_back(holds, caller, now);
-                return false;
+            if !fits {
+                holds.too_many |= 1 << i;
+                could = false;
             }
         }
-        true
+        if !could {
+            self.give_back(holds, caller, now);
+        }
+        could
+    }
+
+    /// What the rules say to the keys that were resolved. Takes nothing.
+    pub(crate) fn ask(&self, holds: &mut Holds, caller: &KeyCaller<'_>, now: Timestamp) {
+        let (mut wait, mut retry_after) = (0, Some(Duration::ZERO));
+        let (mut refusing, mut shadow_refusing) = (0, 0);
+        let mut refuse = |i: usize, enforced: bool, own: Option<Duration>| {
+            if enforced {
+                refusing |= 1 << i;
+                retry_after = retry_after.zip(own).map(|(longest, own)| longest.max(own));
+            } else {
+                shadow_refusing |= 1 << i;
+            }
+        };
+        for hold in holds.holds.iter_mut() {
+            let Some((check, opened)) = self.opened(hold.check) else {
+                continue;
+            };
+            let (states, terms) = (check.states(opened), check.terms(hold.count));
+            hold.wait = 0;
+            match states.ask(&mut hold.handle, &terms, check.cost(caller), now) {
+                Asked::Pass => {}
+                Asked::Wait(own) => hold.wait = own,
+                Asked::Block { retry_after } => refuse(hold.check, check.enforced, retry_after),
+            }
+            if check.enforced {
+                wait = wait.max(hold.wait);
+            }
+        }
+        let mut too_many = holds.too_many;
+        while too_many != 0 {
+            let i = too_many.trailing_zeros() as usize;
+            too_many &= too_many - 1;
+            let enforced = self.checks.get(i).is_some_and(|check| check.enforced);
+            refuse(i, enforced, None);
+        }
+        (holds.wait, holds.retry_after) = (wait, retry_after);
+        (holds.refusing, holds.shadow_refusing) = (refusing, shadow_refusing);
     }
 
     /// Reserves for a request that waits for `wait` nanoseconds what its keys need. Where somebody else was faster, nothing,
@@ -177,14 +169,13 @@ impl Keys {
             if check.beside.is_some() {
                 continue; // the other rule does
             }
-            let (states, terms) = (opened.states(), check.terms(hold.count));
-            opened.measured.count_as(check.rule.grade().counting());
+            let (states, terms) = (check.states(opened), check.terms(hold.count));
             // A turn is taken for when the request is released.
             let longest = wait.max(hold.wait);
             let cost = check.cost(caller);
             hold.reserved = match longest {
-                0 => states.reserve(hold.key, &terms, cost, now),
-                wait => states.reserve_later(hold.key, &terms, cost, wait, now),
+                0 => states.reserve(&mut hold.handle, &terms, cost, now),
+                wait => states.reserve_later(&mut hold.handle, &terms, cost, wait, now),
             };
             let reserved = |reserved: Reserved| reserved.wait <= longest;
             if hold.reserved.is_some_and(reserved) {

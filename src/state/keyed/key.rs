@@ -69,24 +69,44 @@ impl Key {
     }
 }
 
-/// Where the state of a key is. From a reservation until that is given back, has ended or has left the window, it stays good
-/// whatever happens to other keys.
+/// In a handle: its state has not been looked for yet. No table has as many slots.
+const NOWHERE: u32 = u32::MAX;
+
+/// A key of a request, and where its state was found: so that each step of a decision goes there without another search.
+///
+/// It is made of the key alone; each step notes in it where it has found the state, and looks there first the next time. From a
+/// reservation until that is given back, has ended or has left the window, it stays good whatever happens to other keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     pub(super) key: Key,
-    /// Where it was when it was told. It may have moved since.
+    /// Where the state was found: a slot, a page or a bucket, as its states say. It may have moved since.
     pub(super) at: u32,
     pub(super) is_shared: bool,
 }
 
 impl Place {
-    /// Of a key, wherever its state is: of states that are found by their key alone.
+    /// Of a key whose state has not been looked for.
     pub const fn of(key: Key) -> Place {
         Place {
             key,
-            at: 0,
+            at: NOWHERE,
             is_shared: false,
         }
+    }
+
+    /// Whether the state has not been looked for.
+    pub const fn is_new(self) -> bool {
+        self.at == NOWHERE
+    }
+
+    /// The same once the state has been found: on this page, say.
+    pub const fn found_at(self, at: u32) -> Place {
+        Place { at, ..self }
+    }
+
+    /// Where the state was found.
+    pub const fn at(self) -> u32 {
+        self.at
     }
 
     pub(super) fn own(key: Key, slot: usize) -> Place {
@@ -100,7 +120,7 @@ impl Place {
     pub(super) fn shared(key: Key) -> Place {
         Place {
             key,
-            at: 0,
+            at: NOWHERE,
             is_shared: true,
         }
     }

@@ -3,7 +3,7 @@
 use super::answers::{Asked, Reserved, Standing};
 use super::geometry::KeyedTerms;
 use super::hottest::HotKey;
-use super::key::Key;
+use super::key::{Key, Place};
 use crate::rule::Counting;
 use crate::time::Timestamp;
 
@@ -16,17 +16,24 @@ pub trait KeyedStates {
     /// The key of these values, in the order of the rule's parts. A value that is missing (`None`) is one of its own.
     fn key(&self, parts: &mut dyn Iterator<Item = Option<&[u8]>>) -> Key;
 
-    /// What would become of a request of that cost. Takes nothing.
-    fn ask(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Asked;
+    /// What would become of a request of that cost. Takes nothing. As [`KeyedStates::reserve`] it notes in `key` where it has
+    /// found the state, so that the next step need not search for it.
+    fn ask(&self, key: &mut Place, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Asked;
 
     /// Takes what the request needs, if it is there, else nothing.
-    fn reserve(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Option<Reserved>;
+    fn reserve(
+        &self,
+        key: &mut Place,
+        terms: &KeyedTerms,
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Reserved>;
 
     /// The same for a request that another rule makes wait for `wait` nanoseconds: it has its turn then, if that is later than
     /// it would be. (Without this a turn lies where it would without the other rule.)
     fn reserve_later(
         &self,
-        key: Key,
+        key: &mut Place,
         terms: &KeyedTerms,
         cost: u64,
         _wait: u64,

@@ -181,8 +181,9 @@ impl Table {
         self.slot(slot)
     }
 
+    /// The slot of a key: where its state was found before, if it is there still.
     #[inline]
-    fn slot_of(&self, place: Place) -> Option<usize> {
+    pub(super) fn slot_of(&self, place: Place) -> Option<usize> {
         let slot = place.at as usize;
         if self.tags.get(slot) == Some(&place.key.tag()) && self.hash_at(slot) == Some(place.key.0)
         {
@@ -243,16 +244,17 @@ impl Table {
         }
     }
 
-    /// The state of `key`, opened if need be and brought up to `now`, and its calls in flight that are counted elsewhere. No
-    /// window where turns are taken.
+    /// The state of `key`, which is in `slot`, opened if it has none and brought up to `now`, and its calls in flight that are
+    /// counted elsewhere. No window where turns are taken.
     #[inline(always)]
     pub(super) fn enter(
         &mut self,
         key: Key,
+        slot: Option<usize>,
         now: Timestamp,
         to: Bucket,
     ) -> (Place, u64, Option<Held<'_>>) {
-        let place = match self.find(key) {
+        let place = match slot {
             Some(slot) => Place::own(key, slot),
             None => self.open(key, now),
         };

@@ -129,7 +129,8 @@ impl KeyedWindows {
     ) -> Option<Reserved> {
         let table = &mut *self.table.borrow_mut();
         let (floor, now_in) = (table.floor(), table.bucket(now));
-        let (place, elsewhere, held) = table.enter(key, now, now_in);
+        let slot = table.find(key);
+        let (place, elsewhere, held) = table.enter(key, slot, now, now_in);
         let Some(mut held) = held else {
             if place.is_shared {
                 return self.admit_shared(table, place, terms.count, cost, now);
@@ -361,10 +362,12 @@ impl KeyedStates for KeyedWindows {
     }
 
     #[inline]
-    fn ask(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Asked {
+    fn ask(&self, key: &mut Place, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Asked {
         let table = &mut *self.table.borrow_mut();
         let now_in = table.bucket(now);
-        let (place, elsewhere, held) = table.enter(key, now, now_in);
+        let slot = table.slot_of(*key);
+        let (place, elsewhere, held) = table.enter(key.key, slot, now, now_in);
+        *key = place;
         let Some(mut held) = held else {
             return self.ask_without_window(table, place, terms, cost, now);
         };
@@ -376,14 +379,20 @@ impl KeyedStates for KeyedWindows {
     }
 
     #[inline]
-    fn reserve(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Option<Reserved> {
+    fn reserve(
+        &self,
+        key: &mut Place,
+        terms: &KeyedTerms,
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Reserved> {
         self.reserve_later(key, terms, cost, 0, now)
     }
 
     #[inline]
     fn reserve_later(
         &self,
-        key: Key,
+        key: &mut Place,
         terms: &KeyedTerms,
         cost: u64,
         wait: u64,
@@ -391,7 +400,9 @@ impl KeyedStates for KeyedWindows {
     ) -> Option<Reserved> {
         let table = &mut *self.table.borrow_mut();
         let now_in = table.bucket(now);
-        let (place, elsewhere, held) = table.enter(key, now, now_in);
+        let slot = table.slot_of(*key);
+        let (place, elsewhere, held) = table.enter(key.key, slot, now, now_in);
+        *key = place;
         let Some(mut held) = held else {
             if place.is_shared {
                 return self.reserve_shared(table, place, terms, cost, wait, now);

@@ -5,7 +5,7 @@ use super::{COUNTINGS, SEED, admits, count, numbered, qps, retry, table, terms};
 use crate::support::at;
 use fastrand::Rng;
 use leapgate::backend::{
-    Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows, Reserved, Standing,
+    Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows, Place, Reserved, Standing,
 };
 use leapgate::rule::{Counting, Grade, RuleGeometry, RuleId};
 use leapgate::{Limit, Limiter, Verdict};
@@ -28,7 +28,7 @@ fn newcomers_in(table: &KeyedWindows, further: u64, spread: u64, limit: f64) -> 
     let passes = |number: &u64| {
         let key = numbered(table, 2_000_000_000 + number);
         assert!(table.find(key).is_none(), "the table is full");
-        table.ask(key, &terms(limit), 1, at(start + spread)) == Asked::Pass
+        table.ask(&mut Place::of(key), &terms(limit), 1, at(start + spread)) == Asked::Pass
     };
     (0..1000).filter(passes).count() as u64
 }
@@ -101,7 +101,7 @@ fn new_clients_pass_at_once_when_the_turns_of_a_flood_are_over() {
             let passes = |number: &u64| {
                 let key = numbered(&table, 5000 + number);
                 assert!(table.find(key).is_none());
-                table.ask(key, &terms(5.0), 1, at(now)) == Asked::Pass
+                table.ask(&mut Place::of(key), &terms(5.0), 1, at(now)) == Asked::Pass
             };
             (0..1000).filter(passes).count()
         };
@@ -319,7 +319,7 @@ fn no_key_ever_gets_more_than_its_limit_while_keys_flood_and_leave_and_come_back
                 let taken = if rng.bool() {
                     table.admit(key, &terms, cost, at(now))
                 } else {
-                    let reserved = table.reserve(key, &terms, cost, at(now));
+                    let reserved = table.reserve(&mut Place::of(key), &terms, cost, at(now));
                     let kept = reserved.filter(|reserved| {
                         let gives_back = rng.u32(..8) == 0;
                         if gives_back {
@@ -424,7 +424,7 @@ fn turns_of_a_key_are_apart_while_keys_flood_and_leave_and_come_back() {
                 numbered(&table, number),
                 leapgate::Timestamp::from_nanos(now),
             );
-            let Some(reserved) = table.reserve(key, &terms, 1, instant) else {
+            let Some(reserved) = table.reserve(&mut Place::of(key), &terms, 1, instant) else {
                 continue;
             };
             if rng.u32(..8) == 0 {
@@ -452,7 +452,10 @@ fn turns_of_a_key_are_apart_while_keys_flood_and_leave_and_come_back() {
 fn what_is_given_back_before_it_is_charged_is_free_and_what_is_charged_stays() {
     let full = Full::new(qps(1000, 20, Counting::Strict));
     let key = full.at(0, 1);
-    let reserve = |cost| full.table.reserve(key, &terms(3.0), cost, at(0));
+    let reserve = |cost| {
+        full.table
+            .reserve(&mut Place::of(key), &terms(3.0), cost, at(0))
+    };
     let two = reserve(2).unwrap();
     assert_eq!(full.table.sum(key, at(0)), 2.0);
     assert_eq!(reserve(2), None, "what is reserved counts");
@@ -484,7 +487,9 @@ fn what_is_reserved_of_a_key_goes_with_it_into_a_window_of_its_own() {
     let table = table(qps(1000, 20, Counting::Strict), 1);
     let (first, key) = (numbered(&table, 1), numbered(&table, 2));
     assert!(admits(&table, first, 1.0, 1, at(0)));
-    let reserved = table.reserve(key, &terms(1.0), 1, at(1000)).unwrap();
+    let reserved = table
+        .reserve(&mut Place::of(key), &terms(1.0), 1, at(1000))
+        .unwrap();
     assert!(reserved.place.is_shared());
     // The window of the first key has left.
     assert!(!admits(&table, key, 1.0, 1, at(1100)));
@@ -498,7 +503,8 @@ fn as_much_can_be_reserved_of_keys_that_share_as_one_request_can() {
     let full = Full::new(Grade::Concurrency);
     let reserve = |number: u64| {
         let key = numbered(&full.table, number);
-        full.table.reserve(key, &terms(1.0), 1, at(0))
+        full.table
+            .reserve(&mut Place::of(key), &terms(1.0), 1, at(0))
     };
     (0..4).for_each(|number| {
         assert!(
@@ -607,7 +613,11 @@ fn a_turn_that_is_reserved_is_taken_until_it_is_given_back_and_for_good_once_it_
     let key = numbered(&table, 2);
     let first = numbered(&table, 1);
     assert!(table.admit(first, &terms, 1, at(0)).is_some());
-    let reserve = || table.reserve(key, &terms, 1, at(0)).unwrap();
+    let reserve = || {
+        table
+            .reserve(&mut Place::of(key), &terms, 1, at(0))
+            .unwrap()
+    };
     let [one, two] = [reserve(), reserve()];
     assert!(one.place.is_shared());
     assert_eq!([one.wait, two.wait], [0, 100_000_000]);

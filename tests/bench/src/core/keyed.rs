@@ -17,7 +17,7 @@ use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 use hashbrown::DefaultHashBuilder;
 use leapgate::Timestamp;
-use leapgate::backend::{Asked, KeyedGeometry, KeyedStates as _, KeyedTerms, KeyedWindows};
+use leapgate::backend::{Asked, KeyedGeometry, KeyedStates as _, KeyedTerms, KeyedWindows, Place};
 use leapgate::rule::{Count, Counting, Grade, RuleGeometry};
 
 use super::cases::SetClock;
@@ -96,7 +96,7 @@ fn measure(names: &[String], rate: u64, what: &str, table: &mut Table) -> Result
             alone.admit(key, &terms, 1, now).is_some()
         }),
         keyed("window, reserve + commit", &reserving, keys, |key, now| {
-            let taken = reserving.reserve(key, &terms, 1, now);
+            let taken = reserving.reserve(&mut Place::of(key), &terms, 1, now);
             taken.map(|taken| reserving.commit(taken, 1)).is_some()
         }),
         keyed(
@@ -104,10 +104,11 @@ fn measure(names: &[String], rate: u64, what: &str, table: &mut Table) -> Result
             &asking,
             keys,
             |key, now| {
-                if asking.ask(key, &terms, 1, now) != Asked::Pass {
+                let mut key = Place::of(key);
+                if asking.ask(&mut key, &terms, 1, now) != Asked::Pass {
                     return false;
                 }
-                let taken = asking.reserve(key, &terms, 1, now);
+                let taken = asking.reserve(&mut key, &terms, 1, now);
                 taken.map(|taken| asking.commit(taken, 1)).is_some()
             },
         ),
