@@ -34,7 +34,7 @@ const MAX_SWAPS: u32 = 32;
 const PROBE: u64 = 1 << 48;
 
 /// The version of what stands in pages of keys: another one has other pages.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = KeyedPages::LAYOUT;
 
 /// What holds without the gauge that says how often lists of names have changed.
 const EACH_READS_LIST: &str =

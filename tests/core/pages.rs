@@ -677,3 +677,134 @@ fn the_time_to_try_again_is_that_of_the_page() {
         Asked::Block { retry_after: None }
     );
 }
+
+/// A page of one rule whose entries have room behind their counters, written as a later worker may.
+#[test]
+fn what_stands_in_the_room_of_an_entry_survives_decisions_that_do_not_know_it() {
+    let mut random = Rng::with_seed(12);
+    for geometry in [
+        KeyedGeometry::new(qps(1000, 20, Counting::Strict), 1),
+        KeyedGeometry::new(qps(1000, 10, Counting::Weighted), 1),
+        KeyedGeometry::new(Grade::Concurrency, 1),
+    ] {
+        let (shelf, plain) = (Shelf::new(geometry), Shelf::new(geometry));
+        let mut calls: Vec<(u64, Reserved, Reserved, u64)> = Vec::new();
+        let mut rooms = BTreeMap::new();
+        let mut now = 1000;
+        for step in 0..4000 {
+            now += random.u64(0..40);
+            let (number, cost) = (random.u64(0..6), [1, 1, 2, 300][random.usize(0..4)]);
+            let (key, terms) = (shelf.key(number), terms([3.0, 1000.0][step % 2]));
+            let asked = shelf.ask(key, &terms, cost, at(now));
+            assert_eq!(asked, plain.ask(key, &terms, cost, at(now)), "step {step}");
+            let taken = shelf.reserve(key, &terms, cost, at(now));
+            let expected = plain.reserve(key, &terms, cost, at(now));
+            assert_eq!(taken, expected, "step {step}");
+            calls.extend(taken.zip(expected).map(|(a, b)| (number, a, b, cost)));
+            if !calls.is_empty() && random.u32(0..2) == 0 {
+                let (number, taken, expected, cost) = calls.remove(random.usize(0..calls.len()));
+                for (shelf, reserved) in [(&shelf, taken), (&plain, expected)] {
+                    let give_back =
+                        |page: &mut Vec<u8>| shelf.pages.give_back(page, reserved, cost);
+                    shelf.change(shelf.key(number), give_back);
+                }
+            }
+            // Another worker gives an entry some words of room, and later others.
+            if taken.is_some() && !rooms.contains_key(&number) && step % 7 == 0 {
+                let words: Vec<u64> = (1..=random.u64(1..=8)).map(|n| step as u64 + n).collect();
+                shelf.change(key, |page| give_room(page, key, &words, geometry));
+                rooms.insert(number, words);
+            }
+            for (number, words) in &rooms {
+                let (_, page) = shelf.read(shelf.key(*number));
+                let found = room_of(&page, shelf.key(*number), geometry);
+                assert_eq!(found.as_ref(), Some(words), "step {step}, key {number}");
+            }
+        }
+        assert_eq!(rooms.len(), 6);
+    }
+}
+
+#[test]
+fn a_key_with_words_in_its_room_keeps_its_entry() {
+    let geometry = KeyedGeometry::new(qps(1000, 10, Counting::Strict), 4);
+    let (shelf, terms) = (Shelf::new(geometry), terms(1.0));
+    let take = |number: u64, now| {
+        let reserved = shelf.reserve(shelf.key(number), &terms, 1, at(now));
+        reserved.map(|reserved| reserved.place.is_shared())
+    };
+    for number in 0..8 {
+        assert_eq!(take(number, 0), Some(false));
+        // Of one key there is room, and nothing in it.
+        let words = [[5, 0], [0, 0]][usize::from(number == 3)];
+        let key = shelf.key(number);
+        shelf.change(key, |page| give_room(page, key, &words, geometry));
+    }
+    // All windows have left, and there is one entry to be taken: what held it had room, and it has none.
+    assert_eq!(
+        [8, 9].map(|number| take(number, 9000)),
+        [Some(false), Some(true)]
+    );
+    let (_, page) = shelf.read(shelf.key(8));
+    assert_eq!(room_of(&page, shelf.key(8), geometry), None);
+    assert_eq!(room_of(&page, shelf.key(7), geometry), Some(vec![5, 0]));
+    assert_eq!(take(7, 9000), Some(false), "its own is there still");
+}
+
+const ROOM: u64 = 4;
+
+fn word_at(page: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*page.get(at..)?.first_chunk()?))
+}
+
+/// Where the entry of `key` begins in a page, and where its counters end. By the drawing in the page's module.
+fn entry_of(page: &[u8], key: Key, geometry: KeyedGeometry) -> Option<(usize, usize)> {
+    let buckets = match geometry.grade {
+        Grade::Qps { window, .. } => window.window().sample_count() as usize + 1,
+        Grade::Concurrency => 1,
+    };
+    let is_window = matches!(geometry.grade, Grade::Qps { .. });
+    let mut at = 0;
+    loop {
+        let (hash, head) = (word_at(page, at)?, word_at(page, at + 8)?);
+        let is_narrow = is_window && head & 1 == 0;
+        let counters = if is_narrow {
+            buckets.div_ceil(8)
+        } else {
+            buckets
+        };
+        let end = at + 16 + counters * 8;
+        if hash == key.hash() {
+            return Some((at, end));
+        }
+        let room = if head & ROOM == 0 {
+            0
+        } else {
+            8 + word_at(page, end)? as usize * 8
+        };
+        at = end + room;
+    }
+}
+
+fn give_room(page: &mut Vec<u8>, key: Key, words: &[u64], geometry: KeyedGeometry) -> bool {
+    let (begin, end) = entry_of(page, key, geometry).unwrap();
+    page[begin + 8] |= ROOM as u8;
+    let behind = page.split_off(end);
+    let room = [words.len() as u64]
+        .into_iter()
+        .chain(words.iter().copied());
+    page.extend(room.flat_map(u64::to_le_bytes));
+    page.extend(behind);
+    true
+}
+
+fn room_of(page: &[u8], key: Key, geometry: KeyedGeometry) -> Option<Vec<u64>> {
+    let (begin, end) = entry_of(page, key, geometry)?;
+    if word_at(page, begin + 8)? & ROOM == 0 {
+        return None;
+    }
+    let words = word_at(page, end)? as usize;
+    (1..=words)
+        .map(|word| word_at(page, end + word * 8))
+        .collect()
+}

@@ -5,10 +5,15 @@
 //!   key's hash ---> page   [ entry ][ entry ] ... at most 8   [ at most 3 that keys share which find the page full ]
 //!
 //!   entry     hash            8 bytes; of one that keys share, which of the 3 it is
-//!             newest bucket   8 bytes, with two flags
+//!             newest bucket   8 bytes, with three flags
 //!             counters        1 byte per bucket, n + 1 of them, rounded up to 8 bytes; 8 bytes each, where one has outgrown its
 //!                             byte. Of calls in flight it is their number; of turns there is only how far they reach
+//!             room            none, or where the third flag is set n in 8 bytes and n words of 8 bytes, at most 8 of them: for what
+//!                             a key holds and leases. Of turns there is none
 //! ```
+//!
+//! Nothing writes room yet: it is there so that what comes later needs no other pages. A worker keeps the words that it finds there
+//! with their key, counts nothing by them, and takes no entry from a key while one of them is not zero.
 //!
 //! An entry is taken from a key only when nothing counts in it any more. Where there is none to be taken, a key shares one of
 //! [`SHARED_PER_PAGE`], which one being a matter of another part of its hash; and a key that gets one of its own later goes on from
@@ -31,7 +36,7 @@ use super::answers::{Asked, Reserved, Standing, Turn};
 use super::geometry::{KeyedGeometry, KeyedTerms};
 use super::idle_ttl::{IdleTtl, reach, reach_word};
 use super::key::{Key, Place};
-use super::window::{Bucket, FLAGS, Held, SHARES, Shape, Slab, WIDE};
+use super::window::{Bucket, FLAGS, Held, LISTED, SHARES, Shape, Slab, WIDE};
 use crate::rule::{Counting, MAX_KEYS};
 use crate::state::throttle::Pace;
 use crate::time::Timestamp;
@@ -53,12 +58,21 @@ const MOST_ENTRIES: usize = KEYS_PER_PAGE + SHARED_PER_PAGE as usize;
 /// evenly.
 const KEYS_AT_BOUND: usize = 4;
 
+/// A flag beside the number of the newest bucket: behind the counters there is room for other words. (In a table this flag says
+/// that a key is listed.)
+const ROOM: u64 = LISTED;
+
+/// How many words there are at most in the room of an entry.
+const MOST_ROOM: usize = 8;
+
 const WORD: usize = size_of::<u64>();
 
 /// When to try again where a call in flight has to end first, which may be at any moment.
 const A_CALL: Duration = Duration::from_millis(1);
 
 /// How the states of one rule's keys lie in pages, which are the caller's to keep.
+///
+/// The order of bytes is that of [`KeyedPages::LAYOUT`], a part of whatever name the pages are kept under.
 pub struct KeyedPages {
     seed: [u64; 2],
     shape: Shape,
@@ -74,6 +88,8 @@ pub struct KeyedPages {
 struct Work {
     words: Vec<u64>,
     slab: Slab,
+    /// The words behind its counters, and their number, as they lie in the page.
+    room: Vec<u8>,
     /// How windows count is that of the latest [`KeyedPages::count_as`].
     shape: Shape,
 }
@@ -106,6 +122,9 @@ fn word(page: &[u8], at: usize) -> Option<u64> {
 }
 
 impl KeyedPages {
+    /// The version of what lies in a page. Pages of another version are other pages: nothing reads both.
+    pub const LAYOUT: u32 = 3;
+
     /// Pages for the states of a rule. All who share them need the same `seed`; nobody else should know it.
     pub fn new(geometry: &KeyedGeometry, seed: [u64; 2]) -> KeyedPages {
         let shape = Shape::new(geometry.grade, geometry.is_paced);
@@ -118,6 +137,7 @@ impl KeyedPages {
             work: RefCell::new(Work {
                 words: vec![0; shape.stride],
                 slab: Slab::new(1),
+                room: Vec::new(),
                 shape,
             }),
         }
@@ -138,8 +158,23 @@ impl KeyedPages {
         self.shape.window.is_none()
     }
 
-    /// How many bytes an entry takes that begins so.
-    fn size(&self, head: u64) -> usize {
+    /// How many bytes an entry at `at` takes that begins so; `None` where these bytes are no page.
+    #[inline]
+    fn size(&self, page: &[u8], at: usize, head: u64) -> Option<usize> {
+        let size = self.size_without_room(head);
+        if !self.has_room(head) {
+            return Some(size);
+        }
+        let words = word(page, at + size).unwrap_or(0);
+        let is_room = words <= MOST_ROOM as u64;
+        is_room.then(|| size + (1 + words as usize) * WORD)
+    }
+
+    fn has_room(&self, head: u64) -> bool {
+        !self.shape.is_paced && head & ROOM != 0
+    }
+
+    fn size_without_room(&self, head: u64) -> usize {
         let counters = match self.shape.buckets {
             0 if self.shape.is_paced => 0,
             0 => 1,
@@ -151,6 +186,9 @@ impl KeyedPages {
 
     /// Whether nothing counts any more in the entry at `at` that begins so.
     fn is_free(&self, page: &[u8], at: usize, head: u64, now: Timestamp, number: u64) -> bool {
+        if self.has_room(head) && self.keeps_room(page, at, head) {
+            return false;
+        }
         match self.shape.buckets {
             0 if self.shape.is_paced => {
                 reach(head).is_none_or(|latest| self.idle_ttl.is_over(latest, true, now))
@@ -160,6 +198,15 @@ impl KeyedPages {
         }
     }
 
+    /// Whether any word in the room of the entry at `at` is not zero.
+    #[cold]
+    fn keeps_room(&self, page: &[u8], at: usize, head: u64) -> bool {
+        let words = at + self.size_without_room(head) + WORD;
+        let end = self.size(page, at, head).map(|size| at + size);
+        let room = end.and_then(|end| page.get(words..end));
+        room.is_some_and(|room| room.iter().any(|byte| *byte != 0))
+    }
+
     fn find(&self, page: &[u8], key: Key, now: Timestamp) -> Found {
         let which = key.shared();
         let counted = self.shape.window.filter(|_| self.shape.buckets > 0);
@@ -167,7 +214,10 @@ impl KeyedPages {
         let (mut own, mut free, mut shared) = (None, None, None);
         let (mut at, mut entries, mut newest) = (0, 0, number);
         while let (Some(hash), Some(head)) = (word(page, at), word(page, at + WORD)) {
-            let span = at..at + self.size(head);
+            let Some(size) = self.size(page, at, head) else {
+                return self.in_place_of(page, now);
+            };
+            let span = at..at + size;
             if counted.is_some() {
                 newest = newest.max(head >> FLAGS);
             }
@@ -227,13 +277,32 @@ impl KeyedPages {
 
     /// Takes out what `key` goes on from; says how many calls in the shared entry may be its own beside those.
     fn load(&self, work: &mut Work, page: &[u8], key: Key, now: Timestamp, found: &Found) -> u64 {
-        let Work { words, slab, .. } = work;
+        let Work {
+            words, slab, room, ..
+        } = work;
         words.fill(0);
+        room.clear();
         *slab = Slab::new(1);
         let from = found.from.clone().and_then(|from| page.get(from));
-        let mut kept = from.unwrap_or_default().chunks_exact(WORD);
-        let mut kept = kept.by_ref().skip(1).filter_map(|chunk| word(chunk, 0));
-        let head = kept.next().unwrap_or(0);
+        let mut head = from.and_then(|from| word(from, WORD)).unwrap_or(0);
+        let mut counters = from
+            .and_then(|from| from.get(2 * WORD..))
+            .unwrap_or_default();
+        if self.has_room(head) {
+            let size = self.size_without_room(head) - 2 * WORD;
+            let (kept, behind) = counters.split_at(size.min(counters.len()));
+            counters = kept;
+            // It is the key's own, and no part of what others share that goes on from there.
+            let is_same = found.from.as_ref().map(|from| from.start) == Some(found.span.start);
+            if is_same && !behind.is_empty() {
+                room.extend_from_slice(behind);
+            } else {
+                head &= !ROOM;
+            }
+        }
+        let mut kept = counters
+            .chunks_exact(WORD)
+            .filter_map(|chunk| word(chunk, 0));
         if let [hash, second, ..] = words.as_mut_slice() {
             *hash = if found.is_shared { key.shared() } else { key.0 };
             *second = head;
@@ -257,13 +326,15 @@ impl KeyedPages {
             *held.used = elsewhere;
         }
         let shares = elsewhere > 0 && !found.is_shared && (!found.is_own || held.has(SHARES));
-        *held.newest = if shares { SHARES } else { 0 };
+        *held.newest = if shares { SHARES } else { 0 } | head & ROOM;
         if shares { elsewhere } else { 0 }
     }
 
     /// The page with the entry as it is now.
     fn store(&self, work: &mut Work, page: &mut Vec<u8>, span: &Range<usize>) {
-        let Work { words, slab, .. } = work;
+        let Work {
+            words, slab, room, ..
+        } = work;
         let end = page.split_off(span.end.min(page.len()));
         page.truncate(span.start);
         let mut put = |words: &[u64]| {
@@ -279,6 +350,7 @@ impl KeyedPages {
                 put(&[*held.used]);
             }
         }
+        page.extend_from_slice(room);
         page.extend_from_slice(&end);
     }
 
@@ -422,6 +494,7 @@ impl KeyedPages {
         let Some(span) = entry else { return false };
         let found = Found {
             from: Some(span.clone()),
+            span: span.clone(),
             is_own: !is_shared,
             is_shared,
             ..found
