@@ -1964,18 +1964,18 @@ impl<T: Tally> Resource<T> {
             is_other: false,
             cost: 1,
         };
-        let (mut keyed, mut place) = (self.keys.standings(caller, now).peekable(), 0);
+        let (mut keyed, mut place) = (self.keys.statuses(caller, now).peekable(), 0);
         // In the order of both: a keyed rule knows how many of the others stand before it.
         std::iter::from_fn(move || {
             loop {
                 let next = keyed.next_if(|(before, ..)| *before <= place);
-                if let Some((_, rule, id, count, standing)) = next {
+                if let Some((_, rule, id, count, status)) = next {
                     return Some(Policy {
                         rule,
                         id,
                         count,
-                        remaining: standing.remaining,
-                        reset: standing.reset,
+                        remaining: status.remaining,
+                        reset: status.reset,
                     });
                 }
                 let check = self.checks.get(place)?;
@@ -2222,13 +2222,13 @@ impl<T: Tally> Resource<T> {
         // Most pass at once. What becomes of the others is decided together.
         if self.keys.reserve_at_once(&mut holds, &caller, now) {
             if let Some(held) = self.pass_at_once(origin, request.cost, may_wait, now) {
-                let keys = self.keys.commit(&holds, 0, &caller);
+                let keys = self.keys.admit(&holds, 0, &caller);
                 return Ok(Admitted {
                     keys,
                     ..Admitted::at_once(held)
                 });
             }
-            self.keys.give_back(&mut holds, &caller, now);
+            self.keys.release(&mut holds, &caller, now);
         }
         self.decide(origin, request, Some(&mut holds), now)
     }
@@ -2578,7 +2578,7 @@ impl<T: Tally> Resource<T> {
             lender,
             keys: match self.keys.are_none() {
                 true => None,
-                false => self.keys.commit(keys, wait, &caller.keys),
+                false => self.keys.admit(keys, wait, &caller.keys),
             },
         }))
     }

@@ -9,8 +9,8 @@ use crate::host::{Host, Level, Put};
 use crate::reply;
 use leapgate::Timestamp;
 use leapgate::backend::{
-    Asked, Key, KeyedController, KeyedPages, KeyedStates, KeyedTerms, Place, Reserved, Standing,
-    StateKey,
+    Key, KeyHandle, KeyStatus, KeyVerdict, KeyedController, KeyedPages, KeyedStates, KeyedTerms,
+    Reserved, StateKey,
 };
 use leapgate::rule::Counting;
 use std::cell::{Cell, RefCell};
@@ -163,7 +163,7 @@ impl<H: Host> KeyStates<H> {
 
     /// The page of a key as an earlier step of the same decision has read it; `None` at the first step, which reads it anew
     /// whatever other requests have read.
-    fn kept_for(&self, key: Place, now: Timestamp) -> Option<Page> {
+    fn kept_for(&self, key: KeyHandle, now: Timestamp) -> Option<Page> {
         if key.is_new() {
             return None;
         }
@@ -202,13 +202,13 @@ impl<H: Host> KeyStates<H> {
     }
 
     fn take_off(&self, reserved: Reserved, cost: u64) -> bool {
-        let give_back = |page: &mut Vec<u8>| {
-            let changed = self.layout.give_back(page, reserved, cost);
+        let release = |page: &mut Vec<u8>| {
+            let changed = self.layout.release(page, reserved, cost);
             changed.then_some(())
         };
         // The page that was read last may be this one, and what it says of itself is over.
         self.read.take();
-        let swapped = self.swap(reserved.place.key(), None, give_back);
+        let swapped = self.swap(reserved.handle.key(), None, release);
         !matches!(swapped, Err(None))
     }
 
@@ -228,7 +228,13 @@ impl<H: Host> KeyedStates for KeyStates<H> {
         self.layout.key(parts)
     }
 
-    fn ask(&self, key: &mut Place, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Asked {
+    fn ask(
+        &self,
+        key: &mut KeyHandle,
+        terms: &KeyedTerms,
+        cost: u64,
+        now: Timestamp,
+    ) -> KeyVerdict {
         let page = self.kept_for(*key, now);
         let page = page.unwrap_or_else(|| self.page_of(key.key()));
         *key = key.found_at(page.number as u32);
@@ -239,7 +245,7 @@ impl<H: Host> KeyedStates for KeyStates<H> {
 
     fn reserve(
         &self,
-        key: &mut Place,
+        key: &mut KeyHandle,
         terms: &KeyedTerms,
         cost: u64,
         now: Timestamp,
@@ -249,7 +255,7 @@ impl<H: Host> KeyedStates for KeyStates<H> {
 
     fn reserve_later(
         &self,
-        handle: &mut Place,
+        handle: &mut KeyHandle,
         terms: &KeyedTerms,
         cost: u64,
         wait: u64,
@@ -269,7 +275,7 @@ impl<H: Host> KeyedStates for KeyStates<H> {
         }
     }
 
-    fn give_back(&self, reserved: Reserved, cost: u64, _: Timestamp) {
+    fn release(&self, reserved: Reserved, cost: u64, _: Timestamp) {
         if self.layout.counts_calls() {
             return self.leave(reserved);
         }
@@ -277,8 +283,8 @@ impl<H: Host> KeyedStates for KeyStates<H> {
         self.take_off(reserved, cost);
     }
 
-    fn commit(&self, reserved: Reserved, _: u64) -> bool {
-        if reserved.place.is_shared() {
+    fn admit(&self, reserved: Reserved, _: u64) -> bool {
+        if reserved.handle.is_shared() {
             self.shared.set(self.shared.get().wrapping_add(1));
         }
         // It was charged when it was reserved.
@@ -296,9 +302,9 @@ impl<H: Host> KeyedStates for KeyStates<H> {
         self.layout.count_as(counting);
     }
 
-    fn standing(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> Standing {
+    fn status(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> KeyStatus {
         let page = self.kept(key, now);
         let page = page.unwrap_or_else(|| self.page_of(key));
-        self.layout.standing(&page.bytes, key, terms, now)
+        self.layout.status(&page.bytes, key, terms, now)
     }
 }

@@ -99,11 +99,11 @@ mod table;
 mod window;
 mod windows;
 
-pub use answers::{Asked, Reserved, Standing, Turn};
+pub use answers::{KeyStatus, KeyVerdict, Reserved, Turn};
 pub(crate) use blocks::Blocks;
 pub use geometry::{KeyedGeometry, KeyedTerms};
 pub use hottest::{HotKey, MAX_LABEL, MAX_LABELS};
-pub use key::{Key, Place};
+pub use key::{Key, KeyHandle};
 pub use page::{KEYS_PER_PAGE, KeyedPages};
 pub use states::KeyedStates;
 pub use windows::KeyedWindows;

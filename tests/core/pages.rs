@@ -6,8 +6,8 @@ use crate::support::at;
 use fastrand::Rng;
 use leapgate::Timestamp;
 use leapgate::backend::{
-    Asked, KEYS_PER_PAGE, Key, KeyedGeometry, KeyedPages, KeyedStates, KeyedTerms, KeyedWindows,
-    Place, Reserved,
+    KEYS_PER_PAGE, Key, KeyHandle, KeyVerdict, KeyedGeometry, KeyedPages, KeyedStates, KeyedTerms,
+    KeyedWindows, Reserved,
 };
 use leapgate::rule::{Count, Counting, Grade, RuleGeometry};
 use std::cell::RefCell;
@@ -59,7 +59,7 @@ impl Shelf {
         is_it
     }
 
-    fn ask(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Asked {
+    fn ask(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> KeyVerdict {
         self.pages.ask(&self.read(key).1, key, terms, cost, now)
     }
 
@@ -78,8 +78,8 @@ impl Shelf {
     }
 
     fn give_back(&self, reserved: Reserved, cost: u64) {
-        self.change(reserved.place.key(), |page| {
-            self.pages.give_back(page, reserved, cost)
+        self.change(reserved.handle.key(), |page| {
+            self.pages.release(page, reserved, cost)
         });
     }
 
@@ -123,17 +123,17 @@ fn plays_like_a_table(geometry: KeyedGeometry, count: f64, max_queueing_ns: u64,
             let about = format!("step {step}, {geometry:?}, {cost} at {at:?}");
             assert_eq!(
                 shelf.ask(key, &terms, cost, at),
-                table.ask(&mut Place::of(key), &terms, cost, at),
+                table.ask(&mut KeyHandle::of(key), &terms, cost, at),
                 "ask: {about}"
             );
-            let standing = |page: &[u8]| shelf.pages.standing(page, key, &terms, at);
+            let status = |page: &[u8]| shelf.pages.status(page, key, &terms, at);
             assert_eq!(
-                standing(&shelf.read(key).1),
-                table.standing(key, &terms, at),
+                status(&shelf.read(key).1),
+                table.status(key, &terms, at),
                 "standing: {about}"
             );
             let taken = shelf.reserve(key, &terms, cost, at);
-            let expected = table.reserve(&mut Place::of(key), &terms, cost, at);
+            let expected = table.reserve(&mut KeyHandle::of(key), &terms, cost, at);
             // Before its turn there was none, or one that is over and nobody keeps.
             let of = |taken: Option<Reserved>| {
                 taken.map(|taken| (taken.wait, taken.turn.map(|turn| turn.to)))
@@ -142,8 +142,8 @@ fn plays_like_a_table(geometry: KeyedGeometry, count: f64, max_queueing_ns: u64,
             if let (Some(taken), Some(expected)) = (taken, expected) {
                 if random.u8(0..8) == 0 {
                     shelf.give_back(taken, cost);
-                    table.give_back(expected, cost, at);
-                } else if table.commit(expected, cost) {
+                    table.release(expected, cost, at);
+                } else if table.admit(expected, cost) {
                     in_flight.push((taken, expected));
                 }
             }
@@ -301,9 +301,12 @@ fn a_turn_that_is_given_back_leaves_what_was_forgotten_in_its_place() {
     let shared = |number: u64| (shelf.key(number).hash() >> 8) % 3;
     let sharing = (8..).find(|number| shared(*number) == shared(0)).unwrap();
     let turn = take(sharing, 1, 100).unwrap();
-    assert!(turn.place.is_shared());
+    assert!(turn.handle.is_shared());
     let stranger = take(1000, 1, 1000).unwrap();
-    assert!(!stranger.place.is_shared(), "in the entry of the first key");
+    assert!(
+        !stranger.handle.is_shared(),
+        "in the entry of the first key"
+    );
     shelf.give_back(turn, 1);
     assert!(take(0, 10, 2499).is_none());
     assert!(take(0, 10, 2600).is_some());
@@ -357,9 +360,9 @@ fn no_key_of_crowded_pages_ever_gets_more_than_its_limit_while_keys_flood_and_le
                 shelf.give_back(taken, cost);
                 continue;
             }
-            match was_shared.insert(number, taken.place.is_shared()) {
-                Some(true) if !taken.place.is_shared() => into_own += 1,
-                Some(false) if taken.place.is_shared() => out_of_own += 1,
+            match was_shared.insert(number, taken.handle.is_shared()) {
+                Some(true) if !taken.handle.is_shared() => into_own += 1,
+                Some(false) if taken.handle.is_shared() => out_of_own += 1,
                 _ => {}
             }
             let log = admitted.entry(number).or_default();
@@ -395,7 +398,7 @@ fn of_100_new_clients_95_pass_after_a_flood_of_as_many_keys_as_the_bound() {
             }
             let passes = |number: &u64| {
                 let key = shelf.key(1_000_000_000 + number);
-                shelf.ask(key, &terms, 1, at(600_000 + spread)) == Asked::Pass
+                shelf.ask(key, &terms, 1, at(600_000 + spread)) == KeyVerdict::Pass
             };
             let passed = (0..1000).filter(passes).count();
             println!("{passed}: {bound}, {times} x, in {spread} ms");
@@ -430,7 +433,7 @@ fn who_leaves_the_crowd_goes_on_from_what_it_counted() {
     let (shelf, terms) = (Shelf::new(geometry), terms(2.0));
     let take = |number, now| {
         let reserved = shelf.reserve(shelf.key(number), &terms, 1, at(now));
-        reserved.map(|reserved| reserved.place.is_shared())
+        reserved.map(|reserved| reserved.handle.is_shared())
     };
     for number in 0..8 {
         assert_eq!(take(number, 1000), Some(false));
@@ -465,7 +468,7 @@ fn calls_in_flight_of_a_crowd_are_counted_wherever_they_are() {
     let take = |number| shelf.reserve(shelf.key(number), &terms, 1, at(1));
     let first: Vec<Reserved> = (0..8).map(|number| take(number).unwrap()).collect();
     let crowd = [take(8).unwrap(), take(8).unwrap()];
-    assert!(crowd.iter().all(|taken| taken.place.is_shared()));
+    assert!(crowd.iter().all(|taken| taken.handle.is_shared()));
     assert!(take(8).is_none());
     shelf.leave(first[0]);
     assert!(
@@ -474,7 +477,7 @@ fn calls_in_flight_of_a_crowd_are_counted_wherever_they_are() {
     );
     shelf.leave(crowd[0]);
     let own = take(8).unwrap();
-    assert!(!own.place.is_shared());
+    assert!(!own.handle.is_shared());
     assert!(take(8).is_none());
     shelf.leave(own);
     shelf.leave(crowd[1]);
@@ -608,7 +611,7 @@ fn fewer_than_one_in_a_hundred_find_their_page_full_at_the_bound() {
         for number in 0..keys {
             let key = shelf.key(number);
             let taken = shelf.reserve(key, &terms, 1, at(0)).unwrap();
-            if taken.place.is_shared() {
+            if taken.handle.is_shared() {
                 let which = (shelf.pages.page(key), (key.hash() >> 8) % 3);
                 *sharing.entry(which).or_default() += 1;
             }
@@ -652,9 +655,9 @@ fn bytes_that_are_no_page_do_no_harm() {
             let key = pages.key([None]);
             let now = Timestamp::from_nanos(random.u64(..) >> random.u8(0..64));
             pages.ask(&page, key, &terms, 1, now);
-            pages.standing(&page, key, &terms, now);
+            pages.status(&page, key, &terms, now);
             if let Some(reserved) = pages.reserve(&mut page, key, &terms, 1, 0, now) {
-                pages.give_back(&mut page, reserved, 1);
+                pages.release(&mut page, reserved, 1);
             }
             assert!(page.len() < 3000);
         }
@@ -670,11 +673,11 @@ fn the_time_to_try_again_is_that_of_the_page() {
     let retry_after = Some(Duration::from_millis(1000));
     assert_eq!(
         shelf.ask(key, &terms, 1, at(1100)),
-        Asked::Block { retry_after }
+        KeyVerdict::Block { retry_after }
     );
     assert_eq!(
         shelf.ask(key, &terms, 2, at(1100)),
-        Asked::Block { retry_after: None }
+        KeyVerdict::Block { retry_after: None }
     );
 }
 
@@ -704,8 +707,7 @@ fn what_stands_in_the_room_of_an_entry_survives_decisions_that_do_not_know_it() 
             if !calls.is_empty() && random.u32(0..2) == 0 {
                 let (number, taken, expected, cost) = calls.remove(random.usize(0..calls.len()));
                 for (shelf, reserved) in [(&shelf, taken), (&plain, expected)] {
-                    let give_back =
-                        |page: &mut Vec<u8>| shelf.pages.give_back(page, reserved, cost);
+                    let give_back = |page: &mut Vec<u8>| shelf.pages.release(page, reserved, cost);
                     shelf.change(shelf.key(number), give_back);
                 }
             }
@@ -731,7 +733,7 @@ fn a_key_with_words_in_its_room_keeps_its_entry() {
     let (shelf, terms) = (Shelf::new(geometry), terms(1.0));
     let take = |number: u64, now| {
         let reserved = shelf.reserve(shelf.key(number), &terms, 1, at(now));
-        reserved.map(|reserved| reserved.place.is_shared())
+        reserved.map(|reserved| reserved.handle.is_shared())
     };
     for number in 0..8 {
         assert_eq!(take(number, 0), Some(false));

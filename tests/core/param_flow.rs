@@ -2,8 +2,9 @@
 
 use crate::support::{at, block, engine, pass, retry_ms, rules, wait};
 use leapgate::backend::{
-    Asked, BreakerKey, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows, Local,
-    LocalBreaker, LocalTally, Past, Place, Reserved, Seeded, Standing, StateKey, Store, Tallies,
+    BreakerKey, Key, KeyHandle, KeyStatus, KeyVerdict, KeyedGeometry, KeyedStates, KeyedTerms,
+    KeyedWindows, Local, LocalBreaker, LocalTally, Past, Reserved, Seeded, StateKey, Store,
+    Tallies,
 };
 use leapgate::config::{Value as Tree, read};
 use leapgate::rule::{
@@ -956,7 +957,7 @@ fn a_host_is_matched_in_lower_case() {
     assert_eq!(admits(&engine, &one("b.example"), 3, 0), 3);
 }
 
-/// What was done with keys: `h`ashed, `a`sked, `r`eserved, `g`iven back, `c`ommitted, how they `s`tand. In capitals where
+/// What was done with keys: `h`ashed, `a`sked, `r`eserved, `g`iven back (released), `c`harged (admitted), how they `s`tand. In capitals where
 /// the state had to be searched for.
 type Steps = Rc<RefCell<String>>;
 
@@ -969,7 +970,7 @@ struct Noted {
 }
 
 impl Noted {
-    fn note(&self, step: char, key: Place) {
+    fn note(&self, step: char, key: KeyHandle) {
         let step = if key.is_new() {
             step.to_ascii_uppercase()
         } else {
@@ -985,14 +986,20 @@ impl KeyedStates for Noted {
         self.states.key(parts)
     }
 
-    fn ask(&self, key: &mut Place, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Asked {
+    fn ask(
+        &self,
+        key: &mut KeyHandle,
+        terms: &KeyedTerms,
+        cost: u64,
+        now: Timestamp,
+    ) -> KeyVerdict {
         self.note('a', *key);
         self.states.ask(key, terms, cost, now)
     }
 
     fn reserve(
         &self,
-        key: &mut Place,
+        key: &mut KeyHandle,
         terms: &KeyedTerms,
         cost: u64,
         now: Timestamp,
@@ -1001,14 +1008,14 @@ impl KeyedStates for Noted {
         self.states.reserve(key, terms, cost, now)
     }
 
-    fn give_back(&self, reserved: Reserved, cost: u64, now: Timestamp) {
-        self.note('g', reserved.place);
-        self.states.give_back(reserved, cost, now);
+    fn release(&self, reserved: Reserved, cost: u64, now: Timestamp) {
+        self.note('g', reserved.handle);
+        self.states.release(reserved, cost, now);
     }
 
-    fn commit(&self, reserved: Reserved, cost: u64) -> bool {
-        self.note('c', reserved.place);
-        self.states.commit(reserved, cost)
+    fn admit(&self, reserved: Reserved, cost: u64) -> bool {
+        self.note('c', reserved.handle);
+        self.states.admit(reserved, cost)
     }
 
     fn leave(&self, reserved: Reserved) {
@@ -1019,9 +1026,9 @@ impl KeyedStates for Noted {
         self.states.count_as(counting);
     }
 
-    fn standing(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> Standing {
+    fn status(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> KeyStatus {
         self.steps.borrow_mut().push('s');
-        self.states.standing(key, terms, now)
+        self.states.status(key, terms, now)
     }
 }
 

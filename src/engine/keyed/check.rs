@@ -1,4 +1,4 @@
-//! A keyed rule on one resource: whom it is for, and which keys a request has.
+//! A keyed rule on one resource: which requests it is for, and the keys of a request.
 
 use super::controller::{KeyedController, count};
 use crate::rule::{
@@ -37,7 +37,7 @@ pub(super) struct Opened {
     items: HashMap<Key, Count>,
 }
 
-/// Who asks.
+/// What a keyed rule sees of a request.
 pub(crate) struct KeyCaller<'a> {
     /// By part of the resource's keys.
     pub(crate) values: &'a [KeyValue<'a>],
@@ -49,7 +49,7 @@ pub(crate) struct KeyCaller<'a> {
 }
 
 impl KeyCaller<'_> {
-    /// Nobody, for no resource.
+    /// No request, for no resource.
     pub(crate) fn nobody() -> Self {
         KeyCaller {
             values: &[],

@@ -3,7 +3,7 @@
 use crate::inline_vec::Few;
 use crate::rule::Count;
 use crate::state::breaker::Admission;
-use crate::state::keyed::{Key, Place, Reserved};
+use crate::state::keyed::{Key, KeyHandle, Reserved};
 use std::time::Duration;
 
 /// A key of a request, under the check of this number.
@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(super) struct Hold {
     pub(super) check: usize,
     /// The key, and where its state was found.
-    pub(super) handle: Place,
+    pub(super) handle: KeyHandle,
     pub(super) count: Count,
     /// For how long its rule makes the request wait, in nanoseconds.
     pub(super) wait: u64,

@@ -5,7 +5,7 @@ use super::controller::count;
 use super::holds::{HeldKey, Hold, Holds, Rest};
 use crate::inline_vec::Few;
 use crate::rule::{Count, FlowRule, KeyPart, KeyedBy, LimitApp, RuleId};
-use crate::state::keyed::{Asked, Key, Place, Reserved, Standing};
+use crate::state::keyed::{Key, KeyHandle, KeyStatus, KeyVerdict, Reserved};
 use crate::time::Timestamp;
 use std::rc::Rc;
 use std::time::Duration;
@@ -85,7 +85,7 @@ impl Keys {
                 if holds.has(i, key) {
                     return;
                 }
-                let (mut handle, mut reserved) = (Place::of(key), None);
+                let (mut handle, mut reserved) = (KeyHandle::of(key), None);
                 if could {
                     let (states, terms) = (opened.states(), check.terms(count));
                     reserved = states.reserve(&mut handle, &terms, cost, now);
@@ -106,7 +106,7 @@ impl Keys {
             }
         }
         if !could {
-            self.give_back(holds, caller, now);
+            self.release(holds, caller, now);
         }
         could
     }
@@ -130,9 +130,11 @@ impl Keys {
             let (states, terms) = (check.states(opened), check.terms(hold.count));
             hold.wait = 0;
             match states.ask(&mut hold.handle, &terms, check.cost(caller), now) {
-                Asked::Pass => {}
-                Asked::Wait(own) => hold.wait = own,
-                Asked::Block { retry_after } => refuse(hold.check, check.enforced, retry_after),
+                KeyVerdict::Pass => {}
+                KeyVerdict::Wait(own) => hold.wait = own,
+                KeyVerdict::Block { retry_after } => {
+                    refuse(hold.check, check.enforced, retry_after)
+                }
             }
             if check.enforced {
                 wait = wait.max(hold.wait);
@@ -149,7 +151,7 @@ impl Keys {
         (holds.refusing, holds.shadow_refusing) = (refusing, shadow_refusing);
     }
 
-    /// Reserves for a request that waits for `wait` nanoseconds what its keys need. Where somebody else was faster, nothing,
+    /// Reserves for a request that waits for `wait` nanoseconds what its keys need. Where another worker was faster, nothing,
     /// and the rule that lacks it refuses.
     pub(crate) fn reserve(
         &self,
@@ -182,7 +184,7 @@ impl Keys {
                 continue;
             }
             if let Some(reserved) = hold.reserved.take() {
-                states.give_back(reserved, cost, now); // a turn later than the request can wait
+                states.release(reserved, cost, now); // a turn later than the request can wait
             }
             if check.enforced {
                 refusing |= 1 << hold.check;
@@ -192,26 +194,26 @@ impl Keys {
         }
         holds.shadow_refusing = shadow_refusing;
         if refusing != 0 {
-            self.give_back(holds, caller, now);
+            self.release(holds, caller, now);
             holds.refusing = refusing;
         }
         refusing == 0
     }
 
     /// Gives back what was reserved, because another rule refused.
-    pub(crate) fn give_back(&self, holds: &mut Holds, caller: &KeyCaller<'_>, now: Timestamp) {
+    pub(crate) fn release(&self, holds: &mut Holds, caller: &KeyCaller<'_>, now: Timestamp) {
         for hold in holds.holds.iter_mut() {
             if let Some(reserved) = hold.reserved.take()
                 && let Some((check, opened)) = self.opened(hold.check)
             {
                 let states = opened.states();
-                states.give_back(reserved, check.cost(caller), now);
+                states.release(reserved, check.cost(caller), now);
             }
         }
     }
 
     /// Charges what was reserved: the keys that are to be told how the call ends.
-    pub(crate) fn commit(
+    pub(crate) fn admit(
         &self,
         holds: &Holds,
         wait: u64,
@@ -236,7 +238,7 @@ impl Keys {
             let Some(reserved) = hold.reserved else {
                 continue;
             };
-            let in_flight = opened.states().commit(reserved, check.cost(caller));
+            let in_flight = opened.states().admit(reserved, check.cost(caller));
             if in_flight || check.geometry.is_paced && wait.max(hold.wait) > 0 {
                 rest.get_or_insert_default().keys.push(HeldKey {
                     check: hold.check,
@@ -292,7 +294,7 @@ impl Keys {
         };
         for held in rest.keys.iter().filter(|held| !held.in_flight) {
             if let Some((_, opened)) = self.opened(held.check) {
-                opened.states().give_back(held.reserved, cost, now);
+                opened.states().release(held.reserved, cost, now);
             }
         }
     }
@@ -315,32 +317,32 @@ impl Keys {
 
     /// How the rules stand that are for a request, in order: how many other rules stand before it, the rule and its id; of
     /// several keys, the one of which least is left.
-    pub(crate) fn standings<'a>(
+    pub(crate) fn statuses<'a>(
         &'a self,
         caller: KeyCaller<'a>,
         now: Timestamp,
-    ) -> impl Iterator<Item = (usize, &'a FlowRule, &'a RuleId, Count, Standing)> {
+    ) -> impl Iterator<Item = (usize, &'a FlowRule, &'a RuleId, Count, KeyStatus)> {
         self.checks.iter().filter_map(move |check| {
             if !check.applies_to(&caller) {
                 return None;
             }
-            let mut least: Option<(Count, Standing)> = None;
+            let mut least: Option<(Count, KeyStatus)> = None;
             check.each_key(&caller, |opened, key, count| {
-                let own = opened.states().standing(key, &check.terms(count), now);
+                let own = opened.states().status(key, &check.terms(count), now);
                 if least.is_none_or(|(_, least)| own.remaining < least.remaining) {
                     least = Some((count, own));
                 }
             });
-            let unused = || Standing {
+            let unused = || KeyStatus {
                 remaining: check.count.whole(),
                 reset: Duration::ZERO,
             };
-            let (count, standing) = if check.is_open() {
+            let (count, status) = if check.is_open() {
                 least?
             } else {
                 (check.count, unused())
             };
-            Some((check.place, &*check.rule, &check.id, count, standing))
+            Some((check.place, &*check.rule, &check.id, count, status))
         })
     }
 

@@ -1,12 +1,12 @@
 //! What states of keys answer.
 
-use super::key::Place;
+use super::key::KeyHandle;
 use crate::time::Timestamp;
 use std::time::Duration;
 
 /// What would become of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub enum KeyVerdict {
     /// It would pass at once.
     Pass,
     /// It would have to wait for so long, in nanoseconds.
@@ -32,7 +32,7 @@ pub struct Turn {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reserved {
     /// Where the state of its key is.
-    pub place: Place,
+    pub handle: KeyHandle,
     /// For how long it has to wait, in nanoseconds: 0 passes at once.
     pub wait: u64,
     /// Its turn, where turns are taken.
@@ -41,9 +41,9 @@ pub struct Reserved {
 
 impl Reserved {
     /// Of a request that passes at once, where no turns are taken.
-    pub const fn at_once(place: Place) -> Reserved {
+    pub const fn at_once(handle: KeyHandle) -> Reserved {
         Reserved {
-            place,
+            handle,
             wait: 0,
             turn: None,
         }
@@ -52,7 +52,7 @@ impl Reserved {
 
 /// How a key stands.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Standing {
+pub struct KeyStatus {
     /// How much is left: whole passes, rounded down. Where turns are taken, one if it would pass at once.
     pub remaining: u64,
     /// How long until one passes at once, or where one does, until quota next comes back, if nothing else came: zero where none

@@ -83,7 +83,7 @@ pub struct KeyedTerms {
 }
 
 impl KeyedTerms {
-    /// A count, and nobody waits.
+    /// A count, and no request waits.
     pub const fn of(count: Count) -> KeyedTerms {
         KeyedTerms {
             count,

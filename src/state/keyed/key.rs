@@ -3,7 +3,7 @@
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 
-/// Who is limited, as far as a table of keys is concerned: a hash.
+/// A key: a hash of what is limited for itself, such as a client's address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Key(pub(super) u64);
 
@@ -15,8 +15,8 @@ impl Key {
 
     /// The key made of those parts, in order. A part that is missing (`None`) is a value of its own, other than an empty one.
     ///
-    /// The hash is SipHash-1-3: whoever finds two parts of one hash can spend another one's quota, and this is the one of the
-    /// fast hashes that was made to withstand those who look for them, as long as the seed is secret. Each part goes into it
+    /// The hash is SipHash-1-3. A client that finds a collision can spend the quota of another; of the fast hashes this one was
+    /// made to withstand that search, as long as the seed is secret. Each part goes into it
     /// with its length before it; a key of one part, the common case, has a seed of its own instead.
     #[inline]
     pub fn of_parts<'a>(seed: [u64; 2], parts: impl IntoIterator<Item = Option<&'a [u8]>>) -> Key {
@@ -77,17 +77,17 @@ const NOWHERE: u32 = u32::MAX;
 /// It is made of the key alone; each step notes in it where it has found the state, and looks there first the next time. From a
 /// reservation until that is given back, has ended or has left the window, it stays good whatever happens to other keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct KeyHandle {
     pub(super) key: Key,
     /// Where the state was found: a slot, a page or a bucket, as its states say. It may have moved since.
     pub(super) at: u32,
     pub(super) is_shared: bool,
 }
 
-impl Place {
+impl KeyHandle {
     /// Of a key whose state has not been looked for.
-    pub const fn of(key: Key) -> Place {
-        Place {
+    pub const fn of(key: Key) -> KeyHandle {
+        KeyHandle {
             key,
             at: NOWHERE,
             is_shared: false,
@@ -100,8 +100,8 @@ impl Place {
     }
 
     /// The same once the state has been found: on this page, say.
-    pub const fn found_at(self, at: u32) -> Place {
-        Place { at, ..self }
+    pub const fn found_at(self, at: u32) -> KeyHandle {
+        KeyHandle { at, ..self }
     }
 
     /// Where the state was found.
@@ -109,16 +109,16 @@ impl Place {
         self.at
     }
 
-    pub(super) fn own(key: Key, slot: usize) -> Place {
-        Place {
+    pub(super) fn own(key: Key, slot: usize) -> KeyHandle {
+        KeyHandle {
             key,
             at: slot as u32,
             is_shared: false,
         }
     }
 
-    pub(super) fn shared(key: Key) -> Place {
-        Place {
+    pub(super) fn shared(key: Key) -> KeyHandle {
+        KeyHandle {
             key,
             at: NOWHERE,
             is_shared: true,

@@ -8,35 +8,35 @@
 //!             newest bucket   8 bytes, with three flags
 //!             counters        1 byte per bucket, n + 1 of them, rounded up to 8 bytes; 8 bytes each, where one has outgrown its
 //!                             byte. Of calls in flight it is their number; of turns there is only how far they reach
-//!             room            none, or where the third flag is set n in 8 bytes and n words of 8 bytes, at most 8 of them: for what
+//!             room            none, or where the third flag is set n in 8 bytes and n words of 8 bytes, n <= 8: for what
 //!                             a key holds and leases. Of turns there is none
 //! ```
 //!
-//! Nothing writes room yet: it is there so that what comes later needs no other pages. A worker keeps the words that it finds there
-//! with their key, counts nothing by them, and takes no entry from a key while one of them is not zero.
+//! Nothing writes room yet: it is there so that what comes later needs no other pages. A worker keeps the words that it finds
+//! there with their key, counts nothing by them, and takes no entry from a key while one of them is not zero.
 //!
 //! An entry is taken from a key only when nothing counts in it any more. Where there is none to be taken, a key shares one of
 //! [`SHARED_PER_PAGE`], which one being a matter of another part of its hash; and a key that gets one of its own later goes on from
 //! what its shared one has counted. A line that still matters to a request dear enough (see [`IdleTtl`]) is taken from its key in a
 //! full page only, and how far it reached is kept in the entry that its key shares; so a turn taken there is not given back.
 //!
-//! There is a page for every four keys of the table's bound. Hashes that nobody can guess spread keys as chance does (Poisson's
+//! There is a page for every four keys of the table's bound. Seeded hashes spread keys as chance does (Poisson's
 //! distribution of mean 4): at the bound, fewer than one key in a hundred finds its page full, and below it fewer still. With as
 //! many further keys as the bound, of one request each, more than half of all pages are full, and of 1000 new clients 2 find a
 //! shared window that has counted 5.
 //!
-//! Whoever decides reads the key's page, decides, and swaps it for what it is then, if it is still what was read; if not, the
-//! same again. A refusal swaps nothing. What is reserved counts at once, so that there is one swap and not two.
+//! A decision is a compare-and-swap: a worker reads the key's page, decides, and replaces the page if it is still what was read; if
+//! not, it begins again. A refusal writes nothing. What is reserved counts at once, so that there is one swap and not two.
 //!
-//! Those who share pages share a clock that does not step back. Whoever has read it before another one's decision and decides
-//! after it goes by the other one's bucket: so the decisions in a page are in the order of the times that they go by, and each
-//! of these times is one at which the request was there.
+//! Workers that share pages share a clock that does not step back. If another worker wrote the page after this one read the
+//! clock, this one uses the newer bucket of the page: decisions on a page are ordered by the time that they use, and each of
+//! these times is one at which the request was there.
 
-use super::answers::{Asked, Reserved, Standing, Turn};
+use super::answers::{KeyStatus, KeyVerdict, Reserved, Turn};
 use super::geometry::{KeyedGeometry, KeyedTerms};
 use super::idle_ttl::{IdleTtl, reach, reach_word};
-use super::key::{Key, Place};
-use super::window::{Bucket, FLAGS, Held, LISTED, SHARES, Shape, Slab, WIDE};
+use super::key::{Key, KeyHandle};
+use super::window::{BucketPos, FLAGS, LISTED, SHARES, Shape, Slab, StateMut, WIDE};
 use crate::rule::{Counting, MAX_KEYS};
 use crate::state::throttle::Pace;
 use crate::time::Timestamp;
@@ -77,7 +77,7 @@ pub struct KeyedPages {
     seed: [u64; 2],
     shape: Shape,
     compat: bool,
-    /// That of a full page. Those who share pages do not tell one another what their requests cost: it stays the shortest, so that
+    /// That of a full page. Workers do not tell each other what their requests cost: it stays the shortest, so that
     /// a batch of more than the count may wait for others that were forgotten.
     idle_ttl: IdleTtl,
     pages: usize,
@@ -106,7 +106,7 @@ struct Found {
     /// Whose line is to be reused, and that line, where it still matters.
     forgotten: Option<(Key, u64)>,
     /// The bucket to go by.
-    to: Bucket,
+    to: BucketPos,
 }
 
 impl Key {
@@ -125,7 +125,7 @@ impl KeyedPages {
     /// The version of what lies in a page. Pages of another version are other pages: nothing reads both.
     pub const LAYOUT: u32 = 3;
 
-    /// Pages for the states of a rule. All who share them need the same `seed`; nobody else should know it.
+    /// Pages for the states of a rule. All workers that share them need the same `seed`, which is a secret.
     pub fn new(geometry: &KeyedGeometry, seed: [u64; 2]) -> KeyedPages {
         let shape = Shape::new(geometry.grade, geometry.is_paced);
         KeyedPages {
@@ -259,7 +259,7 @@ impl KeyedPages {
             is_shared,
             shared,
             forgotten,
-            to: Bucket {
+            to: BucketPos {
                 number: newest,
                 counter,
             },
@@ -307,7 +307,7 @@ impl KeyedPages {
             *hash = if found.is_shared { key.shared() } else { key.0 };
             *second = head;
         }
-        let Some(mut held) = Held::of(words, slab, &self.shape) else {
+        let Some(mut held) = StateMut::of(words, slab, &self.shape) else {
             return 0; // a line
         };
         if self.shape.buckets > 0 {
@@ -343,7 +343,7 @@ impl KeyedPages {
                 .for_each(|word| page.extend_from_slice(&word.to_le_bytes()));
         };
         put(words.get(..2).unwrap_or_default());
-        if let Some(mut held) = Held::of(words, slab, &self.shape) {
+        if let Some(mut held) = StateMut::of(words, slab, &self.shape) {
             if self.shape.buckets > 0 {
                 put(held.counters());
             } else {
@@ -404,35 +404,35 @@ impl KeyedPages {
         terms: &KeyedTerms,
         cost: u64,
         now: Timestamp,
-    ) -> Asked {
+    ) -> KeyVerdict {
         let work = &mut *self.work.borrow_mut();
         let found = self.find(page, key, now);
         let elsewhere = self.load(work, page, key, now, &found);
-        let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &work.shape) else {
+        let Some(mut held) = StateMut::of(&mut work.words, &mut work.slab, &work.shape) else {
             if cost == 0 {
-                return Asked::Pass;
+                return KeyVerdict::Pass;
             }
             let Some(pace) = self.pace(terms, cost, now) else {
-                return Asked::Block { retry_after: None };
+                return KeyVerdict::Block { retry_after: None };
             };
             let latest = work.line();
             return match pace.wait(latest) {
-                Some(0) => Asked::Pass,
-                Some(wait) => Asked::Wait(wait),
-                None => Asked::Block {
+                Some(0) => KeyVerdict::Pass,
+                Some(wait) => KeyVerdict::Wait(wait),
+                None => KeyVerdict::Block {
                     retry_after: Some(pace.time_to_queue(latest, now)),
                 },
             };
         };
         let (limit, needed) = (terms.count, cost.saturating_add(elsewhere));
         if held.fits(limit, needed, now, found.to) {
-            return Asked::Pass;
+            return KeyVerdict::Pass;
         }
         let wait = || {
             let wait = held.time_to_fit(limit, cost, now, found.to);
             wait.unwrap_or(A_CALL)
         };
-        Asked::Block {
+        KeyVerdict::Block {
             retry_after: (cost as f64 <= limit.get()).then(wait),
         }
     }
@@ -451,19 +451,19 @@ impl KeyedPages {
         let work = &mut *self.work.borrow_mut();
         let found = self.find(page, key, now);
         let elsewhere = self.load(work, page, key, now, &found);
-        let place = Place {
+        let place = KeyHandle {
             key,
             at: found.to.number as u32,
             is_shared: found.is_shared,
         };
         let mut reserved = Reserved::at_once(place);
-        if let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &work.shape) {
+        if let Some(mut held) = StateMut::of(&mut work.words, &mut work.slab, &work.shape) {
             let needed = cost.saturating_add(elsewhere);
             if !held.fits(terms.count, needed, now, found.to) {
                 return None;
             }
             *held.used = held.used.saturating_add(cost);
-            held.commit(cost, found.to);
+            held.admit(cost, found.to);
         } else if cost > 0 {
             let pace = self.pace(terms, cost, now)?;
             let from = work.line();
@@ -479,11 +479,11 @@ impl KeyedPages {
         Some(reserved)
     }
 
-    /// As [`KeyedStates::give_back`](crate::backend::KeyedStates::give_back), in the key's page, and
+    /// As [`KeyedStates::release`](crate::backend::KeyedStates::release), in the key's page, and
     /// [`KeyedStates::leave`](crate::backend::KeyedStates::leave), of a cost of 1: whether the page has changed.
-    pub fn give_back(&self, page: &mut Vec<u8>, reserved: Reserved, cost: u64) -> bool {
+    pub fn release(&self, page: &mut Vec<u8>, reserved: Reserved, cost: u64) -> bool {
         let work = &mut *self.work.borrow_mut();
-        let Place { key, at, is_shared } = reserved.place;
+        let KeyHandle { key, at, is_shared } = reserved.handle;
         let now = Timestamp::ZERO; // whatever is in the page is later
         let found = self.find(page, key, now);
         let own = found.span.clone();
@@ -501,13 +501,13 @@ impl KeyedPages {
         };
         self.load(work, page, key, now, &found);
         if let Some(turn) = reserved.turn {
-            // A line may have been forgotten since then that reached further than those who shared before.
+            // A line may have been forgotten since then that reached further than the keys that shared before.
             let is_kept = is_shared && self.keeps_forgotten();
             if is_kept || work.line() != Some(turn.to) {
                 return false;
             }
             work.set_line(turn.from);
-        } else if let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &work.shape) {
+        } else if let Some(mut held) = StateMut::of(&mut work.words, &mut work.slab, &work.shape) {
             // Of the bucket where it was counted: of a newer one it would be gone too soon.
             let behind = (found.to.number as u32).wrapping_sub(at) as usize;
             if self.shape.buckets == 0 {
@@ -520,22 +520,22 @@ impl KeyedPages {
         true
     }
 
-    /// As [`KeyedStates::standing`](crate::backend::KeyedStates::standing), of the key's page.
-    pub fn standing(&self, page: &[u8], key: Key, terms: &KeyedTerms, now: Timestamp) -> Standing {
+    /// As [`KeyedStates::status`](crate::backend::KeyedStates::status), of the key's page.
+    pub fn status(&self, page: &[u8], key: Key, terms: &KeyedTerms, now: Timestamp) -> KeyStatus {
         let work = &mut *self.work.borrow_mut();
         let found = self.find(page, key, now);
         let elsewhere = self.load(work, page, key, now, &found);
-        let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &work.shape) else {
+        let Some(mut held) = StateMut::of(&mut work.words, &mut work.slab, &work.shape) else {
             let latest = work.line();
-            let standing = |pace: Pace| Standing {
+            let status = |pace: Pace| KeyStatus {
                 remaining: u64::from(pace.wait(latest) == Some(0)),
                 reset: pace.time_to_pass(latest, now),
             };
-            return self.pace(terms, 1, now).map(standing).unwrap_or_default();
+            return self.pace(terms, 1, now).map(status).unwrap_or_default();
         };
         held.advance(now, found.to);
-        if let Some(standing) = held.standing(terms.count, now, found.to) {
-            return standing;
+        if let Some(status) = held.status(terms.count, now, found.to) {
+            return status;
         }
         let in_flight = held.used.saturating_add(elsewhere);
         let remaining = terms.count.whole().saturating_sub(in_flight);
@@ -543,7 +543,7 @@ impl KeyedPages {
             0 if terms.count.whole() > 0 => A_CALL,
             _ => Duration::ZERO,
         };
-        Standing { remaining, reset }
+        KeyStatus { remaining, reset }
     }
 }
 

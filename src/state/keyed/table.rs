@@ -1,16 +1,16 @@
-//! The states of one rule, and where they are.
+//! A hash table with open addressing and linear probing: a byte of each hash in one array, the states in another.
 
 mod heat;
 mod reuse;
 mod sharing;
 mod turns;
 
-use super::answers::Standing;
+use super::answers::KeyStatus;
 use super::hottest::Labels;
 use super::idle_ttl::IdleTtl;
-use super::key::{Key, Place};
+use super::key::{Key, KeyHandle};
 use super::sketch::Sketch;
-use super::window::{Bucket, Held, Shape, Slab};
+use super::window::{BucketPos, Shape, Slab, StateMut};
 use crate::rule::{Count, Counting};
 use crate::time::Timestamp;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(super) struct Table {
     /// The slot where the search for free windows goes on.
     hand: usize,
     /// The bucket of the latest call, when it starts and how long it is.
-    known: Bucket,
+    known: BucketPos,
     known_start: u64,
     known_length: u64,
     /// The longest wait of a turn, and the furthest ahead that one has reached, in nanoseconds.
@@ -68,7 +68,7 @@ impl Table {
             slab: Slab::new(max_keys),
             sketch: None,
             hand: 0,
-            known: Bucket::default(),
+            known: BucketPos::default(),
             known_start: 0,
             // Calls in flight know no time: to them it is one long bucket.
             known_length: shape.window.map_or(u64::MAX, |(w, _)| w.bucket_nanos()),
@@ -96,15 +96,16 @@ impl Table {
 
     /// The bucket of `now`.
     #[inline(always)]
-    pub(super) fn bucket(&mut self, now: Timestamp) -> Bucket {
+    pub(super) fn bucket(&mut self, now: Timestamp) -> BucketPos {
         if now.as_nanos().wrapping_sub(self.known_start) >= self.known_length {
-            self.learn(now);
+            self.roll(now);
         }
         self.known
     }
 
+    /// Goes on to the bucket of `now`; the floor of hot keys sinks with each bucket.
     #[inline(never)]
-    fn learn(&mut self, now: Timestamp) {
+    fn roll(&mut self, now: Timestamp) {
         let Some((window, _)) = self.shape.window else {
             return;
         };
@@ -120,7 +121,7 @@ impl Table {
             (number, (number % buckets as u64) as usize)
         };
         self.labels.cool(number.abs_diff(self.known.number));
-        self.known = Bucket { number, counter };
+        self.known = BucketPos { number, counter };
         self.known_start = number * self.known_length;
     }
 
@@ -138,7 +139,7 @@ impl Table {
         self.words.get(slot * self.shape.stride).copied()
     }
 
-    /// The slot of `key`.
+    /// The slot of `key`, by linear probing: the tags are compared first.
     #[inline(always)]
     pub(super) fn find(&self, key: Key) -> Option<usize> {
         let (tag, mut slot) = (key.tag(), key.home(self.tags.len()));
@@ -155,15 +156,15 @@ impl Table {
     }
 
     #[inline(always)]
-    pub(super) fn slot(&mut self, slot: usize) -> Option<Held<'_>> {
+    pub(super) fn slot(&mut self, slot: usize) -> Option<StateMut<'_>> {
         let first = slot * self.shape.stride;
         let words = self.words.get_mut(first..first + self.shape.stride)?;
-        Held::of(words, &mut self.slab, &self.shape)
+        StateMut::of(words, &mut self.slab, &self.shape)
     }
 
     /// The window at `place`, which has just been told; `None` where keys share.
     #[inline(always)]
-    pub(super) fn at(&mut self, place: Place) -> Option<Held<'_>> {
+    pub(super) fn at(&mut self, place: KeyHandle) -> Option<StateMut<'_>> {
         if place.is_shared {
             None
         } else {
@@ -173,7 +174,7 @@ impl Table {
 
     /// The window at `place`; `None` where it is gone, or keys share.
     #[inline]
-    pub(super) fn held(&mut self, place: Place) -> Option<Held<'_>> {
+    pub(super) fn held(&mut self, place: KeyHandle) -> Option<StateMut<'_>> {
         if place.is_shared {
             return None;
         }
@@ -183,7 +184,7 @@ impl Table {
 
     /// The slot of a key: where its state was found before, if it is there still.
     #[inline]
-    pub(super) fn slot_of(&self, place: Place) -> Option<usize> {
+    pub(super) fn slot_of(&self, place: KeyHandle) -> Option<usize> {
         let slot = place.at as usize;
         if self.tags.get(slot) == Some(&place.key.tag()) && self.hash_at(slot) == Some(place.key.0)
         {
@@ -194,7 +195,7 @@ impl Table {
 
     /// The same, brought up to `now`, and its bucket.
     #[inline(never)]
-    fn held_at(&mut self, place: Place, now: Timestamp) -> Option<(Held<'_>, Bucket)> {
+    fn held_at(&mut self, place: KeyHandle, now: Timestamp) -> Option<(StateMut<'_>, BucketPos)> {
         let to = self.bucket(now);
         if place.is_shared {
             return self.shared(place.key, to);
@@ -205,21 +206,21 @@ impl Table {
     }
 
     /// How the window at `place` stands; `None` where it is none, or gone.
-    pub(super) fn standing(
+    pub(super) fn status(
         &mut self,
-        place: Place,
+        place: KeyHandle,
         limit: Count,
         now: Timestamp,
-    ) -> Option<Standing> {
+    ) -> Option<KeyStatus> {
         let (mut held, to) = self.held_at(place, now)?;
-        held.standing(limit, now, to)
+        held.status(limit, now, to)
     }
 
     /// How long after `now` a `cost` would fit into `limit` if nothing else came: the first instant at which it does. `None`
     /// where it never can. A call in flight may end at any moment: for those it is a millisecond.
     pub(super) fn time_to_room(
         &mut self,
-        place: Place,
+        place: KeyHandle,
         limit: Count,
         cost: u64,
         now: Timestamp,
@@ -236,11 +237,11 @@ impl Table {
     }
 
     /// Where the state of `key` is, or would be if it has none: what the keys share that find no room stands for those too,
-    /// since whoever gets a state of its own goes on from there.
-    pub(super) fn look_up(&self, key: Key) -> Place {
+    /// since a key that gets a state of its own goes on from there.
+    pub(super) fn look_up(&self, key: Key) -> KeyHandle {
         match self.find(key) {
-            Some(slot) => Place::own(key, slot),
-            None => Place::shared(key),
+            Some(slot) => KeyHandle::own(key, slot),
+            None => KeyHandle::shared(key),
         }
     }
 
@@ -252,10 +253,10 @@ impl Table {
         key: Key,
         slot: Option<usize>,
         now: Timestamp,
-        to: Bucket,
-    ) -> (Place, u64, Option<Held<'_>>) {
+        to: BucketPos,
+    ) -> (KeyHandle, u64, Option<StateMut<'_>>) {
         let place = match slot {
-            Some(slot) => Place::own(key, slot),
+            Some(slot) => KeyHandle::own(key, slot),
             None => self.open(key, now),
         };
         let elsewhere = self.in_flight_elsewhere(place);
@@ -283,7 +284,7 @@ impl Table {
         self.slab.taken(self.shape.buckets) + shared
     }
 
-    pub(super) fn known(&self) -> Bucket {
+    pub(super) fn known(&self) -> BucketPos {
         self.known
     }
 

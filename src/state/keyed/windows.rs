@@ -1,10 +1,10 @@
 //! The states of the keys of one rule, in a table of this process.
 
-use super::answers::{Asked, Reserved, Standing, Turn};
+use super::answers::{KeyStatus, KeyVerdict, Reserved, Turn};
 use super::geometry::{KeyedGeometry, KeyedTerms};
-use super::hottest::{HotKey, MAX_LABELS, Wanted};
+use super::hottest::{HotKey, MAX_LABELS, UnlabelledFilter};
 use super::idle_ttl::reach_word;
-use super::key::{Key, Place};
+use super::key::{Key, KeyHandle};
 use super::states::KeyedStates;
 use super::table::Table;
 use super::window::{LISTED, Shape};
@@ -21,7 +21,7 @@ const LABELLED_PARTS: usize = 8;
 /// The states of the keys of one rule in a table of fixed bounds.
 ///
 /// The terms are no part of it and an argument of each call, so that they can change, and be others for some keys. A rule that
-/// is alone decides in one step ([`KeyedWindows::admit`]), several in those of [`KeyedStates`].
+/// is alone decides in one step ([`KeyedWindows::admit_now`]), several in those of [`KeyedStates`].
 ///
 /// Sentinel: `ParameterMetric`, which forgets the least recently used value when it is full, and so its limit.
 ///
@@ -35,7 +35,7 @@ const LABELLED_PARTS: usize = 8;
 /// let terms = KeyedTerms::of(Count::new(1.0)?);
 /// let admits = |client: &str, at| {
 ///     let key = clients.key([Some(client.as_bytes())]);
-///     clients.admit(key, &terms, 1, Timestamp::from_millis(at)).is_some()
+///     clients.admit_now(key, &terms, 1, Timestamp::from_millis(at)).is_some()
 /// };
 /// assert!(admits("10.0.0.1", 5));
 /// assert!(!admits("10.0.0.1", 1000));
@@ -49,13 +49,13 @@ pub struct KeyedWindows {
     geometry: KeyedGeometry,
     pub(super) shape: Shape,
     pub(super) table: RefCell<Table>,
-    wanted: Wanted,
+    unlabelled: UnlabelledFilter,
 }
 
 impl KeyedWindows {
     /// No keys yet.
     ///
-    /// Who knows `seed` can make keys that share a state or crowd the table: take random numbers, and tell nobody.
+    /// A client that knows `seed` can make keys that share a state or crowd the table: take random numbers, and keep them secret.
     #[inline(never)]
     pub fn new(geometry: KeyedGeometry, seed: [u64; 2]) -> KeyedWindows {
         let shape = Shape::new(geometry.grade, geometry.is_paced);
@@ -64,7 +64,7 @@ impl KeyedWindows {
             geometry,
             shape,
             table: RefCell::new(Table::new(shape, geometry.compat, geometry.keys())),
-            wanted: Wanted::default(),
+            unlabelled: UnlabelledFilter::default(),
         }
     }
 
@@ -75,8 +75,8 @@ impl KeyedWindows {
         let (first, second) = match (parts.next(), parts.next()) {
             (Some(Some(only)), None) => {
                 let key = Key::of_one(self.seed, only);
-                if self.wanted.may_be(key) {
-                    self.learn(key, &[Some(only)]);
+                if self.unlabelled.may_be(key) {
+                    self.store_label(key, &[Some(only)]);
                 }
                 return key;
             }
@@ -94,33 +94,33 @@ impl KeyedWindows {
                 }
             }),
         );
-        if self.wanted.may_be(key) {
-            self.learn(key, noted.get(..count).unwrap_or_default());
+        if self.unlabelled.may_be(key) {
+            self.store_label(key, noted.get(..count).unwrap_or_default());
         }
         key
     }
 
-    /// A key came that is listed without a label, perhaps.
+    /// Stores the label of `key` if the filter was right that it is listed without one.
     #[cold]
     #[inline(never)]
-    fn learn(&self, key: Key, parts: &[Option<&[u8]>]) {
+    fn store_label(&self, key: Key, parts: &[Option<&[u8]>]) {
         let table = &mut *self.table.borrow_mut();
-        table.labels().learn(key, parts);
-        self.wanted.set(table.labels());
+        table.labels().store_label(key, parts);
+        self.unlabelled.set(table.labels());
     }
 
     /// A key is hot that is not listed.
     #[cold]
     #[inline(never)]
-    fn list(&self, table: &mut Table, place: Place, heat: u64, now: Timestamp) {
+    fn list(&self, table: &mut Table, place: KeyHandle, heat: u64, now: Timestamp) {
         table.list(place, heat, now);
-        self.wanted.set(table.labels());
+        self.unlabelled.set(table.labels());
     }
 
     /// The whole decision of a rule that is alone, if it need not wait: takes `cost` if that is within the terms, and charges
-    /// it. As [`KeyedStates::reserve`] and [`KeyedStates::commit`], in one search.
+    /// it. As [`KeyedStates::reserve`] and [`KeyedStates::admit`], in one search.
     #[inline]
-    pub fn admit(
+    pub fn admit_now(
         &self,
         key: Key,
         terms: &KeyedTerms,
@@ -142,7 +142,7 @@ impl KeyedWindows {
             return None;
         }
         *held.used += cost;
-        held.commit(cost, now_in);
+        held.admit(cost, now_in);
         let heat = *held.used;
         if heat >= floor && !held.has(LISTED) {
             self.list(table, place, heat, now);
@@ -166,20 +166,20 @@ impl KeyedWindows {
         }
     }
 
-    /// [`KeyedWindows::admit`] of a key that shares.
+    /// [`KeyedWindows::admit_now`] of a key that shares.
     #[cold]
     #[inline(never)]
     fn admit_shared(
         &self,
         table: &mut Table,
-        place: Place,
+        place: KeyHandle,
         count: Count,
         cost: u64,
         now: Timestamp,
     ) -> Option<Reserved> {
         let at_once = KeyedTerms::of(count);
         let reserved = self.reserve_shared(table, place, &at_once, cost, 0, now)?;
-        table.commit_shared(&reserved, cost);
+        table.charge_shared(&reserved, cost);
         Some(reserved)
     }
 
@@ -189,7 +189,7 @@ impl KeyedWindows {
     fn reserve_shared(
         &self,
         table: &mut Table,
-        place: Place,
+        place: KeyHandle,
         terms: &KeyedTerms,
         cost: u64,
         wait: u64,
@@ -215,7 +215,7 @@ impl KeyedWindows {
     fn take_turn(
         &self,
         table: &mut Table,
-        place: Place,
+        place: KeyHandle,
         terms: &KeyedTerms,
         cost: u64,
         wait: u64,
@@ -231,7 +231,7 @@ impl KeyedWindows {
             self.list(table, place, heat, now);
         }
         Some(Reserved {
-            place,
+            handle: place,
             wait,
             turn: Some(Turn { from, to }),
         })
@@ -242,29 +242,29 @@ impl KeyedWindows {
     fn ask_without_window(
         &self,
         table: &mut Table,
-        place: Place,
+        place: KeyHandle,
         terms: &KeyedTerms,
         cost: u64,
         now: Timestamp,
-    ) -> Asked {
+    ) -> KeyVerdict {
         if !self.shape.is_paced {
             if table.shared_fits(place.key, terms.count, cost, now) {
-                return Asked::Pass;
+                return KeyVerdict::Pass;
             }
             let retry_after = table.time_to_room(place, terms.count, cost, now);
-            return Asked::Block { retry_after };
+            return KeyVerdict::Block { retry_after };
         }
         if cost == 0 {
-            return Asked::Pass;
+            return KeyVerdict::Pass;
         }
         let Some(pace) = self.pace(table, terms, cost, now) else {
-            return Asked::Block { retry_after: None };
+            return KeyVerdict::Block { retry_after: None };
         };
         let latest = table.reach_within(place, &pace);
         match pace.wait(latest) {
-            Some(0) => Asked::Pass,
-            Some(wait) => Asked::Wait(wait),
-            None => Asked::Block {
+            Some(0) => KeyVerdict::Pass,
+            Some(wait) => KeyVerdict::Wait(wait),
+            None => KeyVerdict::Block {
                 retry_after: Some(pace.time_to_queue(latest, now)),
             },
         }
@@ -278,7 +278,7 @@ impl KeyedWindows {
         self.sum_at(table, place, now)
     }
 
-    fn sum_at(&self, table: &mut Table, place: Place, now: Timestamp) -> f64 {
+    fn sum_at(&self, table: &mut Table, place: KeyHandle, now: Timestamp) -> f64 {
         let (known, elsewhere) = (table.known(), table.in_flight_elsewhere(place));
         let held = if place.is_shared {
             table.shared(place.key, known)
@@ -304,9 +304,9 @@ impl KeyedWindows {
     }
 
     /// Where the state of `key` is, if it has one of its own. Changes nothing.
-    pub fn find(&self, key: Key) -> Option<Place> {
+    pub fn find(&self, key: Key) -> Option<KeyHandle> {
         let slot = self.table.borrow().find(key)?;
-        Some(Place::own(key, slot))
+        Some(KeyHandle::own(key, slot))
     }
 
     /// What it was made for.
@@ -362,7 +362,13 @@ impl KeyedStates for KeyedWindows {
     }
 
     #[inline]
-    fn ask(&self, key: &mut Place, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Asked {
+    fn ask(
+        &self,
+        key: &mut KeyHandle,
+        terms: &KeyedTerms,
+        cost: u64,
+        now: Timestamp,
+    ) -> KeyVerdict {
         let table = &mut *self.table.borrow_mut();
         let now_in = table.bucket(now);
         let slot = table.slot_of(*key);
@@ -372,16 +378,16 @@ impl KeyedStates for KeyedWindows {
             return self.ask_without_window(table, place, terms, cost, now);
         };
         if held.fits(terms.count, cost.saturating_add(elsewhere), now, now_in) {
-            return Asked::Pass;
+            return KeyVerdict::Pass;
         }
         let retry_after = table.time_to_room(place, terms.count, cost, now);
-        Asked::Block { retry_after }
+        KeyVerdict::Block { retry_after }
     }
 
     #[inline]
     fn reserve(
         &self,
-        key: &mut Place,
+        key: &mut KeyHandle,
         terms: &KeyedTerms,
         cost: u64,
         now: Timestamp,
@@ -392,7 +398,7 @@ impl KeyedStates for KeyedWindows {
     #[inline]
     fn reserve_later(
         &self,
-        key: &mut Place,
+        key: &mut KeyHandle,
         terms: &KeyedTerms,
         cost: u64,
         wait: u64,
@@ -416,32 +422,32 @@ impl KeyedStates for KeyedWindows {
         Some(Reserved::at_once(place))
     }
 
-    fn give_back(&self, reserved: Reserved, cost: u64, _now: Timestamp) {
+    fn release(&self, reserved: Reserved, cost: u64, _now: Timestamp) {
         let table = &mut *self.table.borrow_mut();
-        if reserved.place.is_shared {
+        if reserved.handle.is_shared {
             let turn = reserved.turn.map(|turn| reach_word(Some(turn.to)));
             table
                 .sketch()
-                .take_back(reserved.place.key, turn.unwrap_or(cost));
+                .take_back(reserved.handle.key, turn.unwrap_or(cost));
         } else if let Some(turn) = reserved.turn {
-            table.give_turn_back(reserved.place, turn.from, turn.to);
-        } else if let Some(mut held) = table.held(reserved.place) {
-            held.give_back(cost);
+            table.release_turn(reserved.handle, turn.from, turn.to);
+        } else if let Some(mut held) = table.held(reserved.handle) {
+            held.release(cost);
         }
     }
 
     #[inline]
-    fn commit(&self, reserved: Reserved, cost: u64) -> bool {
+    fn admit(&self, reserved: Reserved, cost: u64) -> bool {
         let table = &mut *self.table.borrow_mut();
         let (known, floor) = (table.known(), table.floor());
-        let Some(mut held) = table.held(reserved.place) else {
-            return table.commit_shared(&reserved, cost);
+        let Some(mut held) = table.held(reserved.handle) else {
+            return table.charge_shared(&reserved, cost);
         };
-        held.commit(cost, known);
+        held.admit(cost, known);
         let heat = *held.used;
         if heat >= floor && !held.has(LISTED) {
             let now = table.known_start();
-            self.list(table, reserved.place, heat, now);
+            self.list(table, reserved.handle, heat, now);
         }
         self.shape.window.is_none()
     }
@@ -451,14 +457,14 @@ impl KeyedStates for KeyedWindows {
             return;
         }
         let table = &mut *self.table.borrow_mut();
-        if let Some(mut held) = table.held(reserved.place) {
-            held.give_back(1);
+        if let Some(mut held) = table.held(reserved.handle) {
+            held.release(1);
             let heat = held.has(LISTED).then_some(*held.used);
             if let Some(heat) = heat {
                 table.labels().cool_to(heat);
             }
-        } else if reserved.place.is_shared {
-            table.sketch().leave(reserved.place.key);
+        } else if reserved.handle.is_shared {
+            table.sketch().leave(reserved.handle.key);
         }
     }
 
@@ -474,7 +480,7 @@ impl KeyedStates for KeyedWindows {
         KeyedWindows::shared(self)
     }
 
-    fn standing(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> Standing {
+    fn status(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> KeyStatus {
         let table = &mut *self.table.borrow_mut();
         let place = table.look_up(key);
         if self.shape.is_paced {
@@ -483,28 +489,28 @@ impl KeyedStates for KeyedWindows {
             let at = |pace: Pace| (pace, latest.map(|latest| pace.reached(latest)));
             return pace
                 .map(at)
-                .map_or(Standing::default(), |(pace, latest)| Standing {
+                .map_or(KeyStatus::default(), |(pace, latest)| KeyStatus {
                     remaining: u64::from(pace.wait(latest) == Some(0)),
                     reset: pace.time_to_pass(latest, now),
                 });
         }
-        if let Some(standing) = table.standing(place, terms.count, now) {
-            return standing;
+        if let Some(status) = table.status(place, terms.count, now) {
+            return status;
         }
         let remaining = (terms.count.get() - self.sum_at(table, place, now)) as u64;
         let reset = match remaining {
             0 => table.time_to_room(place, terms.count, 1, now),
             _ => None,
         };
-        Standing {
+        KeyStatus {
             remaining,
             reset: reset.unwrap_or_default(),
         }
     }
 
-    /// Exact for the keys that have a state of their own; what keys share because the table was full is nobody's. A key that
-    /// has become hot is listed, and gets its label when it comes again; at most [`MAX_LABELS`] are listed. It looks at the
-    /// whole table: some nanoseconds per key.
+    /// Exact for the keys that have a state of their own; what keys share because the table was full belongs to none of them. A
+    /// key that has become hot is listed, and gets its label when it comes again; at most [`MAX_LABELS`] are listed. It looks at
+    /// the whole table: some nanoseconds per key.
     fn top(&self, n: usize, now: Timestamp) -> Vec<HotKey> {
         let table = &mut *self.table.borrow_mut();
         let top = table.top(n, now);

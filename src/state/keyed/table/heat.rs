@@ -2,8 +2,8 @@
 
 use super::Table;
 use crate::state::keyed::hottest::{Labels, MAX_LABELS};
-use crate::state::keyed::key::{Key, Place};
-use crate::state::keyed::window::{Bucket, LISTED};
+use crate::state::keyed::key::{Key, KeyHandle};
+use crate::state::keyed::window::{BucketPos, LISTED};
 use crate::time::Timestamp;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,12 +11,12 @@ use std::collections::BinaryHeap;
 impl Table {
     /// At most what makes `key` hot in the bucket `to`: what counts in its window, its calls in flight, how far its turns
     /// reach ahead, in nanoseconds. 0 where it has no state of its own.
-    pub(super) fn heat_of(&mut self, key: Key, now: Timestamp, to: Bucket) -> u64 {
+    pub(super) fn heat_of(&mut self, key: Key, now: Timestamp, to: BucketPos) -> u64 {
         let Some(slot) = self.find(key) else {
             return 0;
         };
         if self.shape.is_paced {
-            let reach = self.reach(Place::own(key, slot), now);
+            let reach = self.reach(KeyHandle::own(key, slot), now);
             return reach.map_or(0, |reach| reach.since(now).as_nanos() as u64);
         }
         self.slot(slot).map_or(0, |held| held.used_by(to))
@@ -34,7 +34,7 @@ impl Table {
     /// Lists the key at `place`, which is as hot as that, if it is hot enough.
     #[cold]
     #[inline(never)]
-    pub(crate) fn list(&mut self, place: Place, heat: u64, now: Timestamp) {
+    pub(crate) fn list(&mut self, place: KeyHandle, heat: u64, now: Timestamp) {
         let to = self.bucket(now);
         let is_new = !place.is_shared && !self.labels.has(place.key);
         if is_new && self.labels.is_full() {
@@ -94,7 +94,7 @@ impl Table {
     }
 
     /// How hot the key in `slot` is; 0 where it is cooler than `least`.
-    fn heat_in(&mut self, slot: usize, key: Key, least: u64, now: Timestamp, to: Bucket) -> u64 {
+    fn heat_in(&mut self, slot: usize, key: Key, least: u64, now: Timestamp, to: BucketPos) -> u64 {
         if self.shape.is_paced {
             return self.heat_of(key, now, to);
         }

@@ -1,9 +1,12 @@
 //! How a table finds room for a new key: it reuses slots in which nothing counts any more, or grows.
+//!
+//! Two searches, both bounded: along the probe sequence of the new key, and by a hand that goes round the table as in the CLOCK
+//! algorithm, some slots for each new key.
 
 use super::Table;
 use crate::state::keyed::idle_ttl::reach_word;
-use crate::state::keyed::key::{Key, Place};
-use crate::state::keyed::window::{Bucket, Held, SHARES};
+use crate::state::keyed::key::{Key, KeyHandle};
+use crate::state::keyed::window::{BucketPos, SHARES, StateMut};
 use crate::time::Timestamp;
 
 /// How many times as many there are after the last step, at most.
@@ -18,7 +21,7 @@ const FREE: usize = 2;
 
 impl Table {
     /// Whether there is a state in `slot` in which nothing counts any more.
-    pub(super) fn is_free(&mut self, slot: usize, now: Timestamp, to: Bucket) -> bool {
+    pub(super) fn is_free(&mut self, slot: usize, now: Timestamp, to: BucketPos) -> bool {
         if self.tags.get(slot).is_none_or(|tag| *tag == 0) {
             return false;
         }
@@ -39,7 +42,7 @@ impl Table {
     /// Opens a window for `key`, which has none.
     #[cold]
     #[inline(never)]
-    pub(crate) fn open(&mut self, key: Key, now: Timestamp) -> Place {
+    pub(crate) fn open(&mut self, key: Key, now: Timestamp) -> KeyHandle {
         let to = self.bucket(now);
         let slot = match self.free_slot_for(key, now, to) {
             Some(slot) => Some(slot),
@@ -55,7 +58,7 @@ impl Table {
             }
         };
         let Some(slot) = slot else {
-            return Place::shared(key);
+            return KeyHandle::shared(key);
         };
         let first = slot * self.shape.stride;
         if let Some(tag) = self.tags.get_mut(slot) {
@@ -73,11 +76,11 @@ impl Table {
         if self.sketch.is_some() || self.forgotten > 0 {
             self.inherit(slot, key, now, to);
         }
-        Place::own(key, slot)
+        KeyHandle::own(key, slot)
     }
 
     /// A window free to be taken, emptied, in a slot where `key` would be searched for.
-    fn free_slot_for(&mut self, key: Key, now: Timestamp, to: Bucket) -> Option<usize> {
+    fn free_slot_for(&mut self, key: Key, now: Timestamp, to: BucketPos) -> Option<usize> {
         let mut slot = key.home(self.tags.len());
         for _ in 0..LOOK {
             if self.tags.get(slot).is_none_or(|tag| *tag == 0) {
@@ -111,7 +114,7 @@ impl Table {
     }
 
     /// Moves the hand on and frees what it finds.
-    fn sweep(&mut self, now: Timestamp, to: Bucket) {
+    fn sweep(&mut self, now: Timestamp, to: BucketPos) {
         let mut freed = 0;
         for _ in 0..LOOK {
             if freed == FREE {
@@ -152,12 +155,12 @@ impl Table {
 
     /// Doubles the table, and takes the last steps at once: what is left behind is too small for what comes, and where memory is
     /// never given back (in WebAssembly) it would make up half of all. What is free to be taken does not come along.
-    fn grow(&mut self, now: Timestamp, to: Bucket) {
+    fn grow(&mut self, now: Timestamp, to: BucketPos) {
         for slot in 0..self.tags.len() {
             if self.is_free(slot, now, to) {
                 self.reclaim(slot);
                 if let Some(tag) = self.tags.get_mut(slot) {
-                    *tag = 0; // nobody searches here until all have moved
+                    *tag = 0; // no search comes here until all have moved
                 }
             }
         }
@@ -187,10 +190,10 @@ impl Table {
     }
 
     /// What the keys hold that share may have been the doing of `key`: its own state goes on from there.
-    pub(super) fn inherit(&mut self, slot: usize, key: Key, now: Timestamp, to: Bucket) {
+    pub(super) fn inherit(&mut self, slot: usize, key: Key, now: Timestamp, to: BucketPos) {
         if self.shape.is_paced {
             let shared = self.shared_reach(key, now);
-            if let Some(line) = self.line(Place::own(key, slot)) {
+            if let Some(line) = self.line(KeyHandle::own(key, slot)) {
                 *line = reach_word(shared);
             }
             return;
@@ -216,7 +219,7 @@ impl Table {
         let (times, newest) = (sketch.times(), sketch.number());
         let (first, buckets) = (slot * shape.stride, shape.buckets as u64);
         let words = words.get_mut(first..first + shape.stride);
-        let own = words.and_then(|words| Held::of(words, slab, shape));
+        let own = words.and_then(|words| StateMut::of(words, slab, shape));
         let (Some(mut own), Some((mut shared, at))) = (own, sketch.window(key, to.number)) else {
             return;
         };

@@ -4,9 +4,9 @@ use super::Table;
 use crate::rule::Count;
 use crate::state::keyed::answers::Reserved;
 use crate::state::keyed::idle_ttl::reach_word;
-use crate::state::keyed::key::{Key, Place};
+use crate::state::keyed::key::{Key, KeyHandle};
 use crate::state::keyed::sketch::Sketch;
-use crate::state::keyed::window::{Bucket, Held, SHARES};
+use crate::state::keyed::window::{BucketPos, SHARES, StateMut};
 use crate::time::Timestamp;
 
 impl Table {
@@ -24,7 +24,7 @@ impl Table {
     /// What counts of `key`, which shares, in the bucket `to`; `None` where nothing is shared, or these are no windows.
     #[cold]
     #[inline(never)]
-    pub(crate) fn shared(&mut self, key: Key, to: Bucket) -> Option<(Held<'_>, Bucket)> {
+    pub(crate) fn shared(&mut self, key: Key, to: BucketPos) -> Option<(StateMut<'_>, BucketPos)> {
         self.sketch.as_mut()?.window(key, to.number)
     }
 
@@ -50,7 +50,7 @@ impl Table {
     }
 
     /// At most its calls in flight, where it shares and such are counted.
-    pub(crate) fn calls_at(&self, place: Place) -> u64 {
+    pub(crate) fn calls_at(&self, place: KeyHandle) -> u64 {
         if place.is_shared && self.shape.window.is_none() {
             self.calls_shared(place.key)
         } else {
@@ -70,10 +70,10 @@ impl Table {
     /// Charges what was reserved for a key that shares. Whether it is a call in flight from now on.
     #[cold]
     #[inline(never)]
-    pub(crate) fn commit_shared(&mut self, reserved: &Reserved, cost: u64) -> bool {
-        let key = reserved.place.key;
+    pub(crate) fn charge_shared(&mut self, reserved: &Reserved, cost: u64) -> bool {
+        let key = reserved.handle.key;
         let turn = reserved.turn.map(|turn| reach_word(Some(turn.to)));
-        if !reserved.place.is_shared || !self.sketch().take_back(key, turn.unwrap_or(cost)) {
+        if !reserved.handle.is_shared || !self.sketch().take_back(key, turn.unwrap_or(cost)) {
             return false;
         }
         match turn {
@@ -85,7 +85,7 @@ impl Table {
 
     /// Calls in flight that may be this key's, beside those of its own window.
     #[inline(always)]
-    pub(crate) fn in_flight_elsewhere(&mut self, place: Place) -> u64 {
+    pub(crate) fn in_flight_elsewhere(&mut self, place: KeyHandle) -> u64 {
         if self.shape.window.is_some() || place.is_shared {
             return 0;
         }
@@ -97,7 +97,7 @@ impl Table {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn shared_calls(&mut self, place: Place) -> u64 {
+    pub(super) fn shared_calls(&mut self, place: KeyHandle) -> u64 {
         let elsewhere = self.calls_shared(place.key);
         if elsewhere == 0
             && let Some(mut held) = self.held(place)

@@ -1,16 +1,16 @@
-//! Lines of a table: how far the turns of each key reach.
+//! Pacers of a table (GCRA: one instant per key): how far the turns of each key reach.
 
 use super::Table;
 use super::reuse::LOOK;
 use crate::state::keyed::idle_ttl::{reach, reach_word};
-use crate::state::keyed::key::{Key, Place};
+use crate::state::keyed::key::{Key, KeyHandle};
 use crate::state::throttle::Pace;
 use crate::time::Timestamp;
 
 impl Table {
     /// The word of the line at `place`; `None` where it is gone, or keys share.
     #[inline]
-    pub(super) fn line(&mut self, place: Place) -> Option<&mut u64> {
+    pub(super) fn line(&mut self, place: KeyHandle) -> Option<&mut u64> {
         if place.is_shared {
             return None;
         }
@@ -19,7 +19,7 @@ impl Table {
     }
 
     /// How far the turns of the line at `place` reach.
-    pub(crate) fn reach(&mut self, place: Place, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn reach(&mut self, place: KeyHandle, now: Timestamp) -> Option<Timestamp> {
         if place.is_shared {
             return self.shared_reach(place.key, now);
         }
@@ -38,7 +38,7 @@ impl Table {
 
     /// The same as far as `pace` believes it. What reaches further was taken before the clock stepped back, and is pulled back.
     #[inline]
-    pub(crate) fn reach_within(&mut self, place: Place, pace: &Pace) -> Option<Timestamp> {
+    pub(crate) fn reach_within(&mut self, place: KeyHandle, pace: &Pace) -> Option<Timestamp> {
         self.idle_ttl = self.idle_ttl.after(pace);
         if place.is_shared {
             return self.shared_reach(place.key, pace.now());
@@ -61,7 +61,7 @@ impl Table {
     #[inline]
     pub(crate) fn take_turn(
         &mut self,
-        place: Place,
+        place: KeyHandle,
         pace: &Pace,
         wait: u64,
     ) -> Option<(u64, Option<Timestamp>, Timestamp)> {
@@ -94,7 +94,7 @@ impl Table {
         // The hand goes round once.
         for _ in 0..=self.tags.len() / LOOK {
             let place = match self.find(key) {
-                Some(slot) => Place::own(key, slot),
+                Some(slot) => KeyHandle::own(key, slot),
                 None => self.open(key, now),
             };
             if place.is_shared {
@@ -111,14 +111,19 @@ impl Table {
     /// How far the line of `key` reaches, which is pulled back to `latest` where that is earlier.
     pub(crate) fn pull_back_to(&mut self, key: Key, latest: Timestamp) -> Option<Timestamp> {
         let slot = self.find(key)?;
-        let line = self.line(Place::own(key, slot))?;
+        let line = self.line(KeyHandle::own(key, slot))?;
         let reached = reach(*line)?.min(latest);
         *line = reach_word(Some(reached));
         Some(reached)
     }
 
     /// Gives a turn back, if no later one was taken.
-    pub(crate) fn give_turn_back(&mut self, place: Place, from: Option<Timestamp>, to: Timestamp) {
+    pub(crate) fn release_turn(
+        &mut self,
+        place: KeyHandle,
+        from: Option<Timestamp>,
+        to: Timestamp,
+    ) {
         if let Some(line) = self
             .line(place)
             .filter(|line| **line == reach_word(Some(to)))
@@ -157,7 +162,7 @@ impl Table {
         pace: &Pace,
         wait: u64,
     ) -> Option<(u64, Option<Timestamp>, Timestamp)> {
-        let from = self.reach_within(Place::shared(key), pace);
+        let from = self.reach_within(KeyHandle::shared(key), pace);
         let wait = pace.wait(from)?.max(wait);
         let to = pace.reach_after(wait);
         self.note_turn(pace, wait, to);
