@@ -13,7 +13,7 @@ pub use crate::state::breaker::{
 pub use crate::state::counter::{Counter, LocalCounter, LocalInstant, Past, SharedInstant};
 pub use crate::state::flow::Controller;
 pub use crate::state::keyed::{
-    Asked, HotKey, KEYS_PER_PAGE, Key, KeyedGeometry, KeyedPages, KeyedStates, KeyedTerms,
-    KeyedWindows, MAX_LABEL, MAX_LABELS, Place, Reserved, Standing, Turn,
+    HotKey, KEYS_PER_PAGE, Key, KeyHandle, KeyStatus, KeyVerdict, KeyedGeometry, KeyedPages,
+    KeyedStates, KeyedTerms, KeyedWindows, MAX_LABEL, MAX_LABELS, Reserved, Turn,
 };
 pub use crate::state::window::RuleWindow;

@@ -7,7 +7,7 @@ use crate::gauges::{SilentGauge, gauge};
 use crate::host::{Host, MetricId};
 use crate::inbound::Numbers;
 use crate::names::{exact_labels, label, label_of_name, labels};
-use crate::pages::{KeyStates, Place};
+use crate::pages::{KeyStates, Pages};
 use crate::places::ProcessPlaces;
 use crate::vm::Vm;
 use leapgate::backend::{
@@ -20,7 +20,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 /// The version of the layout of pages of keys: another layout has other pages.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = KeyedPages::LAYOUT;
 
 /// What holds if the gauge of changes to lists of names does not work.
 const EACH_READS_LIST: &str =
@@ -113,7 +113,7 @@ impl<H: Host> Backend for EnvoyBackend<H> {
     fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> KeyStates<H> {
         let place = |seed| {
             let name = self.name_of_pages(key, geometry);
-            (seed, Place::shared(self.vm.host().clone(), name))
+            (seed, Pages::shared(self.vm.host().clone(), name))
         };
         let shared = self
             .vm
@@ -127,7 +127,7 @@ impl<H: Host> Backend for EnvoyBackend<H> {
             self.vm.warn(&exact_labels(key), &why);
         }
         let (seed, place) =
-            shared.unwrap_or_else(|| (self.vm.random(), Place::Local(RefCell::default())));
+            shared.unwrap_or_else(|| (self.vm.random(), Pages::Local(RefCell::default())));
         let counters = Counters::new(&self.vm, &labels(key));
         KeyStates::new(KeyedPages::new(geometry, seed), place, counters)
     }

@@ -1,4 +1,4 @@
-//! Who asks: the parts of a request that keyed rules name, each read once.
+//! The parts of a request that keyed rules name, each read once.
 //!
 //! | Part | What it is here |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | host | in lower case, without the port and without a dot at the end |
 //!
 //! What is decoded is compared as it is meant, so that another encoding is no other client. What is missing or empty is a
-//! value of its own: those who leave it out are limited together.
+//! value of its own: requests that leave it out are limited together.
 //!
 //! Envoy takes `source.address` from what its configuration trusts (`use_remote_address`, `xff_num_trusted_hops`): where that
 //! is left to its default, clients choose the address by a header.

@@ -17,12 +17,12 @@
 //! | `inbound` | what all requests together do, for system rules |
 //! | `places` | which names have windows of their own, for the process |
 //! | `outcome` | what an answer means to a breaker |
+//! | `keys` | the parts of a request that keyed rules name |
 //! | `settings` | the filter's own settings |
 //! | `config` | the plugin's configuration: rules and settings in one document |
 //! | `reply` | the reply to a refused request, and headers about limits |
 //! | `pages` | where the states of a rule's keys are kept: shared data, or the virtual machine alone |
 //! | `backend` | the engine's backend, which opens all these |
-//! | `keys` | the parts of a request that keyed rules name |
 //! | `caller` | what is read of a request besides its resource: its origin, and whether it may borrow |
 //! | `waiting` | requests that wait, paused until their turn |
 //! | `passed` | what an admitted request keeps until it ends |

@@ -9,7 +9,8 @@ use crate::host::{Host, Level, Put};
 use crate::reply;
 use leapgate::Timestamp;
 use leapgate::backend::{
-    Asked, Key, KeyedController, KeyedPages, KeyedStates, KeyedTerms, Reserved, Standing, StateKey,
+    Key, KeyHandle, KeyStatus, KeyVerdict, KeyedController, KeyedPages, KeyedStates, KeyedTerms,
+    Reserved, StateKey,
 };
 use leapgate::rule::Counting;
 use std::cell::{Cell, RefCell};
@@ -23,9 +24,9 @@ const MAX_OWED: usize = 1024;
 /// The states of one rule's keys.
 pub struct KeyStates<H> {
     layout: KeyedPages,
-    place: Place<H>,
-    /// The page that was read last.
-    read: RefCell<Option<Read>>,
+    pages: Pages<H>,
+    /// The page that was read last, and when: it may be good for the next step of the same decision.
+    read: RefCell<Option<(Page, Timestamp)>>,
     /// Calls that have ended and could not be taken off: that is done with the next one, or at the next tick.
     owed: RefCell<Vec<Reserved>>,
     counters: Counters<H>,
@@ -35,7 +36,7 @@ pub struct KeyStates<H> {
 }
 
 /// Where the pages are.
-pub(crate) enum Place<H> {
+pub(crate) enum Pages<H> {
     /// In shared data.
     Shared {
         host: H,
@@ -48,14 +49,6 @@ pub(crate) enum Place<H> {
     Local(RefCell<Vec<Vec<u8>>>),
 }
 
-/// A page that may be good for the next step of the same decision.
-struct Read {
-    page: Page,
-    at: Timestamp,
-    /// Whether it was read to be asked; else because it was to be changed, and had no room.
-    asked: bool,
-}
-
 /// A page as it was read.
 struct Page {
     number: usize,
@@ -64,10 +57,10 @@ struct Page {
     put: Put,
 }
 
-impl<H: Host> Place<H> {
+impl<H: Host> Pages<H> {
     /// In shared data, under names that begin with `name`.
-    pub(crate) fn shared(host: H, name: String) -> Place<H> {
-        Place::Shared {
+    pub(crate) fn shared(host: H, name: String) -> Pages<H> {
+        Pages::Shared {
             host,
             common: name.len(),
             name: RefCell::new(name),
@@ -76,7 +69,7 @@ impl<H: Host> Place<H> {
 
     fn read(&self, number: usize) -> Page {
         let (bytes, put) = match self {
-            Place::Shared { host, name, common } => {
+            Pages::Shared { host, name, common } => {
                 let name = &mut *name.borrow_mut();
                 name.truncate(*common);
                 reply::push_number(name, number as u64);
@@ -85,7 +78,7 @@ impl<H: Host> Place<H> {
                     None => (Vec::new(), Put::IfAbsent),
                 }
             }
-            Place::Local(pages) => {
+            Pages::Local(pages) => {
                 let page = pages.borrow().get(number).cloned();
                 (page.unwrap_or_default(), Put::Always)
             }
@@ -96,26 +89,26 @@ impl<H: Host> Place<H> {
     /// Whether no other worker has asked this of these pages before.
     fn is_told_first(&self) -> bool {
         match self {
-            Place::Shared { host, name, common } => {
+            Pages::Shared { host, name, common } => {
                 let name = &mut *name.borrow_mut();
                 name.truncate(*common);
                 name.push_str("shared");
                 host.share(name, &[], Put::IfAbsent)
             }
-            Place::Local(_) => true,
+            Pages::Local(_) => true,
         }
     }
 
     /// Replaces a page that was read. Whether that was done.
     fn swap(&self, page: Page) -> bool {
         match self {
-            Place::Shared { host, name, common } => {
+            Pages::Shared { host, name, common } => {
                 let name = &mut *name.borrow_mut();
                 name.truncate(*common);
                 reply::push_number(name, page.number as u64);
                 host.share(name, &page.bytes, page.put)
             }
-            Place::Local(pages) => {
+            Pages::Local(pages) => {
                 let mut pages = pages.borrow_mut();
                 if pages.len() <= page.number {
                     pages.resize(page.number + 1, Vec::new());
@@ -130,10 +123,10 @@ impl<H: Host> Place<H> {
 }
 
 impl<H: Host> KeyStates<H> {
-    pub(crate) fn new(layout: KeyedPages, place: Place<H>, counters: Counters<H>) -> KeyStates<H> {
+    pub(crate) fn new(layout: KeyedPages, pages: Pages<H>, counters: Counters<H>) -> KeyStates<H> {
         KeyStates {
             layout,
-            place,
+            pages,
             read: RefCell::default(),
             owed: RefCell::default(),
             counters,
@@ -151,7 +144,7 @@ impl<H: Host> KeyStates<H> {
         let is_first =
             self.counters
                 .export_lazy(&self.exported_shared, "shared", self.shared.get());
-        if is_first && self.place.is_told_first() {
+        if is_first && self.pages.is_told_first() {
             let rule = key.rule.as_str();
             let line = format!(
                 "leapgate: rule `{rule}`: more keys count than it keeps apart; some share a window, which is stricter for them: \
@@ -162,20 +155,27 @@ impl<H: Host> KeyStates<H> {
         self.owed.borrow().is_empty()
     }
 
+    /// The page of `key` as it was read last, if that was at `now`.
+    fn kept(&self, key: Key, now: Timestamp) -> Option<Page> {
+        let (page, at) = self.read.take()?;
+        (page.number == self.layout.page(key) && at == now).then_some(page)
+    }
+
+    /// The page of a key as an earlier step of the same decision has read it; `None` at the first step, which reads it anew
+    /// whatever other requests have read.
+    fn kept_for(&self, key: KeyHandle, now: Timestamp) -> Option<Page> {
+        if key.is_new() {
+            return None;
+        }
+        self.kept(key.key(), now)
+    }
+
+    fn keep(&self, page: Page, at: Timestamp) {
+        self.read.replace(Some((page, at)));
+    }
+
     fn page_of(&self, key: Key) -> Page {
-        self.place.read(self.layout.page(key))
-    }
-
-    /// The page of `key`, if it is the one that was read last, in the same decision: whoever asks has tried to reserve before,
-    /// and whoever has asked and was not refused reserves next.
-    fn kept(&self, key: Key, now: Timestamp, asked: bool) -> Option<Page> {
-        let read = self.read.take()?;
-        let is_it = read.page.number == self.layout.page(key) && read.at == now;
-        (is_it && read.asked == asked).then_some(read.page)
-    }
-
-    fn keep(&self, page: Page, at: Timestamp, asked: bool) {
-        self.read.replace(Some(Read { page, at, asked }));
+        self.pages.read(self.layout.page(key))
     }
 
     /// Changes the page of `key` if `change` does, which else gives the page back.
@@ -194,7 +194,7 @@ impl<H: Host> KeyStates<H> {
                 }
                 return Err(Some(page));
             };
-            if self.place.swap(page) {
+            if self.pages.swap(page) {
                 return Ok(changed);
             }
         }
@@ -202,11 +202,13 @@ impl<H: Host> KeyStates<H> {
     }
 
     fn take_off(&self, reserved: Reserved, cost: u64) -> bool {
-        let give_back = |page: &mut Vec<u8>| {
-            let changed = self.layout.give_back(page, reserved, cost);
+        let release = |page: &mut Vec<u8>| {
+            let changed = self.layout.release(page, reserved, cost);
             changed.then_some(())
         };
-        let swapped = self.swap(reserved.place.key(), None, give_back);
+        // The page that was read last may be this one, and what it says of itself is over.
+        self.read.take();
+        let swapped = self.swap(reserved.handle.key(), None, release);
         !matches!(swapped, Err(None))
     }
 
@@ -226,39 +228,54 @@ impl<H: Host> KeyedStates for KeyStates<H> {
         self.layout.key(parts)
     }
 
-    fn ask(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Asked {
-        let page = self.kept(key, now, false);
-        let page = page.unwrap_or_else(|| self.page_of(key));
-        let asked = self.layout.ask(&page.bytes, key, terms, cost, now);
-        self.keep(page, now, true);
+    fn ask(
+        &self,
+        key: &mut KeyHandle,
+        terms: &KeyedTerms,
+        cost: u64,
+        now: Timestamp,
+    ) -> KeyVerdict {
+        let page = self.kept_for(*key, now);
+        let page = page.unwrap_or_else(|| self.page_of(key.key()));
+        *key = key.found_at(page.number as u32);
+        let asked = self.layout.ask(&page.bytes, key.key(), terms, cost, now);
+        self.keep(page, now);
         asked
     }
 
-    fn reserve(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Option<Reserved> {
+    fn reserve(
+        &self,
+        key: &mut KeyHandle,
+        terms: &KeyedTerms,
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Reserved> {
         self.reserve_later(key, terms, cost, 0, now)
     }
 
     fn reserve_later(
         &self,
-        key: Key,
+        handle: &mut KeyHandle,
         terms: &KeyedTerms,
         cost: u64,
         wait: u64,
         now: Timestamp,
     ) -> Option<Reserved> {
+        let (key, kept) = (handle.key(), self.kept_for(*handle, now));
         let reserve = |page: &mut Vec<u8>| self.layout.reserve(page, key, terms, cost, wait, now);
-        match self.swap(key, self.kept(key, now, true), reserve) {
+        match self.swap(key, kept, reserve) {
             Ok(reserved) => Some(reserved),
             Err(page) => {
                 if let Some(page) = page {
-                    self.keep(page, now, false);
+                    *handle = handle.found_at(page.number as u32);
+                    self.keep(page, now);
                 }
                 None
             }
         }
     }
 
-    fn give_back(&self, reserved: Reserved, cost: u64, _: Timestamp) {
+    fn release(&self, reserved: Reserved, cost: u64, _: Timestamp) {
         if self.layout.counts_calls() {
             return self.leave(reserved);
         }
@@ -266,8 +283,8 @@ impl<H: Host> KeyedStates for KeyStates<H> {
         self.take_off(reserved, cost);
     }
 
-    fn commit(&self, reserved: Reserved, _: u64) -> bool {
-        if reserved.place.is_shared() {
+    fn admit(&self, reserved: Reserved, _: u64) -> bool {
+        if reserved.handle.is_shared() {
             self.shared.set(self.shared.get().wrapping_add(1));
         }
         // It was charged when it was reserved.
@@ -285,9 +302,9 @@ impl<H: Host> KeyedStates for KeyStates<H> {
         self.layout.count_as(counting);
     }
 
-    fn standing(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> Standing {
-        let page = self.kept(key, now, true);
+    fn status(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> KeyStatus {
+        let page = self.kept(key, now);
         let page = page.unwrap_or_else(|| self.page_of(key));
-        self.layout.standing(&page.bytes, key, terms, now)
+        self.layout.status(&page.bytes, key, terms, now)
     }
 }

@@ -6,6 +6,7 @@
 mod waiting;
 
 use leapgate::Timestamp;
+use leapgate::backend::Key;
 use leapgate_envoy::config;
 use leapgate_envoy::filter::{Filter, FilterStore, new_store};
 use leapgate_envoy::host::{Host, Kind, Level, LocalReply, MetricId, Property, Put, SharedValue};
@@ -1019,6 +1020,28 @@ fn a_flood_of_clients_takes_no_more_than_its_pages() {
         assert_eq!(**name, format!("{common}{page}"));
         assert!(shared[*name].0.len() <= 11 * 40);
     }
+}
+
+#[test]
+fn pages_of_an_earlier_layout_are_not_read() {
+    let process = process();
+    let rule = ";rule=api/key=header:x-api-key/keys=40;;2f3d3a2d2d2f3d;window=1000ms_20;key=header:x-api-key;;3a2d2d";
+    let page = |layout: u32, number: u32| {
+        let labels = format!("{rule};pages=40.{layout}");
+        let hash = Key::of_parts([0; 2], [Some(labels.as_bytes())]).hash();
+        format!("leapgate.keys.{hash:016x}.{number}")
+    };
+    let pages = |layout| (0..10).map(move |number| page(layout, number));
+    for name in [1, 2].into_iter().flat_map(pages) {
+        process.shared.borrow_mut().insert(name, (vec![7; 320], 1));
+    }
+    let vm = Vm::born(&process, PER_CLIENT);
+    assert_eq!(vm.client_passes("a", 5), 3);
+    let shared = process.shared.borrow();
+    for name in [1, 2].into_iter().flat_map(pages) {
+        assert_eq!(shared[&name], (vec![7; 320], 1), "{name}");
+    }
+    assert_eq!(pages(3).filter(|name| shared.contains_key(name)).count(), 1);
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub(crate) const RULE_LEN: usize = 2;
 #[cfg(feature = "engine")]
 pub(crate) const RESULTS_LEN: usize = DECISION_LEN + POLICY_LEN * MAX_RULES_PER_RESOURCE + RULE_LEN;
 #[cfg(not(feature = "engine"))]
-pub(crate) const RESULTS_LEN: usize = VERDICT_LEN + LIMIT_LEN * leapgate::MAX_LIMITS;
+pub(crate) const RESULTS_LEN: usize = VERDICT_LEN + LIMIT_LEN * leapgate::Limiter::MAX_LIMITS;
 
 // ---- engines ----
 

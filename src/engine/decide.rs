@@ -62,6 +62,7 @@ impl<S: Backend> Resource<S> {
         &self,
         origin: Option<&Origin<S>>,
         request: &Request<'_>,
+        keys: Option<&mut Holds>,
         now: Timestamp,
     ) -> Result<Admitted<'_, S>, Blocked> {
         let is_plain =
@@ -82,7 +83,7 @@ impl<S: Backend> Resource<S> {
                     keys: self.key_caller(origin, request),
                     impatient: request.impatient,
                 };
-                match self.decide_together(&caller, now) {
+                match self.decide_together(&caller, keys, now) {
                     Ok(admitted) => return Ok(admitted),
                     Err(refusal) => refusal,
                 }
@@ -203,12 +204,14 @@ impl<S: Backend> Resource<S> {
     fn decide_together(
         &self,
         caller: &Caller<'_, S>,
+        keys: Option<&mut Holds>,
         now: Timestamp,
     ) -> Result<Admitted<'_, S>, Refusal<'_, S>> {
-        let mut attempts = 0;
+        let (mut attempts, mut none) = (0, Holds::default());
+        let keys = keys.unwrap_or(&mut none);
         loop {
             attempts += 1;
-            if let Some(decided) = self.try_to_decide(caller, attempts < MAX_ATTEMPTS, now) {
+            if let Some(decided) = self.try_to_decide(caller, keys, attempts < MAX_ATTEMPTS, now) {
                 return decided;
             }
         }
@@ -218,6 +221,7 @@ impl<S: Backend> Resource<S> {
     fn try_to_decide(
         &self,
         caller: &Caller<'_, S>,
+        keys: &mut Holds,
         again: bool,
         now: Timestamp,
     ) -> Option<Result<Admitted<'_, S>, Refusal<'_, S>>> {
@@ -225,10 +229,9 @@ impl<S: Backend> Resource<S> {
         // A bit for each check, in each of these. `measured` are those that count the request and are not for it.
         let (mut willing, mut counting, mut measured) = (0, 0, 0);
         let (mut waiting, mut refusing, mut shadow_refusing) = (0_u64, 0_u64, 0_u64);
-        let mut keys = match self.keys.are_none() {
-            true => Holds::default(),
-            false => self.keys.ask(&caller.keys, now),
-        };
+        if !self.keys.are_none() {
+            self.keys.ask(keys, &caller.keys, now);
+        }
         let (mut wait, mut first) = (keys.wait, None);
         for (i, check) in self.checks.iter().enumerate() {
             let Some(state) = self.state(check, i, caller.origin) else {
@@ -297,7 +300,7 @@ impl<S: Backend> Resource<S> {
                 }
             });
             if refusing == 0 && !overtaken {
-                overtaken = !self.keys.reserve(&mut keys, wait, &caller.keys, now) && again;
+                overtaken = !self.keys.reserve(keys, wait, &caller.keys, now) && again;
             }
             if refusing != 0 || overtaken || keys.refuse() {
                 self.each_state(reserved, caller.origin, |i, check, state| {
@@ -314,10 +317,10 @@ impl<S: Backend> Resource<S> {
             });
         }
         let place = first.map(|(place, _)| place);
-        let first_key = self.keys.first_refusing(&keys, place).map(First::Key);
+        let first_key = self.keys.first_refusing(keys, place).map(First::Key);
         let first = first_key.or(first.map(|(_, check)| First::Check(check)));
         if let Some(first) = first {
-            self.keys.shadow_block(&keys);
+            self.keys.shadow_block(keys);
             return Some(Err(Refusal {
                 first,
                 refusing,
@@ -353,7 +356,7 @@ impl<S: Backend> Resource<S> {
             lender,
             keys: match self.keys.are_none() {
                 true => None,
-                false => self.keys.commit(&keys, wait, &caller.keys),
+                false => self.keys.admit(keys, wait, &caller.keys),
             },
         }))
     }

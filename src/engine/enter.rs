@@ -68,7 +68,7 @@ impl<S: Backend> Resource<S> {
         let decided = if self.is_guarded {
             self.decide_guarded(origin.as_deref(), &scope, store, request, now)
         } else {
-            self.decide(origin.as_deref(), request, now)
+            self.decide(origin.as_deref(), request, None, now)
                 .map(|admitted| (admitted, Admissions::default()))
         };
         let (admitted, admissions) = match decided {
@@ -125,7 +125,7 @@ impl<S: Backend> Resource<S> {
         } else if let Some(held) = self.pass_at_once(origin, cost, may_wait, now) {
             Ok(Admitted::at_once(held))
         } else {
-            self.decide(origin, request, now)
+            self.decide(origin, request, None, now)
         };
         let mut admitted = match decided {
             Ok(admitted) => admitted,
@@ -155,15 +155,15 @@ impl<S: Backend> Resource<S> {
         // Most pass at once. What becomes of the others is decided together.
         if self.keys.reserve_at_once(&mut holds, &caller, now) {
             if let Some(held) = self.pass_at_once(origin, request.cost, may_wait, now) {
-                let keys = self.keys.commit(&holds, 0, &caller);
+                let keys = self.keys.admit(&holds, 0, &caller);
                 return Ok(Admitted {
                     keys,
                     ..Admitted::at_once(held)
                 });
             }
-            self.keys.give_back(&mut holds, &caller, now);
+            self.keys.release(&mut holds, &caller, now);
         }
-        self.decide(origin, request, now)
+        self.decide(origin, request, Some(&mut holds), now)
     }
 
     /// The name of the resource of a request. Keys are told apart by it beyond the bound, too: they have one of their own.

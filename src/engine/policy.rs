@@ -42,28 +42,37 @@ impl<S: Backend> Resource<S> {
         now: Timestamp,
     ) -> impl Iterator<Item = Policy<'a>> + use<'a, S> {
         let (keys, name) = (request.keys, self.name_of(request));
-        let caller = move || KeyCaller {
+        let caller = KeyCaller {
             values: keys,
             resource: name,
             origin: "",
             is_other: false,
             cost: 1,
         };
-        (0..=self.checks.len()).flat_map(move |place| {
-            let standings = self.keys.standings(caller(), now);
-            let keyed = standings.filter(move |(before, ..)| *before == place);
-            let keyed = keyed.map(|(_, rule, id, count, standing)| Policy {
-                rule,
-                id,
-                count,
-                remaining: standing.remaining,
-                reset: standing.reset,
-            });
-            let plain = self.checks.get(place);
-            keyed.chain(plain.and_then(|check| self.policy(check, now)))
+        let (mut keyed, mut place) = (self.keys.statuses(caller, now).peekable(), 0);
+        // In the order of both: a keyed rule knows how many of the others stand before it.
+        std::iter::from_fn(move || {
+            loop {
+                let next = keyed.next_if(|(before, ..)| *before <= place);
+                if let Some((_, rule, id, count, status)) = next {
+                    return Some(Policy {
+                        rule,
+                        id,
+                        count,
+                        remaining: status.remaining,
+                        reset: status.reset,
+                    });
+                }
+                let check = self.checks.get(place)?;
+                place += 1;
+                if let Some(policy) = self.policy(check, now) {
+                    return Some(policy);
+                }
+            }
         })
     }
 
+    #[inline]
     fn policy<'a>(&'a self, check: &'a Check<S>, now: Timestamp) -> Option<Policy<'a>> {
         let caller = Caller {
             origin: None,

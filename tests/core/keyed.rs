@@ -10,8 +10,8 @@ use crate::support::at;
 use fastrand::Rng;
 use leapgate::Timestamp;
 use leapgate::backend::{
-    Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows, LocalCounter, MAX_LABEL,
-    MAX_LABELS, Past, Reserved, RuleWindow, Standing,
+    Key, KeyHandle, KeyStatus, KeyVerdict, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows,
+    LocalCounter, MAX_LABEL, MAX_LABELS, Past, Reserved, RuleWindow,
 };
 use leapgate::rule::{Count, Counting, Grade, RuleGeometry};
 use leapgate::stats::Window;
@@ -46,7 +46,7 @@ fn terms(limit: f64) -> KeyedTerms {
 }
 
 fn admits(table: &KeyedWindows, key: Key, limit: f64, cost: u64, now: Timestamp) -> bool {
-    table.admit(key, &terms(limit), cost, now).is_some()
+    table.admit_now(key, &terms(limit), cost, now).is_some()
 }
 
 /// When a request of that cost would pass that does not now.
@@ -57,10 +57,10 @@ fn retry(
     cost: u64,
     now: Timestamp,
 ) -> Option<Duration> {
-    match table.ask(key, &terms(limit), cost, now) {
-        Asked::Pass => Some(Duration::ZERO),
-        Asked::Wait(_) => panic!("nothing waits here"),
-        Asked::Block { retry_after } => retry_after,
+    match table.ask(&mut KeyHandle::of(key), &terms(limit), cost, now) {
+        KeyVerdict::Pass => Some(Duration::ZERO),
+        KeyVerdict::Wait(_) => panic!("nothing waits here"),
+        KeyVerdict::Block { retry_after } => retry_after,
     }
 }
 
@@ -161,14 +161,15 @@ fn plays_like_a_log(
             "time to room: {about}"
         );
         let expected = log.admits(limit, cost, now);
-        let asked = table.ask(key, &terms, cost, now);
-        assert_eq!(asked == Asked::Pass, expected, "{asked:?}: {about}");
-        let reserved = table.reserve(key, &terms, cost, now);
+        let mut handle = KeyHandle::of(key);
+        let asked = table.ask(&mut handle, &terms, cost, now);
+        assert_eq!(asked == KeyVerdict::Pass, expected, "{asked:?}: {about}");
+        let reserved = table.reserve(&mut handle, &terms, cost, now);
         assert_eq!(reserved.is_some(), expected, "{about}");
         if let Some(reserved) = reserved {
-            assert!(!reserved.place.is_shared(), "{about}");
+            assert!(!reserved.handle.is_shared(), "{about}");
             assert_eq!((reserved.wait, reserved.turn), (0, None));
-            assert!(!table.commit(reserved, cost));
+            assert!(!table.admit(reserved, cost));
             assert!(alone.reserve(limit_of, cost, now), "{about}");
             alone.admit(cost);
         }
@@ -186,8 +187,8 @@ fn plays_like_a_log(
             0 => alone.time_to_room(limit_of, 1, now).unwrap_or_default(),
             _ => alone.time_to_more(now),
         };
-        let standing = Standing { remaining, reset };
-        assert_eq!(table.standing(key, &terms, now), standing, "{about}");
+        let standing = KeyStatus { remaining, reset };
+        assert_eq!(table.status(key, &terms, now), standing, "{about}");
     }
     assert_eq!(table.shared(), 0);
 }
@@ -339,20 +340,26 @@ fn keys_that_crowd_one_slot_are_kept_apart() {
 fn a_refusal_takes_nothing_and_what_is_given_back_is_free() {
     let table = strict(8);
     let key = numbered(&table, 1);
-    let reserve = |cost| table.reserve(key, &terms(3.0), cost, at(0));
+    let reserve = |cost| table.reserve(&mut KeyHandle::of(key), &terms(3.0), cost, at(0));
     let two = reserve(2).unwrap();
-    assert_ne!(table.ask(key, &terms(3.0), 2, at(0)), Asked::Pass);
+    assert_ne!(
+        table.ask(&mut KeyHandle::of(key), &terms(3.0), 2, at(0)),
+        KeyVerdict::Pass
+    );
     assert_eq!(reserve(2), None);
-    table.give_back(two, 2, at(0));
+    table.release(two, 2, at(0));
     assert_eq!(table.sum(key, at(0)), 0.0);
     let three = reserve(3).unwrap();
-    table.commit(three, 3);
-    assert_eq!(table.standing(key, &terms(3.0), at(0)).remaining, 0);
+    table.admit(three, 3);
+    assert_eq!(table.status(key, &terms(3.0), at(0)).remaining, 0);
     // What has been charged stays charged.
-    table.give_back(three, 3, at(0));
+    table.release(three, 3, at(0));
     assert_eq!(table.sum(key, at(0)), 3.0);
     // As much as another count allows: the count is no part of the window.
-    assert_eq!(table.ask(key, &terms(4.0), 1, at(0)), Asked::Pass);
+    assert_eq!(
+        table.ask(&mut KeyHandle::of(key), &terms(4.0), 1, at(0)),
+        KeyVerdict::Pass
+    );
     assert_eq!(retry(&table, key, 3.0, 4, at(0)), None);
     let wait = retry(&table, key, 3.0, 1, at(0));
     assert_eq!(wait, Some(Duration::from_millis(1050)));
@@ -379,7 +386,10 @@ fn a_bucket_that_outgrows_its_byte_widens_and_its_block_comes_back() {
         for round in 1..100 {
             let now = at(round * 5000);
             assert_eq!(table.sum(key, now), 0.0);
-            assert_eq!(table.ask(key, &terms(limit), 1, now), Asked::Pass);
+            assert_eq!(
+                table.ask(&mut KeyHandle::of(key), &terms(limit), 1, now),
+                KeyVerdict::Pass
+            );
             assert_eq!(table.wide(), 0);
             assert!(admits(&table, key, limit, 300, now));
             assert_eq!((table.wide(), table.bytes()), (1, bytes));
@@ -470,12 +480,15 @@ fn no_flood_grows_the_table_or_frees_a_limited_key() {
     for number in 0..flood {
         let millis = number * 10_000 / flood;
         let key = Key::from_hash(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        table.admit(key, &one, 1, at(millis));
+        table.admit_now(key, &one, 1, at(millis));
         if number % (flood / 100_000) == 0 {
             let who = (number / (flood / 100_000) % 100) as usize;
             let own = &mut latest[who];
             own.retain(|then| then + 1000 > millis);
-            if table.admit(limited[who], &five, 1, at(millis)).is_some() {
+            if table
+                .admit_now(limited[who], &five, 1, at(millis))
+                .is_some()
+            {
                 own.push_back(millis);
                 assert!(own.len() <= 5, "{own:?} in an interval");
             } else {
@@ -559,7 +572,7 @@ fn windows_of_a_clock_that_stepped_back_are_freed_an_interval_later() {
 fn calls_in_flight_survive_floods() {
     let table = table(Grade::Concurrency, 1000);
     let key = numbered(&table, u64::MAX);
-    let enter = |key, now| table.admit(key, &terms(2.0), 1, now);
+    let enter = |key, now| table.admit_now(key, &terms(2.0), 1, now);
     let calls: Vec<Reserved> = (0..3).filter_map(|_| enter(key, at(0))).collect();
     assert_eq!(calls.len(), 2);
     let mut open = Vec::new();
@@ -574,7 +587,7 @@ fn calls_in_flight_survive_floods() {
     assert_eq!(table.len(), 1000);
     table.leave(calls[0]);
     let again = enter(key, at(0)).unwrap();
-    assert_eq!(table.standing(key, &terms(2.0), at(0)).remaining, 0);
+    assert_eq!(table.status(key, &terms(2.0), at(0)).remaining, 0);
     [calls[1], again]
         .into_iter()
         .chain(open)
@@ -588,16 +601,16 @@ fn calls_in_flight_survive_floods() {
 fn who_leaves_the_crowd_keeps_its_calls_in_flight() {
     let table = table(Grade::Concurrency, 2);
     let key = |number| numbered(&table, number);
-    let enter = |number| table.admit(key(number), &terms(1.0), 1, at(0));
+    let enter = |number| table.admit_now(key(number), &terms(1.0), 1, at(0));
     let first = enter(1).unwrap();
     assert!(enter(2).is_some());
     let third = enter(3).unwrap();
-    assert!(third.place.is_shared());
+    assert!(third.handle.is_shared());
     table.leave(first);
     assert_eq!(enter(3), None, "its call is among the shared ones");
     assert!(table.find(key(3)).is_some());
     table.leave(third);
-    assert!(enter(3).is_some_and(|own| !own.place.is_shared()));
+    assert!(enter(3).is_some_and(|own| !own.handle.is_shared()));
     assert_eq!(enter(3), None);
 }
 
@@ -606,8 +619,10 @@ fn a_call_in_flight_is_one_whatever_it_costs() {
     let table = table(Grade::Concurrency, 2);
     let key = numbered(&table, 1);
     for cost in [0, 3] {
-        let reserved = table.reserve(key, &terms(4.0), cost, at(0)).unwrap();
-        assert!(table.commit(reserved, cost));
+        let reserved = table
+            .reserve(&mut KeyHandle::of(key), &terms(4.0), cost, at(0))
+            .unwrap();
+        assert!(table.admit(reserved, cost));
     }
     assert_eq!(table.sum(key, at(0)), 2.0);
     let soon = Some(Duration::from_millis(1));
@@ -627,16 +642,17 @@ fn calls_in_flight_that_share_are_never_more_than_the_limit_and_all_end() {
         let key = numbered(&table, number);
         let comes = if step / 5000 % 2 == 0 { 70 } else { 30 };
         if rng.u32(..100) < comes {
-            let Some(reserved) = table.reserve(key, &terms(3.0), 1, at(step)) else {
+            let Some(reserved) = table.reserve(&mut KeyHandle::of(key), &terms(3.0), 1, at(step))
+            else {
                 refused += 1;
                 continue;
             };
-            shared += u32::from(reserved.place.is_shared());
+            shared += u32::from(reserved.handle.is_shared());
             if rng.u32(..5) == 0 {
-                table.give_back(reserved, 1, at(step));
+                table.release(reserved, 1, at(step));
                 continue;
             }
-            assert!(table.commit(reserved, 1));
+            assert!(table.admit(reserved, 1));
             let calls = own.entry(number).or_default();
             *calls += 1;
             assert!(*calls <= 3, "step {step}");
@@ -664,5 +680,43 @@ fn differs_from_sentinel_a_flood_of_values_is_no_amnesty() {
     for number in 1..50_000 {
         admits(&table, numbered(&table, number), 1.0, 1, at(number / 100));
         assert!(!admits(&table, limited, 1.0, 1, at(number / 100)));
+    }
+}
+
+/// A handle says where the state of its key was found. Other keys move states to other slots, and take those that are over.
+#[test]
+fn a_handle_is_good_wherever_its_state_has_moved_and_when_it_is_gone() {
+    let table = strict(64);
+    let name = |number: u64| numbered(&table, number);
+    let mut handles: Vec<_> = (0..64).map(|number| KeyHandle::of(name(number))).collect();
+    assert!(handles.iter().all(|handle| handle.is_new()));
+    // The table grows three times, and its states are counted once by a handle each and once by their keys.
+    for (number, handle) in handles.iter_mut().enumerate() {
+        let reserved = table.reserve(handle, &terms(2.0), 1, at(0)).unwrap();
+        assert!(!handle.is_new() && !table.admit(reserved, 1), "{number}");
+    }
+    for (number, handle) in handles.iter_mut().enumerate() {
+        assert_eq!(table.sum(handle.key(), at(1)), 1.0, "{number}");
+        let reserved = table.reserve(handle, &terms(2.0), 1, at(1)).unwrap();
+        table.admit(reserved, 1);
+        assert!(table.reserve(handle, &terms(2.0), 1, at(1)).is_none());
+        assert_eq!(table.len(), 64, "{number}");
+    }
+    // Others have taken all of them: each key begins anew, in a slot of its own.
+    for number in 1000..1064 {
+        let mut other = KeyHandle::of(name(number));
+        let reserved = table.reserve(&mut other, &terms(2.0), 2, at(5000)).unwrap();
+        table.admit(reserved, 2);
+    }
+    for (number, handle) in handles.iter_mut().enumerate() {
+        assert_eq!(
+            table.ask(handle, &terms(2.0), 2, at(10_000)),
+            KeyVerdict::Pass
+        );
+        assert_eq!(
+            table.find(handle.key()).map(KeyHandle::at),
+            Some(handle.at()),
+            "{number}"
+        );
     }
 }

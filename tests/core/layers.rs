@@ -149,3 +149,33 @@ fn a_module_uses_only_those_above_it_in_the_table() {
     }
     assert!(count > 100, "only {count} uses");
 }
+
+#[test]
+fn no_file_uses_itself_in_a_circle() {
+    let mut uses = uses();
+    // A file that uses none of those that are left is in no circle, and is taken away.
+    while let Some(free) = uses
+        .iter()
+        .find(|(_, used)| !used.iter().any(|other| uses.contains_key(other)))
+        .map(|(own, _)| own.clone())
+    {
+        uses.remove(&free);
+    }
+    let left = uses.iter().map(|(own, used)| {
+        let used = used.iter().filter(|other| uses.contains_key(*other));
+        let used = used.map(|other| other.join("/")).collect::<Vec<_>>();
+        format!("{} uses {}", own.join("/"), used.join(", "))
+    });
+    let left = left.collect::<Vec<_>>().join("\n");
+    assert!(left.is_empty(), "in circles, or using them:\n{left}");
+}
+
+#[test]
+fn no_file_is_longer_than_600_lines() {
+    for path in modules().keys() {
+        let file = Path::new(ROOT).join("src").join(path.join("/"));
+        let text = std::fs::read_to_string(file.with_extension("rs")).unwrap();
+        let lines = text.lines().count();
+        assert!(lines <= 600, "{} has {lines} lines", path.join("/"));
+    }
+}

@@ -2,7 +2,9 @@
 
 use crate::support::{at, count};
 use fastrand::Rng;
-use leapgate::backend::{Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows};
+use leapgate::backend::{
+    Key, KeyHandle, KeyVerdict, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows,
+};
 use leapgate::config::{Value, read_limiter};
 use leapgate::rule::{Counting, Grade, RuleGeometry, RuleId};
 use leapgate::{Left, Limit, Limiter, LimiterError, Timestamp, Verdict};
@@ -174,7 +176,7 @@ fn what_is_left_is_what_a_walk_through_the_buckets_says() {
                     now = now.saturating_sub(random.u64(0..40_000));
                 }
                 let cost = random.u64(0..if samples > 16 { 400 } else { 6 });
-                let passes = windows.admit(key, &terms, cost, at(now)).is_some();
+                let passes = windows.admit_now(key, &terms, cost, at(now)).is_some();
                 let sum = |after: Duration| {
                     windows.sum(
                         key,
@@ -192,14 +194,17 @@ fn what_is_left_is_what_a_walk_through_the_buckets_says() {
                 let wait = windows.wait(key, terms.count, cost, at(now)).unwrap();
                 first(wait, &|sum| sum + cost as f64 <= limit);
                 let asked = match wait {
-                    Duration::ZERO => Asked::Pass,
-                    wait => Asked::Block {
+                    Duration::ZERO => KeyVerdict::Pass,
+                    wait => KeyVerdict::Block {
                         retry_after: Some(wait),
                     },
                 };
-                assert_eq!(windows.ask(key, &terms, cost, at(now)), asked);
-                assert!(passes || asked != Asked::Pass);
-                let standing = windows.standing(key, &terms, at(now));
+                assert_eq!(
+                    windows.ask(&mut KeyHandle::of(key), &terms, cost, at(now)),
+                    asked
+                );
+                assert!(passes || asked != KeyVerdict::Pass);
+                let standing = windows.status(key, &terms, at(now));
                 let used = sum(Duration::ZERO);
                 assert_eq!(standing.remaining, (limit - used) as u64);
                 match standing.remaining {

@@ -6,8 +6,8 @@ use crate::support::at;
 use fastrand::Rng;
 use leapgate::Timestamp;
 use leapgate::backend::{
-    Asked, KEYS_PER_PAGE, Key, KeyedGeometry, KeyedPages, KeyedStates, KeyedTerms, KeyedWindows,
-    Reserved,
+    KEYS_PER_PAGE, Key, KeyHandle, KeyVerdict, KeyedGeometry, KeyedPages, KeyedStates, KeyedTerms,
+    KeyedWindows, Reserved,
 };
 use leapgate::rule::{Count, Counting, Grade, RuleGeometry};
 use std::cell::RefCell;
@@ -59,7 +59,7 @@ impl Shelf {
         is_it
     }
 
-    fn ask(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Asked {
+    fn ask(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> KeyVerdict {
         self.pages.ask(&self.read(key).1, key, terms, cost, now)
     }
 
@@ -78,8 +78,8 @@ impl Shelf {
     }
 
     fn give_back(&self, reserved: Reserved, cost: u64) {
-        self.change(reserved.place.key(), |page| {
-            self.pages.give_back(page, reserved, cost)
+        self.change(reserved.handle.key(), |page| {
+            self.pages.release(page, reserved, cost)
         });
     }
 
@@ -123,17 +123,17 @@ fn plays_like_a_table(geometry: KeyedGeometry, count: f64, max_queueing_ns: u64,
             let about = format!("step {step}, {geometry:?}, {cost} at {at:?}");
             assert_eq!(
                 shelf.ask(key, &terms, cost, at),
-                table.ask(key, &terms, cost, at),
+                table.ask(&mut KeyHandle::of(key), &terms, cost, at),
                 "ask: {about}"
             );
-            let standing = |page: &[u8]| shelf.pages.standing(page, key, &terms, at);
+            let status = |page: &[u8]| shelf.pages.status(page, key, &terms, at);
             assert_eq!(
-                standing(&shelf.read(key).1),
-                table.standing(key, &terms, at),
+                status(&shelf.read(key).1),
+                table.status(key, &terms, at),
                 "standing: {about}"
             );
             let taken = shelf.reserve(key, &terms, cost, at);
-            let expected = table.reserve(key, &terms, cost, at);
+            let expected = table.reserve(&mut KeyHandle::of(key), &terms, cost, at);
             // Before its turn there was none, or one that is over and nobody keeps.
             let of = |taken: Option<Reserved>| {
                 taken.map(|taken| (taken.wait, taken.turn.map(|turn| turn.to)))
@@ -142,8 +142,8 @@ fn plays_like_a_table(geometry: KeyedGeometry, count: f64, max_queueing_ns: u64,
             if let (Some(taken), Some(expected)) = (taken, expected) {
                 if random.u8(0..8) == 0 {
                     shelf.give_back(taken, cost);
-                    table.give_back(expected, cost, at);
-                } else if table.commit(expected, cost) {
+                    table.release(expected, cost, at);
+                } else if table.admit(expected, cost) {
                     in_flight.push((taken, expected));
                 }
             }
@@ -301,9 +301,12 @@ fn a_turn_that_is_given_back_leaves_what_was_forgotten_in_its_place() {
     let shared = |number: u64| (shelf.key(number).hash() >> 8) % 3;
     let sharing = (8..).find(|number| shared(*number) == shared(0)).unwrap();
     let turn = take(sharing, 1, 100).unwrap();
-    assert!(turn.place.is_shared());
+    assert!(turn.handle.is_shared());
     let stranger = take(1000, 1, 1000).unwrap();
-    assert!(!stranger.place.is_shared(), "in the entry of the first key");
+    assert!(
+        !stranger.handle.is_shared(),
+        "in the entry of the first key"
+    );
     shelf.give_back(turn, 1);
     assert!(take(0, 10, 2499).is_none());
     assert!(take(0, 10, 2600).is_some());
@@ -357,9 +360,9 @@ fn no_key_of_crowded_pages_ever_gets_more_than_its_limit_while_keys_flood_and_le
                 shelf.give_back(taken, cost);
                 continue;
             }
-            match was_shared.insert(number, taken.place.is_shared()) {
-                Some(true) if !taken.place.is_shared() => into_own += 1,
-                Some(false) if taken.place.is_shared() => out_of_own += 1,
+            match was_shared.insert(number, taken.handle.is_shared()) {
+                Some(true) if !taken.handle.is_shared() => into_own += 1,
+                Some(false) if taken.handle.is_shared() => out_of_own += 1,
                 _ => {}
             }
             let log = admitted.entry(number).or_default();
@@ -395,7 +398,7 @@ fn of_100_new_clients_95_pass_after_a_flood_of_as_many_keys_as_the_bound() {
             }
             let passes = |number: &u64| {
                 let key = shelf.key(1_000_000_000 + number);
-                shelf.ask(key, &terms, 1, at(600_000 + spread)) == Asked::Pass
+                shelf.ask(key, &terms, 1, at(600_000 + spread)) == KeyVerdict::Pass
             };
             let passed = (0..1000).filter(passes).count();
             println!("{passed}: {bound}, {times} x, in {spread} ms");
@@ -430,7 +433,7 @@ fn who_leaves_the_crowd_goes_on_from_what_it_counted() {
     let (shelf, terms) = (Shelf::new(geometry), terms(2.0));
     let take = |number, now| {
         let reserved = shelf.reserve(shelf.key(number), &terms, 1, at(now));
-        reserved.map(|reserved| reserved.place.is_shared())
+        reserved.map(|reserved| reserved.handle.is_shared())
     };
     for number in 0..8 {
         assert_eq!(take(number, 1000), Some(false));
@@ -465,7 +468,7 @@ fn calls_in_flight_of_a_crowd_are_counted_wherever_they_are() {
     let take = |number| shelf.reserve(shelf.key(number), &terms, 1, at(1));
     let first: Vec<Reserved> = (0..8).map(|number| take(number).unwrap()).collect();
     let crowd = [take(8).unwrap(), take(8).unwrap()];
-    assert!(crowd.iter().all(|taken| taken.place.is_shared()));
+    assert!(crowd.iter().all(|taken| taken.handle.is_shared()));
     assert!(take(8).is_none());
     shelf.leave(first[0]);
     assert!(
@@ -474,7 +477,7 @@ fn calls_in_flight_of_a_crowd_are_counted_wherever_they_are() {
     );
     shelf.leave(crowd[0]);
     let own = take(8).unwrap();
-    assert!(!own.place.is_shared());
+    assert!(!own.handle.is_shared());
     assert!(take(8).is_none());
     shelf.leave(own);
     shelf.leave(crowd[1]);
@@ -608,7 +611,7 @@ fn fewer_than_one_in_a_hundred_find_their_page_full_at_the_bound() {
         for number in 0..keys {
             let key = shelf.key(number);
             let taken = shelf.reserve(key, &terms, 1, at(0)).unwrap();
-            if taken.place.is_shared() {
+            if taken.handle.is_shared() {
                 let which = (shelf.pages.page(key), (key.hash() >> 8) % 3);
                 *sharing.entry(which).or_default() += 1;
             }
@@ -652,9 +655,9 @@ fn bytes_that_are_no_page_do_no_harm() {
             let key = pages.key([None]);
             let now = Timestamp::from_nanos(random.u64(..) >> random.u8(0..64));
             pages.ask(&page, key, &terms, 1, now);
-            pages.standing(&page, key, &terms, now);
+            pages.status(&page, key, &terms, now);
             if let Some(reserved) = pages.reserve(&mut page, key, &terms, 1, 0, now) {
-                pages.give_back(&mut page, reserved, 1);
+                pages.release(&mut page, reserved, 1);
             }
             assert!(page.len() < 3000);
         }
@@ -670,10 +673,140 @@ fn the_time_to_try_again_is_that_of_the_page() {
     let retry_after = Some(Duration::from_millis(1000));
     assert_eq!(
         shelf.ask(key, &terms, 1, at(1100)),
-        Asked::Block { retry_after }
+        KeyVerdict::Block { retry_after }
     );
     assert_eq!(
         shelf.ask(key, &terms, 2, at(1100)),
-        Asked::Block { retry_after: None }
+        KeyVerdict::Block { retry_after: None }
     );
+}
+
+/// A page of one rule whose entries have room behind their counters, written as a later worker may.
+#[test]
+fn what_stands_in_the_room_of_an_entry_survives_decisions_that_do_not_know_it() {
+    let mut random = Rng::with_seed(12);
+    for geometry in [
+        KeyedGeometry::new(qps(1000, 20, Counting::Strict), 1),
+        KeyedGeometry::new(qps(1000, 10, Counting::Weighted), 1),
+        KeyedGeometry::new(Grade::Concurrency, 1),
+    ] {
+        let (shelf, plain) = (Shelf::new(geometry), Shelf::new(geometry));
+        let mut calls: Vec<(u64, Reserved, Reserved, u64)> = Vec::new();
+        let mut rooms = BTreeMap::new();
+        let mut now = 1000;
+        for step in 0..4000 {
+            now += random.u64(0..40);
+            let (number, cost) = (random.u64(0..6), [1, 1, 2, 300][random.usize(0..4)]);
+            let (key, terms) = (shelf.key(number), terms([3.0, 1000.0][step % 2]));
+            let asked = shelf.ask(key, &terms, cost, at(now));
+            assert_eq!(asked, plain.ask(key, &terms, cost, at(now)), "step {step}");
+            let taken = shelf.reserve(key, &terms, cost, at(now));
+            let expected = plain.reserve(key, &terms, cost, at(now));
+            assert_eq!(taken, expected, "step {step}");
+            calls.extend(taken.zip(expected).map(|(a, b)| (number, a, b, cost)));
+            if !calls.is_empty() && random.u32(0..2) == 0 {
+                let (number, taken, expected, cost) = calls.remove(random.usize(0..calls.len()));
+                for (shelf, reserved) in [(&shelf, taken), (&plain, expected)] {
+                    let give_back = |page: &mut Vec<u8>| shelf.pages.release(page, reserved, cost);
+                    shelf.change(shelf.key(number), give_back);
+                }
+            }
+            // Another worker gives an entry some words of room, and later others.
+            if taken.is_some() && !rooms.contains_key(&number) && step % 7 == 0 {
+                let words: Vec<u64> = (1..=random.u64(1..=8)).map(|n| step as u64 + n).collect();
+                shelf.change(key, |page| give_room(page, key, &words, geometry));
+                rooms.insert(number, words);
+            }
+            for (number, words) in &rooms {
+                let (_, page) = shelf.read(shelf.key(*number));
+                let found = room_of(&page, shelf.key(*number), geometry);
+                assert_eq!(found.as_ref(), Some(words), "step {step}, key {number}");
+            }
+        }
+        assert_eq!(rooms.len(), 6);
+    }
+}
+
+#[test]
+fn a_key_with_words_in_its_room_keeps_its_entry() {
+    let geometry = KeyedGeometry::new(qps(1000, 10, Counting::Strict), 4);
+    let (shelf, terms) = (Shelf::new(geometry), terms(1.0));
+    let take = |number: u64, now| {
+        let reserved = shelf.reserve(shelf.key(number), &terms, 1, at(now));
+        reserved.map(|reserved| reserved.handle.is_shared())
+    };
+    for number in 0..8 {
+        assert_eq!(take(number, 0), Some(false));
+        // Of one key there is room, and nothing in it.
+        let words = [[5, 0], [0, 0]][usize::from(number == 3)];
+        let key = shelf.key(number);
+        shelf.change(key, |page| give_room(page, key, &words, geometry));
+    }
+    // All windows have left, and there is one entry to be taken: what held it had room, and it has none.
+    assert_eq!(
+        [8, 9].map(|number| take(number, 9000)),
+        [Some(false), Some(true)]
+    );
+    let (_, page) = shelf.read(shelf.key(8));
+    assert_eq!(room_of(&page, shelf.key(8), geometry), None);
+    assert_eq!(room_of(&page, shelf.key(7), geometry), Some(vec![5, 0]));
+    assert_eq!(take(7, 9000), Some(false), "its own is there still");
+}
+
+const ROOM: u64 = 4;
+
+fn word_at(page: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*page.get(at..)?.first_chunk()?))
+}
+
+/// Where the entry of `key` begins in a page, and where its counters end. By the drawing in the page's module.
+fn entry_of(page: &[u8], key: Key, geometry: KeyedGeometry) -> Option<(usize, usize)> {
+    let buckets = match geometry.grade {
+        Grade::Qps { window, .. } => window.window().sample_count() as usize + 1,
+        Grade::Concurrency => 1,
+    };
+    let is_window = matches!(geometry.grade, Grade::Qps { .. });
+    let mut at = 0;
+    loop {
+        let (hash, head) = (word_at(page, at)?, word_at(page, at + 8)?);
+        let is_narrow = is_window && head & 1 == 0;
+        let counters = if is_narrow {
+            buckets.div_ceil(8)
+        } else {
+            buckets
+        };
+        let end = at + 16 + counters * 8;
+        if hash == key.hash() {
+            return Some((at, end));
+        }
+        let room = if head & ROOM == 0 {
+            0
+        } else {
+            8 + word_at(page, end)? as usize * 8
+        };
+        at = end + room;
+    }
+}
+
+fn give_room(page: &mut Vec<u8>, key: Key, words: &[u64], geometry: KeyedGeometry) -> bool {
+    let (begin, end) = entry_of(page, key, geometry).unwrap();
+    page[begin + 8] |= ROOM as u8;
+    let behind = page.split_off(end);
+    let room = [words.len() as u64]
+        .into_iter()
+        .chain(words.iter().copied());
+    page.extend(room.flat_map(u64::to_le_bytes));
+    page.extend(behind);
+    true
+}
+
+fn room_of(page: &[u8], key: Key, geometry: KeyedGeometry) -> Option<Vec<u64>> {
+    let (begin, end) = entry_of(page, key, geometry)?;
+    if word_at(page, begin + 8)? & ROOM == 0 {
+        return None;
+    }
+    let words = word_at(page, end)? as usize;
+    (1..=words)
+        .map(|word| word_at(page, end + word * 8))
+        .collect()
 }

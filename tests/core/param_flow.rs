@@ -1,13 +1,18 @@
 //! Flow rules with a key: what they tell apart, and how they decide together with others.
 
 use crate::support::{at, block, engine, pass, retry_ms, rules, wait};
-use leapgate::backend::{Seeded, Store};
+use leapgate::backend::{
+    BreakerKey, Key, KeyHandle, KeyStatus, KeyVerdict, KeyedGeometry, KeyedStates, KeyedTerms,
+    KeyedWindows, Local, LocalBreaker, LocalCounter, Past, Reserved, Seeded, StateKey, Store,
+    Backend,
+};
 use leapgate::config::{Value as Tree, read};
 use leapgate::rule::{
     Counting, DegradeGrade, DegradeRule, FlowRule, KeyItem, KeyPart, KeyValue, KeyedBy, LimitApp,
     MAX_KEYS_OF_REQUEST, MaxQueueing, Mode, RuleId,
 };
-use leapgate::{Decision, Engine, Outcome, Request, Rules};
+use leapgate::{Decision, Engine, Outcome, Request, Rules, Timestamp};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 const API_KEY: &str = "x-api-key";
@@ -950,4 +955,137 @@ fn a_host_is_matched_in_lower_case() {
     );
     assert_eq!(admits(&engine, &one("a.example"), 3, 0), 1);
     assert_eq!(admits(&engine, &one("b.example"), 3, 0), 3);
+}
+
+/// What was done with keys: `h`ashed, `a`sked, `r`eserved, `g`iven back (released), `c`harged (admitted), how they `s`tand. In capitals where
+/// the state had to be searched for.
+type Steps = Rc<RefCell<String>>;
+
+/// States that note what is done with them.
+struct Noting(Steps);
+
+struct Noted {
+    states: KeyedWindows,
+    steps: Steps,
+}
+
+impl Noted {
+    fn note(&self, step: char, key: KeyHandle) {
+        let step = if key.is_new() {
+            step.to_ascii_uppercase()
+        } else {
+            step
+        };
+        self.steps.borrow_mut().push(step);
+    }
+}
+
+impl KeyedStates for Noted {
+    fn key(&self, parts: &mut dyn Iterator<Item = Option<&[u8]>>) -> Key {
+        self.steps.borrow_mut().push('h');
+        self.states.key(parts)
+    }
+
+    fn ask(
+        &self,
+        key: &mut KeyHandle,
+        terms: &KeyedTerms,
+        cost: u64,
+        now: Timestamp,
+    ) -> KeyVerdict {
+        self.note('a', *key);
+        self.states.ask(key, terms, cost, now)
+    }
+
+    fn reserve(
+        &self,
+        key: &mut KeyHandle,
+        terms: &KeyedTerms,
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Reserved> {
+        self.note('r', *key);
+        self.states.reserve(key, terms, cost, now)
+    }
+
+    fn release(&self, reserved: Reserved, cost: u64, now: Timestamp) {
+        self.note('g', reserved.handle);
+        self.states.release(reserved, cost, now);
+    }
+
+    fn admit(&self, reserved: Reserved, cost: u64) -> bool {
+        self.note('c', reserved.handle);
+        self.states.admit(reserved, cost)
+    }
+
+    fn leave(&self, reserved: Reserved) {
+        self.states.leave(reserved);
+    }
+
+    fn count_as(&self, counting: Counting) {
+        self.states.count_as(counting);
+    }
+
+    fn status(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> KeyStatus {
+        self.steps.borrow_mut().push('s');
+        self.states.status(key, terms, now)
+    }
+}
+
+impl Backend for Noting {
+    type Counter = LocalCounter;
+    type Keyed = Noted;
+    type Breaker = LocalBreaker;
+
+    fn open(&self, key: &StateKey) -> (LocalCounter, Past) {
+        Local.open(key)
+    }
+
+    fn open_keyed(&self, _: &StateKey, geometry: &KeyedGeometry) -> Noted {
+        Noted {
+            states: KeyedWindows::new(*geometry, [1, 2]),
+            steps: Rc::clone(&self.0),
+        }
+    }
+
+    fn open_breaker(&self, key: &BreakerKey) -> LocalBreaker {
+        Local.open_breaker(key)
+    }
+}
+
+/// What is done with the keys of one request after another, and how many rules then tell how they stand.
+fn steps(flow: impl Into<Vec<FlowRule>>, keys: &[KeyValue<'_>]) -> Vec<String> {
+    let steps = Steps::default();
+    let engine =
+        Engine::with_store(Rc::new(Store::new(Noting(Rc::clone(&steps)))), rules(flow)).unwrap();
+    let request = Request::new("api").keys(keys);
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        let _ = engine.enter(&request, at(0));
+        told.push(std::mem::take(&mut *steps.borrow_mut()));
+    }
+    let resource = engine.resource("api");
+    let rules = resource.policies_for(&request, at(0)).count();
+    told.push(format!("{rules}: {}", steps.take()));
+    told
+}
+
+#[test]
+fn a_key_is_hashed_and_searched_for_once_in_a_decision() {
+    let plain = |id: &str| called(FlowRule::new("api", 9.0).unwrap(), id);
+    let told = steps([per_key(1.0)], &one("gold"));
+    assert_eq!(told, ["hRc", "hRa", "1: hs"]);
+    // Of a list each key, and each once; the second key has no room.
+    let both = [KeyValue::Each(&[b"gold", b"red", b"gold"])];
+    let told = steps([per_key(1.0)], &both);
+    assert_eq!(told, ["hRhRhcc", "hRhhaA", "1: hshshs"]);
+    // However many rules without a key stand beside it.
+    let beside = [plain("a"), per_key(1.0), plain("b"), plain("c")];
+    assert_eq!(steps(beside, &one("gold")), ["hRc", "hRa", "4: hs"]);
+    // One without a key refuses: the key is asked once more where its state was found.
+    let beside = [
+        called(FlowRule::new("api", 1.0).unwrap(), "a"),
+        per_key(9.0),
+    ];
+    assert_eq!(steps(beside, &one("gold")), ["hRc", "hRga", "2: hs"]);
 }

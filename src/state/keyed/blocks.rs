@@ -1,8 +1,9 @@
 //! Keys of which nothing passes for a time: lines, in each of which one turn reaches to the end of the block.
 
+use super::geometry::KeyedGeometry;
+use super::key::Key;
 use super::table::Table;
 use super::window::Shape;
-use super::{Key, KeyedGeometry};
 use crate::time::Timestamp;
 use std::time::Duration;
 

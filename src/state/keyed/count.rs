@@ -1,8 +1,10 @@
-//! Decisions of who has windows and nothing else: no turns, no calls in flight, no labels of hot keys.
+//! Decisions on windows alone, for the limiter: no turns, no calls in flight, no labels of hot keys.
 
+use super::answers::KeyStatus;
+use super::key::{Key, KeyHandle};
 use super::table::Table;
-use super::window::{Bucket, Held};
-use super::{Key, KeyedWindows, Place, Standing};
+use super::window::{BucketPos, StateMut};
+use super::windows::KeyedWindows;
 use crate::rule::Count;
 use crate::time::Timestamp;
 
@@ -17,7 +19,7 @@ impl Table {
         cost: u64,
         charges: bool,
         now: Timestamp,
-    ) -> (bool, Option<(Held<'_>, Bucket)>) {
+    ) -> (bool, Option<(StateMut<'_>, BucketPos)>) {
         let to = self.bucket(now);
         let used = self.shared(key, to).map_or(0, |(held, _)| *held.used);
         let fits = used.saturating_add(cost) <= limit.whole();
@@ -39,13 +41,13 @@ impl KeyedWindows {
         cost: u64,
         charges: bool,
         now: Timestamp,
-    ) -> (bool, Standing) {
+    ) -> (bool, KeyStatus) {
         let table = &mut *self.table.borrow_mut();
         let now_in = table.bucket(now);
         let place = match table.find(key) {
-            Some(slot) => Place::own(key, slot),
+            Some(slot) => KeyHandle::own(key, slot),
             None if charges => table.open(key, now),
-            None => Place::shared(key),
+            None => KeyHandle::shared(key),
         };
         let (fits, held) = if place.is_shared {
             table.count_shared(key, limit, cost, charges, now)
@@ -56,17 +58,17 @@ impl KeyedWindows {
                 let fits = held.fits(limit, cost, now, now_in);
                 if fits && charges {
                     *held.used += cost;
-                    held.commit(cost, now_in);
+                    held.admit(cost, now_in);
                 }
                 fits
             });
             (fits, held.map(|held| (held, now_in)))
         };
-        let standing = held.and_then(|(mut held, to)| held.standing(limit, now, to));
-        let unused = Standing {
+        let status = held.and_then(|(mut held, to)| held.status(limit, now, to));
+        let unused = KeyStatus {
             remaining: limit.whole(),
-            ..Standing::default()
+            ..KeyStatus::default()
         };
-        (fits, standing.unwrap_or(unused))
+        (fits, status.unwrap_or(unused))
     }
 }

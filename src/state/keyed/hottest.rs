@@ -1,6 +1,6 @@
 //! What the hottest keys are called.
 
-use super::Key;
+use super::key::Key;
 use std::cell::Cell;
 
 /// How many labels are kept for one rule.
@@ -96,7 +96,7 @@ impl Labels {
     }
 
     /// Names `key`, if it is listed and has no name yet.
-    pub(super) fn learn(&mut self, key: Key, parts: &[Option<&[u8]>]) {
+    pub(super) fn store_label(&mut self, key: Key, parts: &[Option<&[u8]>]) {
         if let Some((_, unknown @ None)) = self.listed.iter_mut().find(|(listed, _)| *listed == key)
         {
             *unknown = Some(text(parts).into());
@@ -135,14 +135,15 @@ fn text(parts: &[Option<&[u8]>]) -> String {
     text
 }
 
-/// Which keys may be listed without a label: a mask, so that others cost one look.
+/// A 256-bit Bloom filter with one hash: the listed keys whose label is not known yet. Any other key costs one look, and a
+/// false hit a search of the list.
 #[derive(Default)]
-pub(super) struct Wanted([Cell<u64>; 4]);
+pub(super) struct UnlabelledFilter([Cell<u64>; 4]);
 
-impl Wanted {
+impl UnlabelledFilter {
     #[inline]
     pub(super) fn may_be(&self, key: Key) -> bool {
-        let [word, bit] = Wanted::place(key);
+        let [word, bit] = UnlabelledFilter::place(key);
         self.0
             .get(word as usize)
             .is_some_and(|word| word.get() >> bit & 1 == 1)
@@ -151,7 +152,7 @@ impl Wanted {
     pub(super) fn set(&self, labels: &Labels) {
         self.0.iter().for_each(|word| word.set(0));
         for key in labels.unlabelled() {
-            let [word, bit] = Wanted::place(key);
+            let [word, bit] = UnlabelledFilter::place(key);
             if let Some(word) = self.0.get(word as usize) {
                 word.set(word.get() | 1 << bit);
             }

@@ -1,7 +1,7 @@
 //! What is left of a window that has been brought up to date, and when more is: by looking only at what leaves next.
 
-use super::window::{Bucket, Held, NARROW, WIDE, kept_part};
-use super::{Key, KeyedWindows, Standing};
+use super::answers::KeyStatus;
+use super::window::{BucketPos, NARROW, StateMut, WIDE, kept_part};
 use crate::rule::{Count, Counting};
 use crate::time::Timestamp;
 use crate::window::Window;
@@ -22,10 +22,10 @@ struct Counted {
     oldest: usize,
 }
 
-impl Held<'_> {
+impl StateMut<'_> {
     /// `None` for calls in flight.
     #[inline]
-    fn count_at(&mut self, now: Timestamp, to: Bucket) -> Option<Counted> {
+    fn count_at(&mut self, now: Timestamp, to: BucketPos) -> Option<Counted> {
         let (window, counting) = self.shape.window?;
         let newest = self.newest_counter(to);
         let next = self.shape.after(newest, 1);
@@ -52,12 +52,12 @@ impl Held<'_> {
 
     /// How the window stands. `None` for calls in flight.
     #[inline]
-    pub(super) fn standing(
+    pub(super) fn status(
         &mut self,
         limit: Count,
         now: Timestamp,
-        to: Bucket,
-    ) -> Option<Standing> {
+        to: BucketPos,
+    ) -> Option<KeyStatus> {
         let of = self.count_at(now, to)?;
         let remaining = match of.weighted {
             None => limit.whole().saturating_sub(of.used),
@@ -83,7 +83,7 @@ impl Held<'_> {
             0 => Duration::ZERO,
             over => self.time_to_leave(&of, over, most, now),
         };
-        Some(Standing { remaining, reset })
+        Some(KeyStatus { remaining, reset })
     }
 
     /// How long it is until `cost`, at most `limit`, fits. `None` for calls in flight.
@@ -92,7 +92,7 @@ impl Held<'_> {
         limit: Count,
         cost: u64,
         now: Timestamp,
-        to: Bucket,
+        to: BucketPos,
     ) -> Option<Duration> {
         let of = self.count_at(now, to)?;
         let over = of.used.saturating_add(cost).saturating_sub(limit.whole());
@@ -193,14 +193,4 @@ fn within(
         }
     }
     Timestamp::from_millis(first)
-}
-
-impl KeyedWindows {
-    /// How long after `now` a `cost` of `key` would fit into `limit` if nothing else came: the first instant at which it does.
-    /// `None` where it never can. Opens no window.
-    pub fn wait(&self, key: Key, limit: Count, cost: u64, now: Timestamp) -> Option<Duration> {
-        let table = &mut *self.table.borrow_mut();
-        let place = table.look_up(key);
-        table.time_to_room(place, limit, cost, now)
-    }
 }

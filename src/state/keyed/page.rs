@@ -5,34 +5,46 @@
 //!   key's hash ---> page   [ entry ][ entry ] ... at most 8   [ at most 3 that keys share which find the page full ]
 //!
 //!   entry     hash            8 bytes; of one that keys share, which of the 3 it is
-//!             newest bucket   8 bytes, with two flags
+//!             newest bucket   8 bytes, with three flags
 //!             counters        1 byte per bucket, n + 1 of them, rounded up to 8 bytes; 8 bytes each, where one has outgrown its
 //!                             byte. Of calls in flight it is their number; of turns there is only how far they reach
+//!             room            none, or where the third flag is set n in 8 bytes and n words of 8 bytes, n <= 8: for what
+//!                             a key holds and leases. Of turns there is none
 //! ```
+//!
+//! Nothing writes room yet: it is there so that what comes later needs no other pages. A worker keeps the words that it finds
+//! there with their key, counts nothing by them, and takes no entry from a key while one of them is not zero.
 //!
 //! An entry is taken from a key only when nothing counts in it any more. Where there is none to be taken, a key shares one of
 //! [`SHARED_PER_PAGE`], which one being a matter of another part of its hash; and a key that gets one of its own later goes on from
 //! what its shared one has counted. A line that still matters to a request dear enough (see [`IdleTtl`]) is taken from its key in a
 //! full page only, and how far it reached is kept in the entry that its key shares; so a turn taken there is not given back.
 //!
-//! There is a page for every four keys of the table's bound. Hashes that nobody can guess spread keys as chance does (Poisson's
+//! There is a page for every four keys of the table's bound. Seeded hashes spread keys as chance does (Poisson's
 //! distribution of mean 4): at the bound, fewer than one key in a hundred finds its page full, and below it fewer still. With as
 //! many further keys as the bound, of one request each, more than half of all pages are full, and of 1000 new clients 2 find a
 //! shared window that has counted 5.
 //!
-//! Whoever decides reads the key's page, decides, and swaps it for what it is then, if it is still what was read; if not, the
-//! same again. A refusal swaps nothing. What is reserved counts at once, so that there is one swap and not two.
+//! A decision is a compare-and-swap: a worker reads the key's page, decides, and replaces the page if it is still what was read; if
+//! not, it begins again. A refusal writes nothing. What is reserved counts at once, so that there is one swap and not two.
 //!
-//! Those who share pages share a clock that does not step back. Whoever has read it before another one's decision and decides
-//! after it goes by the other one's bucket: so the decisions in a page are in the order of the times that they go by, and each
-//! of these times is one at which the request was there.
+//! Workers that share pages share a clock that does not step back. If another worker wrote the page after this one read the
+//! clock, this one uses the newer bucket of the page: decisions on a page are ordered by the time that they use, and each of
+//! these times is one at which the request was there.
 
-use super::table::{IdleTtl, reach, reach_word};
-use super::window::{Bucket, FLAGS, Held, SHARES, Shape, Slab, WIDE};
-use super::*;
+use super::answers::{KeyStatus, KeyVerdict, Reserved, Turn};
+use super::geometry::{KeyedGeometry, KeyedTerms};
+use super::idle_ttl::{IdleTtl, reach, reach_word};
+use super::key::{Key, KeyHandle};
+use super::window::{BucketPos, FLAGS, LISTED, SHARES, Shape, Slab, StateMut, WIDE};
+use crate::rule::{Counting, MAX_KEYS};
 use crate::state::pacer::Spacing;
+use crate::time::Timestamp;
 use crate::window::Window;
+use std::cell::RefCell;
+use std::fmt;
 use std::ops::Range;
+use std::time::Duration;
 
 /// How many keys a page keeps apart.
 pub const KEYS_PER_PAGE: usize = 8;
@@ -46,17 +58,26 @@ const MOST_ENTRIES: usize = KEYS_PER_PAGE + SHARED_PER_PAGE as usize;
 /// evenly.
 const KEYS_AT_BOUND: usize = 4;
 
+/// A flag beside the number of the newest bucket: behind the counters there is room for other words. (In a table this flag says
+/// that a key is listed.)
+const ROOM: u64 = LISTED;
+
+/// How many words there are at most in the room of an entry.
+const MOST_ROOM: usize = 8;
+
 const WORD: usize = size_of::<u64>();
 
 /// When to try again where a call in flight has to end first, which may be at any moment.
 const A_CALL: Duration = Duration::from_millis(1);
 
 /// How the states of one rule's keys lie in pages, which are the caller's to keep.
+///
+/// The order of bytes is that of [`KeyedPages::LAYOUT`], a part of whatever name the pages are kept under.
 pub struct KeyedPages {
     seed: [u64; 2],
     shape: Shape,
     compat: bool,
-    /// That of a full page. Those who share pages do not tell one another what their requests cost: it stays the shortest, so that
+    /// That of a full page. Workers do not tell each other what their requests cost: it stays the shortest, so that
     /// a batch of more than the count may wait for others that were forgotten.
     idle_ttl: IdleTtl,
     pages: usize,
@@ -67,6 +88,8 @@ pub struct KeyedPages {
 struct Work {
     words: Vec<u64>,
     slab: Slab,
+    /// The words behind its counters, and their number, as they lie in the page.
+    room: Vec<u8>,
     /// How windows count is that of the latest [`KeyedPages::count_as`].
     shape: Shape,
 }
@@ -83,7 +106,7 @@ struct Found {
     /// Whose line is to be reused, and that line, where it still matters.
     forgotten: Option<(Key, u64)>,
     /// The bucket to go by.
-    to: Bucket,
+    to: BucketPos,
 }
 
 impl Key {
@@ -99,7 +122,10 @@ fn word(page: &[u8], at: usize) -> Option<u64> {
 }
 
 impl KeyedPages {
-    /// Pages for the states of a rule. All who share them need the same `seed`; nobody else should know it.
+    /// The version of what lies in a page. Pages of another version are other pages: nothing reads both.
+    pub const LAYOUT: u32 = 3;
+
+    /// Pages for the states of a rule. All workers that share them need the same `seed`, which is a secret.
     pub fn new(geometry: &KeyedGeometry, seed: [u64; 2]) -> KeyedPages {
         let shape = Shape::new(geometry.grade, geometry.is_paced);
         KeyedPages {
@@ -111,6 +137,7 @@ impl KeyedPages {
             work: RefCell::new(Work {
                 words: vec![0; shape.stride],
                 slab: Slab::new(1),
+                room: Vec::new(),
                 shape,
             }),
         }
@@ -131,8 +158,23 @@ impl KeyedPages {
         self.shape.window.is_none()
     }
 
-    /// How many bytes an entry takes that begins so.
-    fn size(&self, head: u64) -> usize {
+    /// How many bytes an entry at `at` takes that begins so; `None` where these bytes are no page.
+    #[inline]
+    fn size(&self, page: &[u8], at: usize, head: u64) -> Option<usize> {
+        let size = self.size_without_room(head);
+        if !self.has_room(head) {
+            return Some(size);
+        }
+        let words = word(page, at + size).unwrap_or(0);
+        let is_room = words <= MOST_ROOM as u64;
+        is_room.then(|| size + (1 + words as usize) * WORD)
+    }
+
+    fn has_room(&self, head: u64) -> bool {
+        !self.shape.is_paced && head & ROOM != 0
+    }
+
+    fn size_without_room(&self, head: u64) -> usize {
         let counters = match self.shape.buckets {
             0 if self.shape.is_paced => 0,
             0 => 1,
@@ -144,6 +186,9 @@ impl KeyedPages {
 
     /// Whether nothing counts any more in the entry at `at` that begins so.
     fn is_free(&self, page: &[u8], at: usize, head: u64, now: Timestamp, number: u64) -> bool {
+        if self.has_room(head) && self.keeps_room(page, at, head) {
+            return false;
+        }
         match self.shape.buckets {
             0 if self.shape.is_paced => {
                 reach(head).is_none_or(|latest| self.idle_ttl.is_over(latest, true, now))
@@ -153,6 +198,15 @@ impl KeyedPages {
         }
     }
 
+    /// Whether any word in the room of the entry at `at` is not zero.
+    #[cold]
+    fn keeps_room(&self, page: &[u8], at: usize, head: u64) -> bool {
+        let words = at + self.size_without_room(head) + WORD;
+        let end = self.size(page, at, head).map(|size| at + size);
+        let room = end.and_then(|end| page.get(words..end));
+        room.is_some_and(|room| room.iter().any(|byte| *byte != 0))
+    }
+
     fn find(&self, page: &[u8], key: Key, now: Timestamp) -> Found {
         let which = key.shared();
         let counted = self.shape.window.filter(|_| self.shape.buckets > 0);
@@ -160,7 +214,10 @@ impl KeyedPages {
         let (mut own, mut free, mut shared) = (None, None, None);
         let (mut at, mut entries, mut newest) = (0, 0, number);
         while let (Some(hash), Some(head)) = (word(page, at), word(page, at + WORD)) {
-            let span = at..at + self.size(head);
+            let Some(size) = self.size(page, at, head) else {
+                return self.in_place_of(page, now);
+            };
+            let span = at..at + size;
             if counted.is_some() {
                 newest = newest.max(head >> FLAGS);
             }
@@ -202,7 +259,7 @@ impl KeyedPages {
             is_shared,
             shared,
             forgotten,
-            to: Bucket {
+            to: BucketPos {
                 number: newest,
                 counter,
             },
@@ -220,18 +277,37 @@ impl KeyedPages {
 
     /// Takes out what `key` goes on from; says how many calls in the shared entry may be its own beside those.
     fn load(&self, work: &mut Work, page: &[u8], key: Key, now: Timestamp, found: &Found) -> u64 {
-        let Work { words, slab, .. } = work;
+        let Work {
+            words, slab, room, ..
+        } = work;
         words.fill(0);
+        room.clear();
         *slab = Slab::new(1);
         let from = found.from.clone().and_then(|from| page.get(from));
-        let mut kept = from.unwrap_or_default().chunks_exact(WORD);
-        let mut kept = kept.by_ref().skip(1).filter_map(|chunk| word(chunk, 0));
-        let head = kept.next().unwrap_or(0);
+        let mut head = from.and_then(|from| word(from, WORD)).unwrap_or(0);
+        let mut counters = from
+            .and_then(|from| from.get(2 * WORD..))
+            .unwrap_or_default();
+        if self.has_room(head) {
+            let size = self.size_without_room(head) - 2 * WORD;
+            let (kept, behind) = counters.split_at(size.min(counters.len()));
+            counters = kept;
+            // It is the key's own, and no part of what others share that goes on from there.
+            let is_same = found.from.as_ref().map(|from| from.start) == Some(found.span.start);
+            if is_same && !behind.is_empty() {
+                room.extend_from_slice(behind);
+            } else {
+                head &= !ROOM;
+            }
+        }
+        let mut kept = counters
+            .chunks_exact(WORD)
+            .filter_map(|chunk| word(chunk, 0));
         if let [hash, second, ..] = words.as_mut_slice() {
             *hash = if found.is_shared { key.shared() } else { key.0 };
             *second = head;
         }
-        let Some(mut held) = Held::of(words, slab, &self.shape) else {
+        let Some(mut held) = StateMut::of(words, slab, &self.shape) else {
             return 0; // a line
         };
         if self.shape.buckets > 0 {
@@ -250,13 +326,15 @@ impl KeyedPages {
             *held.used = elsewhere;
         }
         let shares = elsewhere > 0 && !found.is_shared && (!found.is_own || held.has(SHARES));
-        *held.newest = if shares { SHARES } else { 0 };
+        *held.newest = if shares { SHARES } else { 0 } | head & ROOM;
         if shares { elsewhere } else { 0 }
     }
 
     /// The page with the entry as it is now.
     fn store(&self, work: &mut Work, page: &mut Vec<u8>, span: &Range<usize>) {
-        let Work { words, slab, .. } = work;
+        let Work {
+            words, slab, room, ..
+        } = work;
         let end = page.split_off(span.end.min(page.len()));
         page.truncate(span.start);
         let mut put = |words: &[u64]| {
@@ -265,13 +343,14 @@ impl KeyedPages {
                 .for_each(|word| page.extend_from_slice(&word.to_le_bytes()));
         };
         put(words.get(..2).unwrap_or_default());
-        if let Some(mut held) = Held::of(words, slab, &self.shape) {
+        if let Some(mut held) = StateMut::of(words, slab, &self.shape) {
             if self.shape.buckets > 0 {
                 put(held.counters());
             } else {
                 put(&[*held.used]);
             }
         }
+        page.extend_from_slice(room);
         page.extend_from_slice(&end);
     }
 
@@ -312,12 +391,12 @@ impl KeyedPages {
         Key::of_parts(self.seed, parts)
     }
 
-    /// As [`KeyedStates::count_as`], in all pages.
+    /// As [`KeyedStates::count_as`](crate::backend::KeyedStates::count_as), in all pages.
     pub fn count_as(&self, counting: Counting) {
         self.work.borrow_mut().shape.count_as(counting);
     }
 
-    /// As [`KeyedStates::ask`], of the key's page.
+    /// As [`KeyedStates::ask`](crate::backend::KeyedStates::ask), of the key's page.
     pub fn ask(
         &self,
         page: &[u8],
@@ -325,41 +404,41 @@ impl KeyedPages {
         terms: &KeyedTerms,
         cost: u64,
         now: Timestamp,
-    ) -> Asked {
+    ) -> KeyVerdict {
         let work = &mut *self.work.borrow_mut();
         let found = self.find(page, key, now);
         let elsewhere = self.load(work, page, key, now, &found);
-        let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &work.shape) else {
+        let Some(mut held) = StateMut::of(&mut work.words, &mut work.slab, &work.shape) else {
             if cost == 0 {
-                return Asked::Pass;
+                return KeyVerdict::Pass;
             }
             let Some(pace) = self.pace(terms, cost, now) else {
-                return Asked::Block { retry_after: None };
+                return KeyVerdict::Block { retry_after: None };
             };
             let latest = work.line();
             return match pace.wait(latest) {
-                Some(0) => Asked::Pass,
-                Some(wait) => Asked::Wait(wait),
-                None => Asked::Block {
+                Some(0) => KeyVerdict::Pass,
+                Some(wait) => KeyVerdict::Wait(wait),
+                None => KeyVerdict::Block {
                     retry_after: Some(pace.time_to_queue(latest, now)),
                 },
             };
         };
         let (limit, needed) = (terms.count, cost.saturating_add(elsewhere));
         if held.fits(limit, needed, now, found.to) {
-            return Asked::Pass;
+            return KeyVerdict::Pass;
         }
         let wait = || {
             let wait = held.time_to_fit(limit, cost, now, found.to);
             wait.unwrap_or(A_CALL)
         };
-        Asked::Block {
+        KeyVerdict::Block {
             retry_after: (cost as f64 <= limit.get()).then(wait),
         }
     }
 
-    /// As [`KeyedStates::reserve_later`], in the key's page, and charges it at once: if that is done, the page is to be swapped
-    /// for the one that it has become.
+    /// As [`KeyedStates::reserve_later`](crate::backend::KeyedStates::reserve_later), in the key's page, and charges it at once:
+    /// if that is done, the page is to be swapped for the one that it has become.
     pub fn reserve(
         &self,
         page: &mut Vec<u8>,
@@ -372,19 +451,19 @@ impl KeyedPages {
         let work = &mut *self.work.borrow_mut();
         let found = self.find(page, key, now);
         let elsewhere = self.load(work, page, key, now, &found);
-        let place = Place {
+        let place = KeyHandle {
             key,
             at: found.to.number as u32,
             is_shared: found.is_shared,
         };
         let mut reserved = Reserved::at_once(place);
-        if let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &work.shape) {
+        if let Some(mut held) = StateMut::of(&mut work.words, &mut work.slab, &work.shape) {
             let needed = cost.saturating_add(elsewhere);
             if !held.fits(terms.count, needed, now, found.to) {
                 return None;
             }
             *held.used = held.used.saturating_add(cost);
-            held.commit(cost, found.to);
+            held.admit(cost, found.to);
         } else if cost > 0 {
             let pace = self.pace(terms, cost, now)?;
             let from = work.line();
@@ -400,11 +479,11 @@ impl KeyedPages {
         Some(reserved)
     }
 
-    /// As [`KeyedStates::give_back`], in the key's page, and [`KeyedStates::leave`], of a cost of 1: whether the page has
-    /// changed.
-    pub fn give_back(&self, page: &mut Vec<u8>, reserved: Reserved, cost: u64) -> bool {
+    /// As [`KeyedStates::release`](crate::backend::KeyedStates::release), in the key's page, and
+    /// [`KeyedStates::leave`](crate::backend::KeyedStates::leave), of a cost of 1: whether the page has changed.
+    pub fn release(&self, page: &mut Vec<u8>, reserved: Reserved, cost: u64) -> bool {
         let work = &mut *self.work.borrow_mut();
-        let Place { key, at, is_shared } = reserved.place;
+        let KeyHandle { key, at, is_shared } = reserved.handle;
         let now = Timestamp::ZERO; // whatever is in the page is later
         let found = self.find(page, key, now);
         let own = found.span.clone();
@@ -415,19 +494,20 @@ impl KeyedPages {
         let Some(span) = entry else { return false };
         let found = Found {
             from: Some(span.clone()),
+            span: span.clone(),
             is_own: !is_shared,
             is_shared,
             ..found
         };
         self.load(work, page, key, now, &found);
         if let Some(turn) = reserved.turn {
-            // A line may have been forgotten since then that reached further than those who shared before.
+            // A line may have been forgotten since then that reached further than the keys that shared before.
             let is_kept = is_shared && self.keeps_forgotten();
             if is_kept || work.line() != Some(turn.to) {
                 return false;
             }
             work.set_line(turn.from);
-        } else if let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &work.shape) {
+        } else if let Some(mut held) = StateMut::of(&mut work.words, &mut work.slab, &work.shape) {
             // Of the bucket where it was counted: of a newer one it would be gone too soon.
             let behind = (found.to.number as u32).wrapping_sub(at) as usize;
             if self.shape.buckets == 0 {
@@ -440,22 +520,22 @@ impl KeyedPages {
         true
     }
 
-    /// As [`KeyedStates::standing`], of the key's page.
-    pub fn standing(&self, page: &[u8], key: Key, terms: &KeyedTerms, now: Timestamp) -> Standing {
+    /// As [`KeyedStates::status`](crate::backend::KeyedStates::status), of the key's page.
+    pub fn status(&self, page: &[u8], key: Key, terms: &KeyedTerms, now: Timestamp) -> KeyStatus {
         let work = &mut *self.work.borrow_mut();
         let found = self.find(page, key, now);
         let elsewhere = self.load(work, page, key, now, &found);
-        let Some(mut held) = Held::of(&mut work.words, &mut work.slab, &work.shape) else {
+        let Some(mut held) = StateMut::of(&mut work.words, &mut work.slab, &work.shape) else {
             let latest = work.line();
-            let standing = |pace: Spacing| Standing {
+            let status = |pace: Spacing| KeyStatus {
                 remaining: u64::from(pace.wait(latest) == Some(0)),
                 reset: pace.time_to_pass(latest, now),
             };
-            return self.pace(terms, 1, now).map(standing).unwrap_or_default();
+            return self.pace(terms, 1, now).map(status).unwrap_or_default();
         };
         held.advance(now, found.to);
-        if let Some(standing) = held.standing(terms.count, now, found.to) {
-            return standing;
+        if let Some(status) = held.status(terms.count, now, found.to) {
+            return status;
         }
         let in_flight = held.used.saturating_add(elsewhere);
         let remaining = terms.count.whole().saturating_sub(in_flight);
@@ -463,7 +543,7 @@ impl KeyedPages {
             0 if terms.count.whole() > 0 => A_CALL,
             _ => Duration::ZERO,
         };
-        Standing { remaining, reset }
+        KeyStatus { remaining, reset }
     }
 }
 

@@ -1,6 +1,7 @@
-//! What a key has been charged for, taken back: by who has found out that it does not count.
+//! Refunds: what a key was charged for requests that turn out not to count.
 
-use super::{Key, KeyedWindows};
+use super::key::Key;
+use super::windows::KeyedWindows;
 use crate::time::Timestamp;
 
 impl KeyedWindows {
@@ -28,7 +29,7 @@ impl KeyedWindows {
             let counted = held.counter(counter);
             let back = counted.min(left);
             held.set_counter(counter, counted - back);
-            held.give_back(back);
+            held.release(back);
             left -= back;
             if left == 0 {
                 return;

@@ -19,8 +19,8 @@
 //!
 //! What is reserved stands beside the cells until it is committed or given back.
 
-use super::Key;
-use super::window::{Bucket, FLAGS, Held, Shape, Slab, WIDE};
+use super::key::Key;
+use super::window::{BucketPos, FLAGS, Shape, Slab, StateMut, WIDE};
 use crate::rule::{Counting, MAX_KEYS_OF_REQUEST};
 use crate::time::Timestamp;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -205,15 +205,15 @@ impl Sketch {
     }
 
     /// The bucket `number`, which is counted at its number modulo those that count.
-    fn bucket(&self, number: u64) -> Bucket {
-        Bucket {
+    fn bucket(&self, number: u64) -> BucketPos {
+        BucketPos {
             number,
             counter: (number % self.shape.buckets.max(1) as u64) as usize,
         }
     }
 
     /// The current coarse bucket.
-    fn current(&self) -> Bucket {
+    fn current(&self) -> BucketPos {
         self.bucket(self.newest / self.times)
     }
 
@@ -242,7 +242,7 @@ impl Sketch {
         let age = to.number.wrapping_sub(*word >> STAMP) & STAMPS;
         let written = to.number.wrapping_sub(age) << FLAGS;
         let mut words = [0, written | *word >> IS_WIDE, 0, *word & COUNTED];
-        let Some(mut held) = Held::of(&mut words, &mut self.slab, &self.shape) else {
+        let Some(mut held) = StateMut::of(&mut words, &mut self.slab, &self.shape) else {
             return counts;
         };
         held.advance(Timestamp::ZERO, to);
@@ -259,7 +259,7 @@ impl Sketch {
 
     /// What counts of `key` at most, as a window of the bucket `number` of the table, what is reserved included; `None` where
     /// these are no windows.
-    pub(super) fn window(&mut self, key: Key, number: u64) -> Option<(Held<'_>, Bucket)> {
+    pub(super) fn window(&mut self, key: Key, number: u64) -> Option<(StateMut<'_>, BucketPos)> {
         if self.shape.buckets == 0 {
             return None;
         }
@@ -270,7 +270,7 @@ impl Sketch {
         let now = self.bucket(self.number() / self.times);
         // The clock numbers the buckets otherwise once it has stepped back.
         let turned = self.shape.steps(now.counter, current);
-        let mut held = Held::of(&mut self.told, &mut self.slab, &self.shape)?;
+        let mut held = StateMut::of(&mut self.told, &mut self.slab, &self.shape)?;
         held.clear();
         held.set_number(now.number);
         for counter in 0..held.shape.buckets {

@@ -107,7 +107,7 @@ impl Shape {
 
 /// The bucket of an instant.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Bucket {
+pub(super) struct BucketPos {
     pub(super) number: u64,
     /// Which counter it takes.
     pub(super) counter: usize,
@@ -145,7 +145,7 @@ impl Slab {
         block as u64
     }
 
-    fn give_back(&mut self, block: u64) {
+    fn release(&mut self, block: u64) {
         self.free.extend(u32::try_from(block));
     }
 
@@ -166,7 +166,7 @@ impl Slab {
 }
 
 /// One window of the table, taken apart.
-pub(super) struct Held<'a> {
+pub(super) struct StateMut<'a> {
     pub(super) shape: &'a Shape,
     /// The number of the newest bucket, and the flags.
     pub(super) newest: &'a mut u64,
@@ -177,15 +177,15 @@ pub(super) struct Held<'a> {
     slab: &'a mut Slab,
 }
 
-impl<'a> Held<'a> {
+impl<'a> StateMut<'a> {
     #[inline(always)]
     pub(super) fn of(
         words: &'a mut [u64],
         slab: &'a mut Slab,
         shape: &'a Shape,
-    ) -> Option<Held<'a>> {
+    ) -> Option<StateMut<'a>> {
         match words {
-            [_, newest, used, counters @ ..] => Some(Held {
+            [_, newest, used, counters @ ..] => Some(StateMut {
                 shape,
                 newest,
                 used,
@@ -312,7 +312,7 @@ impl<'a> Held<'a> {
         *self.used = self.used.saturating_sub(self.counted());
         if self.has(WIDE) {
             self.slab
-                .give_back(self.counters.first().copied().unwrap_or(0));
+                .release(self.counters.first().copied().unwrap_or(0));
             self.unset(WIDE);
         }
         self.counters.fill(0);
@@ -320,7 +320,7 @@ impl<'a> Held<'a> {
 
     /// The counter of the newest bucket.
     #[inline]
-    pub(super) fn newest_counter(&self, known: Bucket) -> usize {
+    pub(super) fn newest_counter(&self, known: BucketPos) -> usize {
         let number = self.number();
         if number == known.number {
             known.counter
@@ -331,14 +331,14 @@ impl<'a> Held<'a> {
 
     /// Brings the window up to `now`, which lies in the bucket `to`.
     #[inline(always)]
-    pub(super) fn advance(&mut self, now: Timestamp, to: Bucket) {
+    pub(super) fn advance(&mut self, now: Timestamp, to: BucketPos) {
         if self.number() != to.number {
             self.move_to(now, to);
         }
     }
 
     #[inline(never)]
-    fn move_to(&mut self, now: Timestamp, to: Bucket) {
+    fn move_to(&mut self, now: Timestamp, to: BucketPos) {
         let Some((window, _)) = self.shape.window else {
             return;
         };
@@ -367,13 +367,13 @@ impl<'a> Held<'a> {
     }
 
     /// Gives back what was reserved: nothing of what is counted.
-    pub(super) fn give_back(&mut self, cost: u64) {
+    pub(super) fn release(&mut self, cost: u64) {
         let counted = self.counted();
         *self.used = self.used.saturating_sub(cost).max(counted);
     }
 
     /// At most what counts in the bucket `to`.
-    pub(super) fn used_by(&self, to: Bucket) -> u64 {
+    pub(super) fn used_by(&self, to: BucketPos) -> u64 {
         let age = to.number.saturating_sub(self.number());
         if self.shape.window.is_some() && age >= self.shape.buckets as u64 {
             return 0;
@@ -383,7 +383,7 @@ impl<'a> Held<'a> {
 
     /// Whether nothing counts here any more in the bucket `to`.
     #[inline]
-    pub(super) fn is_free(&mut self, to: Bucket) -> bool {
+    pub(super) fn is_free(&mut self, to: BucketPos) -> bool {
         if *self.used == 0 {
             return true;
         }
@@ -397,7 +397,13 @@ impl<'a> Held<'a> {
 
     /// Whether `cost` more fits, of a window that has been advanced to `now`.
     #[inline(always)]
-    pub(super) fn fits(&mut self, limit: Count, cost: u64, now: Timestamp, known: Bucket) -> bool {
+    pub(super) fn fits(
+        &mut self,
+        limit: Count,
+        cost: u64,
+        now: Timestamp,
+        known: BucketPos,
+    ) -> bool {
         match self.shape.window {
             None | Some((_, Counting::Strict)) => self.used.saturating_add(cost) <= limit.whole(),
             Some((window, counting)) => {
@@ -416,7 +422,7 @@ impl<'a> Held<'a> {
 
     /// Charges what was reserved.
     #[inline(always)]
-    pub(super) fn commit(&mut self, cost: u64, known: Bucket) {
+    pub(super) fn admit(&mut self, cost: u64, known: BucketPos) {
         if self.shape.window.is_none() {
             // Whatever it costs to begin, a call in flight is one.
             *self.used = self.used.saturating_sub(cost).saturating_add(1);
@@ -429,13 +435,13 @@ impl<'a> Held<'a> {
 
     /// What was counted in the bucket that is leaving.
     #[inline]
-    fn leaving(&mut self, known: Bucket) -> u64 {
+    fn leaving(&mut self, known: BucketPos) -> u64 {
         let leaving = self.shape.after(self.newest_counter(known), 1);
         self.counter(leaving)
     }
 
     /// What will count from the newest bucket on, if nothing else comes.
-    pub(super) fn future(&mut self, known: Bucket) -> Option<Future<'_, 'a>> {
+    pub(super) fn future(&mut self, known: BucketPos) -> Option<Future<'_, 'a>> {
         let (window, counting) = self.shape.window?;
         let counter = self.newest_counter(known);
         let leaving = self.shape.after(counter, 1);
@@ -461,7 +467,7 @@ pub(super) fn kept_part(leaving: u64, elapsed: u64, window: Window) -> f64 {
 
 /// A window as it will be some buckets from now.
 pub(super) struct Future<'h, 'a> {
-    held: &'h mut Held<'a>,
+    held: &'h mut StateMut<'a>,
     window: Window,
     counting: Counting,
     /// When the newest bucket starts.

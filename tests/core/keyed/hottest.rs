@@ -16,7 +16,7 @@ fn no_limit() -> KeyedTerms {
 fn pass(table: &KeyedWindows, name: &str, times: usize, now: Timestamp) {
     for _ in 0..times {
         let key = table.key([Some(name.as_bytes())]);
-        assert!(table.admit(key, &no_limit(), 1, now).is_some());
+        assert!(table.admit_now(key, &no_limit(), 1, now).is_some());
     }
 }
 
@@ -66,7 +66,7 @@ fn the_hottest_keys_are_as_a_sorted_log_has_them() {
             now = at(now.as_millis() + rng.u64(..150));
             for _ in 0..300 {
                 let number = rng.u64(..40) * rng.u64(..40);
-                table.admit(numbered(&table, number), &no_limit(), 1, now);
+                table.admit_now(numbered(&table, number), &no_limit(), 1, now);
             }
             let all = (0..1600).map(|number| numbered(&table, number));
             let mut sorted: Vec<(Reverse<u64>, u64)> = all
@@ -89,7 +89,7 @@ fn the_hottest_keys_of_calls_in_flight_are_those_with_the_most() {
     let table = table(Grade::Concurrency, 1000);
     let enter = |name: &str| {
         let key = table.key([Some(name.as_bytes())]);
-        table.admit(key, &no_limit(), 1, at(0)).unwrap()
+        table.admit_now(key, &no_limit(), 1, at(0)).unwrap()
     };
     let mut calls: Vec<_> = (0..5).map(|_| enter("many")).collect();
     calls.extend((0..3).map(|_| enter("some")));
@@ -113,7 +113,7 @@ fn labels_are_the_parts_as_text_and_not_longer_than_they_may_be() {
     for (more, parts) in keys.iter().enumerate() {
         for _ in 0..10 - more {
             let key = table.key(parts.iter().copied());
-            table.admit(key, &no_limit(), 1, at(0));
+            table.admit_now(key, &no_limit(), 1, at(0));
         }
     }
     let top = table.top(5, at(0));

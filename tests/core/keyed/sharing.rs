@@ -5,7 +5,8 @@ use super::{COUNTINGS, SEED, admits, count, numbered, qps, retry, table, terms};
 use crate::support::at;
 use fastrand::Rng;
 use leapgate::backend::{
-    Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows, Reserved, Standing,
+    Key, KeyHandle, KeyStatus, KeyVerdict, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows,
+    Reserved,
 };
 use leapgate::rule::{Counting, Grade, RuleGeometry, RuleId};
 use leapgate::{Limit, Limiter, Verdict};
@@ -19,16 +20,21 @@ fn newcomers_in(table: &KeyedWindows, further: u64, spread: u64, limit: f64) -> 
     let start = 600_000;
     // Those that the table keeps apart come again and again, or their windows would be free.
     for number in 0..max_keys {
-        table.admit(numbered(table, number), &terms(1e6), 1, at(start + spread));
+        table.admit_now(numbered(table, number), &terms(1e6), 1, at(start + spread));
     }
     for number in 0..further {
         let key = numbered(table, 1_000_000_000 + number);
-        table.admit(key, &terms(limit), 1, at(start + number * spread / further));
+        table.admit_now(key, &terms(limit), 1, at(start + number * spread / further));
     }
     let passes = |number: &u64| {
         let key = numbered(table, 2_000_000_000 + number);
         assert!(table.find(key).is_none(), "the table is full");
-        table.ask(key, &terms(limit), 1, at(start + spread)) == Asked::Pass
+        table.ask(
+            &mut KeyHandle::of(key),
+            &terms(limit),
+            1,
+            at(start + spread),
+        ) == KeyVerdict::Pass
     };
     (0..1000).filter(passes).count() as u64
 }
@@ -85,7 +91,7 @@ fn new_clients_pass_at_once_when_the_turns_of_a_flood_are_over() {
         let table = KeyedWindows::new(geometry, SEED);
         let take = |number, limit, cost, now| {
             let key = numbered(&table, number);
-            table.admit(key, &terms(limit), cost, at(now))
+            table.admit_now(key, &terms(limit), cost, at(now))
         };
         // Lines of dear requests, which are forgotten, and those of 1000 keys that fill the table.
         for number in 0..3000 {
@@ -101,7 +107,7 @@ fn new_clients_pass_at_once_when_the_turns_of_a_flood_are_over() {
             let passes = |number: &u64| {
                 let key = numbered(&table, 5000 + number);
                 assert!(table.find(key).is_none());
-                table.ask(key, &terms(5.0), 1, at(now)) == Asked::Pass
+                table.ask(&mut KeyHandle::of(key), &terms(5.0), 1, at(now)) == KeyVerdict::Pass
             };
             (0..1000).filter(passes).count()
         };
@@ -129,7 +135,11 @@ impl Full {
     fn at(&self, now: u64, number: u64) -> Key {
         for own in 0..4 {
             let key = numbered(&self.table, u64::MAX - own);
-            assert!(self.table.admit(key, &terms(1e15), 1, at(now)).is_some());
+            assert!(
+                self.table
+                    .admit_now(key, &terms(1e15), 1, at(now))
+                    .is_some()
+            );
         }
         let key = numbered(&self.table, number);
         assert!(self.table.find(key).is_none());
@@ -230,7 +240,7 @@ fn what_keys_share_is_as_a_naive_sketch_has_it() {
             naive.follow(&of, now);
             let used = naive.used(&of, key, now);
             let expected = used + cost <= limit as u64;
-            let standing = full.table.standing(key, &terms(limit), at(now));
+            let standing = full.table.status(key, &terms(limit), at(now));
             assert_eq!(
                 standing.remaining,
                 (limit as u64).saturating_sub(used),
@@ -317,15 +327,15 @@ fn no_key_ever_gets_more_than_its_limit_while_keys_flood_and_leave_and_come_back
                 let key = numbered(&table, number);
                 let terms = terms(limit);
                 let taken = if rng.bool() {
-                    table.admit(key, &terms, cost, at(now))
+                    table.admit_now(key, &terms, cost, at(now))
                 } else {
-                    let reserved = table.reserve(key, &terms, cost, at(now));
+                    let reserved = table.reserve(&mut KeyHandle::of(key), &terms, cost, at(now));
                     let kept = reserved.filter(|reserved| {
                         let gives_back = rng.u32(..8) == 0;
                         if gives_back {
-                            table.give_back(*reserved, cost, at(now));
+                            table.release(*reserved, cost, at(now));
                         } else {
-                            table.commit(*reserved, cost);
+                            table.admit(*reserved, cost);
                         }
                         !gives_back
                     });
@@ -338,7 +348,7 @@ fn no_key_ever_gets_more_than_its_limit_while_keys_flood_and_leave_and_come_back
                     }
                 };
                 if let Some(taken) = taken {
-                    let is_own = !taken.place.is_shared();
+                    let is_own = !taken.handle.is_shared();
                     match was_own.insert(number, is_own) {
                         Some(false) if is_own => into_own += 1,
                         Some(true) if !is_own => out_of_own += 1,
@@ -424,15 +434,15 @@ fn turns_of_a_key_are_apart_while_keys_flood_and_leave_and_come_back() {
                 numbered(&table, number),
                 leapgate::Timestamp::from_nanos(now),
             );
-            let Some(reserved) = table.reserve(key, &terms, 1, instant) else {
+            let Some(reserved) = table.reserve(&mut KeyHandle::of(key), &terms, 1, instant) else {
                 continue;
             };
             if rng.u32(..8) == 0 {
-                table.give_back(reserved, 1, instant);
+                table.release(reserved, 1, instant);
                 continue;
             }
-            table.commit(reserved, 1);
-            if reserved.place.is_shared() {
+            table.admit(reserved, 1);
+            if reserved.handle.is_shared() {
                 shared += 1;
             } else {
                 own += 1;
@@ -452,30 +462,27 @@ fn turns_of_a_key_are_apart_while_keys_flood_and_leave_and_come_back() {
 fn what_is_given_back_before_it_is_charged_is_free_and_what_is_charged_stays() {
     let full = Full::new(qps(1000, 20, Counting::Strict));
     let key = full.at(0, 1);
-    let reserve = |cost| full.table.reserve(key, &terms(3.0), cost, at(0));
+    let reserve = |cost| {
+        full.table
+            .reserve(&mut KeyHandle::of(key), &terms(3.0), cost, at(0))
+    };
     let two = reserve(2).unwrap();
     assert_eq!(full.table.sum(key, at(0)), 2.0);
     assert_eq!(reserve(2), None, "what is reserved counts");
-    full.table.give_back(two, 2, at(0));
+    full.table.release(two, 2, at(0));
     assert_eq!(full.table.sum(key, at(0)), 0.0);
     let three = reserve(3).unwrap();
-    full.table.commit(three, 3);
-    full.table.give_back(three, 3, at(0));
+    full.table.admit(three, 3);
+    full.table.release(three, 3, at(0));
     full.table.refund(key, 3, at(0), at(0));
     full.table.reset(key);
     assert_eq!(full.table.sum(key, at(0)), 3.0, "others may have raised it");
-    let standing = |remaining, millis| Standing {
+    let status = |remaining, millis| KeyStatus {
         remaining,
         reset: Duration::from_millis(millis),
     };
-    assert_eq!(
-        full.table.standing(key, &terms(3.0), at(0)),
-        standing(0, 1250)
-    );
-    assert_eq!(
-        full.table.standing(key, &terms(4.0), at(0)),
-        standing(1, 1250)
-    );
+    assert_eq!(full.table.status(key, &terms(3.0), at(0)), status(0, 1250));
+    assert_eq!(full.table.status(key, &terms(4.0), at(0)), status(1, 1250));
     assert_eq!(full.table.shared(), 1);
 }
 
@@ -484,12 +491,14 @@ fn what_is_reserved_of_a_key_goes_with_it_into_a_window_of_its_own() {
     let table = table(qps(1000, 20, Counting::Strict), 1);
     let (first, key) = (numbered(&table, 1), numbered(&table, 2));
     assert!(admits(&table, first, 1.0, 1, at(0)));
-    let reserved = table.reserve(key, &terms(1.0), 1, at(1000)).unwrap();
-    assert!(reserved.place.is_shared());
+    let reserved = table
+        .reserve(&mut KeyHandle::of(key), &terms(1.0), 1, at(1000))
+        .unwrap();
+    assert!(reserved.handle.is_shared());
     // The window of the first key has left.
     assert!(!admits(&table, key, 1.0, 1, at(1100)));
     assert!(table.find(key).is_some());
-    table.commit(reserved, 1);
+    table.admit(reserved, 1);
     assert!(!admits(&table, key, 1.0, 1, at(1100)));
 }
 
@@ -498,12 +507,13 @@ fn as_much_can_be_reserved_of_keys_that_share_as_one_request_can() {
     let full = Full::new(Grade::Concurrency);
     let reserve = |number: u64| {
         let key = numbered(&full.table, number);
-        full.table.reserve(key, &terms(1.0), 1, at(0))
+        full.table
+            .reserve(&mut KeyHandle::of(key), &terms(1.0), 1, at(0))
     };
     (0..4).for_each(|number| {
         assert!(
             full.table
-                .admit(
+                .admit_now(
                     numbered(&full.table, u64::MAX - number),
                     &terms(1.0),
                     1,
@@ -514,9 +524,9 @@ fn as_much_can_be_reserved_of_keys_that_share_as_one_request_can() {
     });
     let reserved: Vec<Reserved> = (0..256).map(|number| reserve(number).unwrap()).collect();
     assert_eq!(reserve(300), None);
-    full.table.give_back(reserved[7], 1, at(0));
+    full.table.release(reserved[7], 1, at(0));
     let late = reserve(300).unwrap();
-    assert!(full.table.commit(late, 1));
+    assert!(full.table.admit(late, 1));
     assert_eq!(reserve(300), None, "its call is in flight");
     full.table.leave(late);
     assert!(reserve(300).is_some());
@@ -584,8 +594,8 @@ fn a_line_that_keys_share_is_pulled_back_with_the_clock() {
     let turn = |number, limit, now| {
         let key = numbered(&table, number);
         table
-            .admit(key, &terms(limit), 1, at(now))
-            .map(|taken| taken.place.is_shared())
+            .admit_now(key, &terms(limit), 1, at(now))
+            .map(|taken| taken.handle.is_shared())
     };
     assert_eq!(turn(1, 0.1, 3_600_000), Some(false), "for ten seconds");
     assert_eq!(turn(2, 1.0, 3_600_000), Some(true));
@@ -606,16 +616,20 @@ fn a_turn_that_is_reserved_is_taken_until_it_is_given_back_and_for_good_once_it_
     };
     let key = numbered(&table, 2);
     let first = numbered(&table, 1);
-    assert!(table.admit(first, &terms, 1, at(0)).is_some());
-    let reserve = || table.reserve(key, &terms, 1, at(0)).unwrap();
+    assert!(table.admit_now(first, &terms, 1, at(0)).is_some());
+    let reserve = || {
+        table
+            .reserve(&mut KeyHandle::of(key), &terms, 1, at(0))
+            .unwrap()
+    };
     let [one, two] = [reserve(), reserve()];
-    assert!(one.place.is_shared());
+    assert!(one.handle.is_shared());
     assert_eq!([one.wait, two.wait], [0, 100_000_000]);
-    table.give_back(two, 1, at(0));
+    table.release(two, 1, at(0));
     let again = reserve();
     assert_eq!(again.wait, 100_000_000);
-    table.give_back(again, 1, at(0));
-    table.commit(one, 1);
-    table.give_back(one, 1, at(0));
+    table.release(again, 1, at(0));
+    table.admit(one, 1);
+    table.release(one, 1, at(0));
     assert_eq!(reserve().wait, 100_000_000, "it may be another key's");
 }

@@ -6,8 +6,8 @@ use crate::vectors::each_trace;
 use fastrand::Rng;
 use leapgate::Timestamp;
 use leapgate::backend::{
-    Asked, Key, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows, MAX_LABELS, Reserved,
-    Standing,
+    Key, KeyHandle, KeyStatus, KeyVerdict, KeyedGeometry, KeyedStates, KeyedTerms, KeyedWindows,
+    MAX_LABELS, Reserved,
 };
 use leapgate::rule::{Counting, Grade};
 use serde_json::Value;
@@ -33,8 +33,8 @@ fn queueing(limit: f64, max_queueing_ms: u64) -> KeyedTerms {
 
 /// For how long a request waits, in milliseconds; `None` where it is refused.
 fn turn(table: &KeyedWindows, key: Key, terms: KeyedTerms, cost: u64, now: u64) -> Option<u64> {
-    let reserved = table.reserve(key, &terms, cost, at(now))?;
-    assert!(!table.commit(reserved, cost), "no call in flight");
+    let reserved = table.reserve(&mut KeyHandle::of(key), &terms, cost, at(now))?;
+    assert!(!table.admit(reserved, cost), "no call in flight");
     assert_eq!(reserved.wait % 1_000_000, 0);
     Some(reserved.wait / 1_000_000)
 }
@@ -101,22 +101,22 @@ fn each_key_has_turns_of_its_own() {
         [400],
         "as long as the queue exactly it may wait"
     );
-    let asked = |now| table.ask(one, &terms, 1, at(now));
-    let blocked = |millis| Asked::Block {
+    let asked = |now| table.ask(&mut KeyHandle::of(one), &terms, 1, at(now));
+    let blocked = |millis| KeyVerdict::Block {
         retry_after: Some(Duration::from_millis(millis)),
     };
     assert_eq!(asked(200), blocked(200));
     assert_eq!(asked(399), blocked(1));
-    assert_eq!(asked(400), Asked::Wait(400_000_000));
-    let standing = |remaining, millis| Standing {
+    assert_eq!(asked(400), KeyVerdict::Wait(400_000_000));
+    let status = |remaining, millis| KeyStatus {
         remaining,
         reset: Duration::from_millis(millis),
     };
-    assert_eq!(table.standing(one, &terms, at(500)), standing(0, 300));
-    assert_eq!(table.standing(one, &terms, at(800)), standing(1, 0));
+    assert_eq!(table.status(one, &terms, at(500)), status(0, 300));
+    assert_eq!(table.status(one, &terms, at(800)), status(1, 0));
     assert_eq!(
-        table.standing(numbered(&table, 3), &terms, at(0)),
-        standing(1, 0)
+        table.status(numbered(&table, 3), &terms, at(0)),
+        status(1, 0)
     );
 }
 
@@ -125,7 +125,7 @@ fn a_throttle_takes_fractions_and_divides_by_nothing() {
     let table = throttle(1000, 8);
     let key = |number| numbered(&table, number);
     let waits = |number, terms: KeyedTerms, cost| {
-        let turn = table.reserve(key(number), &terms, cost, at(0));
+        let turn = table.reserve(&mut KeyHandle::of(key(number)), &terms, cost, at(0));
         turn.map(|turn| turn.wait)
     };
     assert_eq!(waits(1, queueing(3.0, 1000), 1), Some(0));
@@ -145,19 +145,34 @@ fn a_throttle_takes_fractions_and_divides_by_nothing() {
     assert_eq!(waits(3, queueing(4.0, 1000), 4), Some(0));
     assert_eq!(waits(3, queueing(4.0, 1000), 1), Some(SECOND));
     assert_eq!(waits(3, queueing(4.0, 1000), 0), Some(0));
-    let never = Asked::Block { retry_after: None };
+    let never = KeyVerdict::Block { retry_after: None };
     assert_eq!(
-        table.ask(key(3), &queueing(4.0, 1000), 5, at(10_000)),
+        table.ask(
+            &mut KeyHandle::of(key(3)),
+            &queueing(4.0, 1000),
+            5,
+            at(10_000)
+        ),
         never
     );
-    assert_eq!(table.ask(key(4), &queueing(0.0, 1000), 1, at(0)), never);
     assert_eq!(
-        table.ask(key(4), &queueing(0.0, 1000), 0, at(0)),
-        Asked::Pass
+        table.ask(&mut KeyHandle::of(key(4)), &queueing(0.0, 1000), 1, at(0)),
+        never
+    );
+    assert_eq!(
+        table.ask(&mut KeyHandle::of(key(4)), &queueing(0.0, 1000), 0, at(0)),
+        KeyVerdict::Pass
     );
     for (number, limit) in [(5, 1e-300), (6, 9_007_199_254_740_992.0)] {
         assert_eq!(waits(number, queueing(limit, 0), 1), Some(0));
-        assert!(table.ask(key(number), &queueing(limit, 0), 1, at(0)) != Asked::Pass);
+        assert!(
+            table.ask(
+                &mut KeyHandle::of(key(number)),
+                &queueing(limit, 0),
+                1,
+                at(0)
+            ) != KeyVerdict::Pass
+        );
     }
 }
 
@@ -166,19 +181,23 @@ fn a_turn_that_is_given_back_is_free_unless_a_later_one_was_taken() {
     for geometry in [paced(1000, 8), paced(1000, 8).sentinel()] {
         let table = KeyedWindows::new(geometry, SEED);
         let (key, terms) = (numbered(&table, 1), queueing(10.0, 1000));
-        let take = |now| table.reserve(key, &terms, 1, at(now)).unwrap();
+        let take = |now| {
+            table
+                .reserve(&mut KeyHandle::of(key), &terms, 1, at(now))
+                .unwrap()
+        };
         let waits = |reserved: Reserved| reserved.wait / 1_000_000;
         let first = take(1000);
-        table.give_back(first, 1, at(1000));
+        table.release(first, 1, at(1000));
         let first = take(1000);
         assert_eq!(waits(first), 0);
         let second = take(1000);
-        table.commit(second, 1);
-        table.give_back(second, 1, at(1050));
+        table.admit(second, 1);
+        table.release(second, 1, at(1050));
         let second = take(1050);
         assert_eq!(waits(second), 50, "where it was");
         let third = take(1050);
-        table.give_back(second, 1, at(1060));
+        table.release(second, 1, at(1060));
         assert_eq!(waits(take(1060)), 240, "behind the third: {third:?}");
     }
 }
@@ -188,22 +207,22 @@ fn a_request_that_another_rule_makes_wait_has_its_turn_when_it_passes() {
     let table = throttle(1000, 8);
     let (key, terms) = (numbered(&table, 1), queueing(10.0, 300));
     let later = table
-        .reserve_later(key, &terms, 1, 5 * SECOND, at(0))
+        .reserve_later(&mut KeyHandle::of(key), &terms, 1, 5 * SECOND, at(0))
         .unwrap();
     assert_eq!(later.wait, 5 * SECOND);
     let retry_after = Some(Duration::from_millis(4800));
     assert_eq!(
-        table.ask(key, &terms, 1, at(0)),
-        Asked::Block { retry_after }
+        table.ask(&mut KeyHandle::of(key), &terms, 1, at(0)),
+        KeyVerdict::Block { retry_after }
     );
     assert_eq!(
-        table.ask(key, &terms, 1, at(4800)),
-        Asked::Wait(300_000_000)
+        table.ask(&mut KeyHandle::of(key), &terms, 1, at(4800)),
+        KeyVerdict::Wait(300_000_000)
     );
     // Its own turn, where that is later.
     assert_eq!(
         table
-            .reserve_later(key, &terms, 1, 1, at(4900))
+            .reserve_later(&mut KeyHandle::of(key), &terms, 1, 1, at(4900))
             .map(|turn| turn.wait),
         Some(200_000_000)
     );
@@ -233,12 +252,12 @@ fn turns_are_as_the_logs_have_them_while_the_clock_steps_back_and_forth() {
         for number in 0..5 {
             let first = queueing(1.0, 0);
             let reserved = table.reserve(
-                numbered(&table, number),
+                &mut KeyHandle::of(numbered(&table, number)),
                 &first,
                 1,
                 Timestamp::from_nanos(now),
             );
-            table.commit(reserved.unwrap(), 1);
+            table.admit(reserved.unwrap(), 1);
             logs.entry(number)
                 .or_default()
                 .0
@@ -261,13 +280,14 @@ fn turns_are_as_the_logs_have_them_while_the_clock_steps_back_and_forth() {
             let expected = model.asks(log, &terms, cost, now);
             let (key, instant) = (numbered(&table, number), Timestamp::from_nanos(now));
             let wait = expected.map(|(begin, _)| begin - now);
-            match table.ask(key, &terms, cost, instant) {
-                Asked::Pass => assert_eq!(wait, Some(0), "{about}"),
-                Asked::Wait(nanos) => assert_eq!(wait, Some(nanos), "{about}"),
-                Asked::Block { retry_after: None } => {
+            let mut handle = KeyHandle::of(key);
+            match table.ask(&mut handle, &terms, cost, instant) {
+                KeyVerdict::Pass => assert_eq!(wait, Some(0), "{about}"),
+                KeyVerdict::Wait(nanos) => assert_eq!(wait, Some(nanos), "{about}"),
+                KeyVerdict::Block { retry_after: None } => {
                     assert!(cost as f64 > limit.max(1.0), "{about}");
                 }
-                Asked::Block {
+                KeyVerdict::Block {
                     retry_after: Some(after),
                 } => {
                     assert_eq!(wait, None, "{about}");
@@ -280,16 +300,16 @@ fn turns_are_as_the_logs_have_them_while_the_clock_steps_back_and_forth() {
                     assert!(on_time.is_some(), "too early: {about}");
                 }
             }
-            let reserved = table.reserve(key, &terms, cost, instant);
+            let reserved = table.reserve(&mut handle, &terms, cost, instant);
             assert_eq!(reserved.map(|reserved| reserved.wait), wait, "{about}");
             let (Some(reserved), Some((begin, end))) = (reserved, expected) else {
                 continue;
             };
             model.longest_wait = model.longest_wait.max(begin - now);
             if rng.u32(..4) == 0 {
-                table.give_back(reserved, cost, instant);
+                table.release(reserved, cost, instant);
             } else {
-                table.commit(reserved, cost);
+                table.admit(reserved, cost);
                 log.0.push_back((begin, end));
             }
         }
@@ -413,7 +433,7 @@ fn differs_from_sentinel_hot_values_are_paced_to_the_nanosecond() {
         let table = KeyedWindows::new(geometry, SEED);
         let key = numbered(&table, 1);
         [(); 2].map(|()| {
-            let reserved = table.reserve(key, &queueing(limit, 1000), 1, at(0));
+            let reserved = table.reserve(&mut KeyHandle::of(key), &queueing(limit, 1000), 1, at(0));
             reserved.map(|reserved| reserved.wait)
         })
     };
@@ -457,8 +477,13 @@ fn lines_are_used_again_when_nobody_waits_in_them() {
         );
     }
     let newcomer = |number, now| {
-        let reserved = table.reserve(numbered(&table, number), &terms, 1, at(now));
-        reserved.unwrap().place.is_shared()
+        let reserved = table.reserve(
+            &mut KeyHandle::of(numbered(&table, number)),
+            &terms,
+            1,
+            at(now),
+        );
+        reserved.unwrap().handle.is_shared()
     };
     assert!(newcomer(1000, 5099), "each has passed less than a turn ago");
     for number in 2000..2100 {
@@ -512,9 +537,11 @@ fn the_hottest_keys_of_a_throttle_are_those_whose_turns_reach_furthest() {
 fn calls_in_flight_cannot_be_paced() {
     let table = KeyedWindows::new(KeyedGeometry::new(Grade::Concurrency, 8).paced(), SEED);
     let key = numbered(&table, 1);
-    let reserved = table.reserve(key, &queueing(1.0, 1000), 1, at(0)).unwrap();
-    assert_eq!(reserved, Reserved::at_once(reserved.place));
-    assert!(table.commit(reserved, 1));
+    let reserved = table
+        .reserve(&mut KeyHandle::of(key), &queueing(1.0, 1000), 1, at(0))
+        .unwrap();
+    assert_eq!(reserved, Reserved::at_once(reserved.handle));
+    assert!(table.admit(reserved, 1));
 }
 
 /// What Sentinel's formula says of keys of which none is ever forgotten: when the latest request of each was released.
@@ -578,7 +605,7 @@ fn crowd(
         let terms = queueing(limit as f64, queue);
         let key = numbered(&table, number);
         let is_kept = table.find(key).is_some();
-        let taken = table.reserve(key, &terms, cost, at(now));
+        let taken = table.reserve(&mut KeyHandle::of(key), &terms, cost, at(now));
         let wait = taken.map(|taken| taken.wait / 1_000_000);
         let about = format!("step {step}: {cost} of key {number} at {now}, {limit} a second");
         let has_line = table.find(key).is_some();
@@ -596,10 +623,10 @@ fn crowd(
         if let (Some(taken), Some(wait)) = (taken, wait) {
             let fate = rng.u32(..8);
             if fate == 0 {
-                table.give_back(taken, cost, at(now));
+                table.release(taken, cost, at(now));
                 continue;
             }
-            table.commit(taken, cost);
+            table.admit(taken, cost);
             had_a_line.insert(number, has_line);
             let before = model.0.insert(number, now + wait);
             if fate == 1 {
@@ -608,7 +635,7 @@ fn crowd(
         }
         if !waiting.is_empty() && rng.bool() {
             let (number, taken, before, release) = waiting.swap_remove(rng.usize(..waiting.len()));
-            table.give_back(taken, 1, at(now));
+            table.release(taken, 1, at(now));
             model.give_back(number, before, release);
         }
     }

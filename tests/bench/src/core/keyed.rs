@@ -17,7 +17,9 @@ use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 use hashbrown::DefaultHashBuilder;
 use leapgate::Timestamp;
-use leapgate::backend::{Asked, KeyedGeometry, KeyedStates as _, KeyedTerms, KeyedWindows};
+use leapgate::backend::{
+    KeyHandle, KeyVerdict, KeyedGeometry, KeyedStates as _, KeyedTerms, KeyedWindows,
+};
 use leapgate::rule::{Count, Counting, Grade, RuleGeometry};
 
 use super::cases::SetClock;
@@ -93,33 +95,34 @@ fn measure(names: &[String], rate: u64, what: &str, table: &mut Table) -> Result
         peer("governor", governed(&siphash), bytes_of(names)),
         peer("governor, foldhash", governed(&foldhash), bytes_of(names)),
         keyed("window, a rule that is alone", &alone, keys, |key, now| {
-            alone.admit(key, &terms, 1, now).is_some()
+            alone.admit_now(key, &terms, 1, now).is_some()
         }),
         keyed("window, reserve + commit", &reserving, keys, |key, now| {
-            let taken = reserving.reserve(key, &terms, 1, now);
-            taken.map(|taken| reserving.commit(taken, 1)).is_some()
+            let taken = reserving.reserve(&mut KeyHandle::of(key), &terms, 1, now);
+            taken.map(|taken| reserving.admit(taken, 1)).is_some()
         }),
         keyed(
             "window, ask + reserve + commit",
             &asking,
             keys,
             |key, now| {
-                if asking.ask(key, &terms, 1, now) != Asked::Pass {
+                let mut key = KeyHandle::of(key);
+                if asking.ask(&mut key, &terms, 1, now) != KeyVerdict::Pass {
                     return false;
                 }
-                let taken = asking.reserve(key, &terms, 1, now);
-                taken.map(|taken| asking.commit(taken, 1)).is_some()
+                let taken = asking.reserve(&mut key, &terms, 1, now);
+                taken.map(|taken| asking.admit(taken, 1)).is_some()
             },
         ),
         keyed("throttle", &turns, keys, |key, now| {
-            turns.admit(key, &terms, 1, now).is_some()
+            turns.admit_now(key, &terms, 1, now).is_some()
         }),
         keyed(
             "calls in flight, enter + leave",
             &calls,
             keys,
             |key, now| {
-                let call = calls.admit(key, &terms, 1, now);
+                let call = calls.admit_now(key, &terms, 1, now);
                 call.map(|call| calls.leave(call)).is_some()
             },
         ),

@@ -1,0 +1,297 @@
+//! A keyed rule on one resource: which requests it is for, and the keys of a request.
+
+use super::controller::{KeyedController, count};
+use crate::rule::{
+    Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,
+    MAX_KEYS_OF_REQUEST, Network, RuleId, Target,
+};
+use crate::state::keyed::{Key, KeyedGeometry, KeyedStates, KeyedTerms};
+use hashbrown::HashMap;
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+/// A keyed rule on one resource.
+pub(crate) struct KeyCheck {
+    pub(super) rule: Rc<FlowRule>,
+    pub(super) id: RuleId,
+    /// The rule whose states it looks at, where it has none of its own: there that one charges for both.
+    pub(super) beside: Option<RuleId>,
+    pub(super) enforced: bool,
+    /// How many of the resource's other rules stand before it.
+    pub(super) place: usize,
+    /// For each part, which of the request's values it is.
+    pub(super) of: Box<[usize]>,
+    /// For a key that nothing else is said of, with what may burst.
+    pub(super) count: Count,
+    pub(super) geometry: KeyedGeometry,
+    /// Opened by the first request: the hash is seeded then, and not while rules are read.
+    pub(super) opened: OnceCell<Opened>,
+}
+
+pub(super) struct Opened {
+    /// How the rule has decided.
+    pub(super) state: Rc<KeyedController>,
+    /// What it decides on: the same, but where that is another rule's.
+    pub(super) measured: Rc<KeyedController>,
+    /// The keys that have another count.
+    items: HashMap<Key, Count>,
+}
+
+/// What a keyed rule sees of a request.
+pub(crate) struct KeyCaller<'a> {
+    /// By part of the resource's keys.
+    pub(crate) values: &'a [KeyValue<'a>],
+    pub(crate) resource: &'a str,
+    pub(crate) origin: &'a str,
+    /// Whether it has an origin that no rule of the resource names.
+    pub(crate) is_other: bool,
+    pub(crate) cost: u64,
+}
+
+impl KeyCaller<'_> {
+    /// No request, for no resource.
+    pub(crate) fn nobody() -> Self {
+        KeyCaller {
+            values: &[],
+            resource: "",
+            origin: "",
+            is_other: false,
+            cost: 1,
+        }
+    }
+}
+
+impl Opened {
+    pub(super) fn states(&self) -> &dyn KeyedStates {
+        self.measured.states()
+    }
+}
+
+impl KeyCheck {
+    /// The rule on a resource, before which so many of its other rules stand: what it is called, and the rule whose states it
+    /// looks at.
+    pub(crate) fn new(
+        rule: Rc<FlowRule>,
+        (id, beside): (RuleId, Option<RuleId>),
+        enforced: bool,
+        place: usize,
+    ) -> KeyCheck {
+        let nothing = KeyedBy::nothing();
+        let by = rule.keyed_by().unwrap_or(&nothing);
+        let geometry = KeyedGeometry {
+            grade: rule.grade().of_state(),
+            is_paced: rule.control_behavior().is_paced(),
+            max_keys: by.max_keys(),
+            compat: rule.is_compat(),
+        };
+        KeyCheck {
+            count: with_burst(&rule, by, rule.count()),
+            rule,
+            id,
+            beside,
+            enforced,
+            place,
+            of: Box::default(),
+            geometry,
+            opened: OnceCell::new(),
+        }
+    }
+
+    /// Records that it was the first to refuse: the rule, and its id.
+    pub(crate) fn block(&self) -> (Rc<FlowRule>, RuleId) {
+        if let Some(opened) = self.opened.get() {
+            count(&opened.state.blocked);
+        }
+        (Rc::clone(&self.rule), self.id.clone())
+    }
+
+    fn by(&self) -> Option<&KeyedBy> {
+        self.rule.keyed_by()
+    }
+
+    pub(crate) fn rule(&self) -> &FlowRule {
+        &self.rule
+    }
+
+    pub(crate) fn id(&self) -> &RuleId {
+        &self.id
+    }
+
+    pub(crate) fn beside(&self) -> Option<&RuleId> {
+        self.beside.as_ref()
+    }
+
+    pub(crate) fn geometry(&self) -> KeyedGeometry {
+        self.geometry
+    }
+
+    /// Goes on with these states: decisions are counted in `state`, and made on what is `measured`.
+    pub(crate) fn open(&self, state: Rc<KeyedController>, measured: Rc<KeyedController>) {
+        // The resource and the origin are the caller's, not an item's: for those an item is looked up by its values alone.
+        let items = self.by().into_iter().flat_map(KeyedBy::items);
+        let items = items.map(|item| {
+            let mut values = [None; MAX_KEY_PARTS];
+            for (value, text) in values.iter_mut().zip(&item.values) {
+                *value = text.as_ref().map(|text| text.as_bytes());
+            }
+            let parts = self.by().map_or(&[][..], KeyedBy::parts);
+            let mut networks = [const { None }; MAX_KEY_PARTS];
+            let values = written(parts, &values, &mut networks);
+            let mut values = values.iter().copied().take(parts.len());
+            let key = measured.states().key(&mut values);
+            let count = self
+                .by()
+                .map_or(item.count, |by| with_burst(&self.rule, by, item.count));
+            (key, count)
+        });
+        let items = items.collect();
+        let _ = self.opened.set(Opened {
+            state,
+            measured,
+            items,
+        });
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.opened.get().is_some()
+    }
+
+    pub(super) fn applies_to(&self, caller: &KeyCaller<'_>) -> bool {
+        match self.rule.limit_app() {
+            LimitApp::Default => true,
+            LimitApp::Origin(name) => **name == *caller.origin,
+            LimitApp::Other => caller.is_other,
+        }
+    }
+
+    /// What a request costs. Sentinel's limits on calls in flight do not look at it.
+    pub(super) fn cost(&self, caller: &KeyCaller<'_>) -> u64 {
+        match self.geometry.grade {
+            Grade::Concurrency if self.geometry.compat => 1,
+            _ => caller.cost,
+        }
+    }
+
+    pub(super) fn terms(&self, count: Count) -> KeyedTerms {
+        KeyedTerms {
+            count,
+            max_queueing_ns: self.rule.max_queueing().as_nanos(),
+        }
+    }
+
+    /// The states that the rule decides on: windows count as it says.
+    #[inline]
+    pub(super) fn states<'o>(&self, opened: &'o Opened) -> &'o dyn KeyedStates {
+        opened.measured.count_as(self.rule.grade().counting());
+        opened.states()
+    }
+
+    /// Tells `each` of the keys of a request and their counts. `false` where there are more than [`MAX_KEYS_OF_REQUEST`].
+    pub(super) fn each_key(
+        &self,
+        caller: &KeyCaller<'_>,
+        mut each: impl FnMut(&Opened, Key, Count),
+    ) -> bool {
+        let (Some(opened), Some(by)) = (self.opened.get(), self.by()) else {
+            return true;
+        };
+        opened.measured.count_as(self.rule.grade().counting());
+        let value = |of: &usize| caller.values.get(*of).copied().unwrap_or_default();
+        // Most keys have one part.
+        if let [of] = &*self.of {
+            let value = value(of);
+            let keys = value.len();
+            for number in 0..keys.min(MAX_KEYS_OF_REQUEST) {
+                self.tell([value.get(number)], opened, by, caller, &mut each);
+            }
+            return keys <= MAX_KEYS_OF_REQUEST;
+        }
+        let keys = self
+            .of
+            .iter()
+            .fold(1_usize, |keys, of| keys.saturating_mul(value(of).len()));
+        if keys > MAX_KEYS_OF_REQUEST {
+            return false;
+        }
+        for mut number in 0..keys {
+            // The number of a key is those of its values, in a system of many bases.
+            let mut raw = [None; MAX_KEY_PARTS];
+            for (raw, of) in raw.iter_mut().zip(&self.of) {
+                let value = value(of);
+                *raw = value.get(number % value.len());
+                number /= value.len();
+            }
+            self.tell(raw, opened, by, caller, &mut each);
+        }
+        true
+    }
+
+    /// Tells `each` of the key of these values, if the rule is for it.
+    #[inline]
+    fn tell<const N: usize>(
+        &self,
+        raw: [Option<&[u8]>; N],
+        opened: &Opened,
+        by: &KeyedBy,
+        caller: &KeyCaller<'_>,
+        each: &mut impl FnMut(&Opened, Key, Count),
+    ) {
+        let raw = raw.get(..by.parts().len()).unwrap_or(&raw);
+        if self.geometry.compat && raw.iter().any(Option::is_none) {
+            return;
+        }
+        if let Some(pattern) = by.pattern() {
+            let first = raw.first().copied().flatten();
+            if !first.is_some_and(|value| pattern.matches(value)) {
+                return;
+            }
+        }
+        let states = opened.states();
+        let mut networks = [const { None }; N];
+        let values = written(by.parts(), raw, &mut networks);
+        let values = || values.iter().copied().take(raw.len());
+        // One table for all resources that the rule is for, and for all origins.
+        let resource = (*self.rule.target() == Target::Each).then_some(caller.resource);
+        let origin = (*self.rule.limit_app() == LimitApp::Other).then_some(caller.origin);
+        let is_plain = resource.is_none() && origin.is_none();
+        let own = (is_plain || !opened.items.is_empty()).then(|| states.key(&mut values()));
+        let item = own.and_then(|own| opened.items.get(&own));
+        let key = own.filter(|_| is_plain).unwrap_or_else(|| {
+            let names = [resource, origin].into_iter().flatten();
+            let names = names.map(|name| Some(name.as_bytes()));
+            states.key(&mut names.chain(values()))
+        });
+        each(opened, key, item.copied().unwrap_or(self.count));
+    }
+}
+
+/// The count of a key with what may burst. What admits nothing has no bursts, and neither have a throttle and a limit on calls
+/// in flight.
+///
+/// Sentinel: `ParamFlowChecker.passDefaultLocalCheck`, which is the only one of its three checks that looks at the burst.
+fn with_burst(rule: &FlowRule, by: &KeyedBy, count: Count) -> Count {
+    let has_none = rule.grade() == Grade::Concurrency || rule.control_behavior().is_paced();
+    if count.get() == 0.0 || has_none {
+        return count;
+    }
+    Count::nearest(count.get() + by.burst() as f64)
+}
+
+/// The values of a key as they are told apart: of addresses, the bits that count.
+#[inline]
+fn written<'v, const N: usize>(
+    parts: &[KeyPart],
+    values: &[Option<&'v [u8]>],
+    networks: &'v mut [Option<Network>; N],
+) -> [Option<&'v [u8]>; N] {
+    let mut written = [None; N];
+    let places = written.iter_mut().zip(networks);
+    for ((part, value), (written, network)) in parts.iter().zip(values).zip(places) {
+        *written = *value;
+        if let (KeyPart::ClientIp { v4, v6 }, Some(text)) = (part, value) {
+            *network = Network::of(text, *v4, *v6);
+            *written = network.as_ref().map(Network::bytes).or(*value);
+        }
+    }
+    written
+}

@@ -1,0 +1,71 @@
+//! The states of one keyed rule, and how it has decided.
+
+use crate::rule::Counting;
+use crate::state::keyed::KeyedStates;
+use std::cell::Cell;
+
+/// The states of one rule by key, and how it has decided.
+pub struct KeyedController<K: ?Sized = dyn KeyedStates> {
+    pub(super) passed: Cell<u64>,
+    pub(super) waited: Cell<u64>,
+    pub(super) blocked: Cell<u64>,
+    pub(super) shadow_blocked: Cell<u64>,
+    /// How windows count: as the rule says that asks.
+    counting: Cell<Counting>,
+    states: K,
+}
+
+impl<K: KeyedStates> KeyedController<K> {
+    pub(crate) fn new(states: K) -> KeyedController<K> {
+        KeyedController {
+            passed: Cell::new(0),
+            waited: Cell::new(0),
+            blocked: Cell::new(0),
+            shadow_blocked: Cell::new(0),
+            counting: Cell::new(Counting::Strict),
+            states,
+        }
+    }
+}
+
+impl<K: ?Sized> KeyedController<K> {
+    /// The states.
+    pub fn states(&self) -> &K {
+        &self.states
+    }
+
+    /// How many requests have passed, those included that were told to wait.
+    pub fn passed(&self) -> u64 {
+        self.passed.get()
+    }
+
+    /// How many requests it has told to wait.
+    pub fn waited(&self) -> u64 {
+        self.waited.get()
+    }
+
+    /// How many requests it was the first to refuse.
+    pub fn blocked(&self) -> u64 {
+        self.blocked.get()
+    }
+
+    /// How many requests it would have refused, had it not been in shadow mode.
+    pub fn shadow_blocked(&self) -> u64 {
+        self.shadow_blocked.get()
+    }
+}
+
+impl KeyedController {
+    /// Has windows count as a rule says that is about to decide.
+    #[inline]
+    pub(super) fn count_as(&self, counting: Counting) {
+        if self.counting.get() != counting {
+            self.counting.set(counting);
+            self.states.count_as(counting);
+        }
+    }
+}
+
+pub(super) fn count(counter: &Cell<u64>) {
+    counter.set(counter.get().wrapping_add(1));
+}

@@ -1,0 +1,89 @@
+//! The keys of a request, each resolved once, and what they hold: while it is decided, and while its call lasts.
+
+use crate::inline_vec::Few;
+use crate::rule::Count;
+use crate::state::breaker::Admission;
+use crate::state::keyed::{Key, KeyHandle, Reserved};
+use std::time::Duration;
+
+/// A key of a request, under the check of this number.
+#[derive(Clone, Copy)]
+pub(super) struct Hold {
+    pub(super) check: usize,
+    /// The key, and where its state was found.
+    pub(super) handle: KeyHandle,
+    pub(super) count: Count,
+    /// For how long its rule makes the request wait, in nanoseconds.
+    pub(super) wait: u64,
+    pub(super) reserved: Option<Reserved>,
+}
+
+/// What the rules say to the keys of a request, and what is reserved for them.
+pub(crate) struct Holds {
+    pub(super) holds: Few<Hold, 4>,
+    /// The longest wait, in nanoseconds, of rules that are enforced.
+    pub(crate) wait: u64,
+    /// A bit for each check.
+    pub(super) refusing: u64,
+    pub(super) shadow_refusing: u64,
+    /// A bit for each check under which the request has too many keys.
+    pub(super) too_many: u64,
+    /// How long until those that refuse no longer do.
+    pub(super) retry_after: Option<Duration>,
+}
+
+/// A key that is to be told how a call ends, or that it never began.
+#[derive(Clone, Copy)]
+pub(crate) struct HeldKey {
+    pub(super) check: usize,
+    pub(super) reserved: Reserved,
+    /// Whether the call is in flight. Else it waits for its turn.
+    pub(super) in_flight: bool,
+}
+
+/// What most calls have not. (The entry of each would be longer for it.)
+#[derive(Default)]
+pub(crate) struct Rest {
+    /// The keys that are to be told.
+    pub(super) keys: Few<HeldKey, 1>,
+    /// By breaker: how it let a probe in.
+    pub(crate) probes: Vec<(usize, Admission)>,
+}
+
+impl Rest {
+    /// Goes on with the keys of another one.
+    pub(crate) fn keep(&mut self, other: Rest) {
+        self.keys = other.keys;
+    }
+}
+
+impl Default for Holds {
+    fn default() -> Holds {
+        Holds {
+            holds: Few::default(),
+            wait: 0,
+            refusing: 0,
+            shadow_refusing: 0,
+            too_many: 0,
+            retry_after: Some(Duration::ZERO),
+        }
+    }
+}
+
+impl Holds {
+    /// Whether the key is known, under the check of this number.
+    pub(super) fn has(&self, check: usize, key: Key) -> bool {
+        let mut holds = self.holds.iter();
+        holds.any(|hold| hold.check == check && hold.handle.key() == key)
+    }
+
+    /// Whether any rule refuses.
+    pub(crate) fn refuse(&self) -> bool {
+        self.refusing != 0
+    }
+
+    /// How long until those that refuse no longer do: the longest. `None` for never.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+}

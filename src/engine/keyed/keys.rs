@@ -1,0 +1,353 @@
+//! The keyed rules of one resource, which decide together.
+
+use super::check::{KeyCaller, KeyCheck, Opened};
+use super::controller::count;
+use super::holds::{HeldKey, Hold, Holds, Rest};
+use crate::inline_vec::Few;
+use crate::rule::{Count, FlowRule, KeyPart, KeyedBy, LimitApp, RuleId};
+use crate::state::keyed::{Key, KeyHandle, KeyStatus, KeyVerdict, Reserved};
+use crate::time::Timestamp;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The keyed rules of one resource.
+#[derive(Default)]
+pub(crate) struct Keys {
+    checks: Box<[KeyCheck]>,
+    /// What they look at, each part once.
+    parts: Box<[KeyPart]>,
+}
+
+impl Keys {
+    /// These rules, in order.
+    pub(crate) fn new(checks: Vec<KeyCheck>) -> Keys {
+        let mut parts: Vec<KeyPart> = Vec::new();
+        let mut checks = checks;
+        for check in &mut checks {
+            let rule = Rc::clone(&check.rule);
+            let of = rule.keyed_by().into_iter().flat_map(KeyedBy::parts);
+            let of = of.map(|part| {
+                let known = parts.iter().position(|known| known == part);
+                known.unwrap_or_else(|| {
+                    parts.push(part.clone());
+                    parts.len() - 1
+                })
+            });
+            check.of = of.collect();
+        }
+        Keys {
+            checks: checks.into(),
+            parts: parts.into(),
+        }
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub(crate) fn are_none(&self) -> bool {
+        self.checks.is_empty()
+    }
+
+    pub(crate) fn parts(&self) -> &[KeyPart] {
+        &self.parts
+    }
+
+    pub(crate) fn checks(&self) -> &[KeyCheck] {
+        &self.checks
+    }
+
+    /// The origins that the rules name.
+    pub(crate) fn names(&self, origin: &str) -> bool {
+        self.checks
+            .iter()
+            .any(|check| match check.rule.limit_app() {
+                LimitApp::Origin(name) => **name == *origin,
+                LimitApp::Default => origin == "default",
+                LimitApp::Other => origin == "other",
+            })
+    }
+
+    /// Resolves the keys of a request, and reserves what they need if they can all pass at once. Nothing is reserved where a
+    /// rule would not have it so.
+    pub(crate) fn reserve_at_once(
+        &self,
+        holds: &mut Holds,
+        caller: &KeyCaller<'_>,
+        now: Timestamp,
+    ) -> bool {
+        // A rule that looks at the states of another has to before those are charged.
+        let mut could = self.checks.iter().all(|check| check.beside.is_none());
+        for (i, check) in self.checks.iter().enumerate() {
+            if !check.applies_to(caller) {
+                continue;
+            }
+            let cost = check.cost(caller);
+            let fits = check.each_key(caller, |opened, key, count| {
+                if holds.has(i, key) {
+                    return;
+                }
+                let (mut handle, mut reserved) = (KeyHandle::of(key), None);
+                if could {
+                    let (states, terms) = (opened.states(), check.terms(count));
+                    reserved = states.reserve(&mut handle, &terms, cost, now);
+                    // In shadow mode the request waits, perhaps: that is found out where all rules are asked.
+                    could = reserved.is_some_and(|reserved| reserved.wait == 0);
+                }
+                holds.holds.push(Hold {
+                    check: i,
+                    handle,
+                    count,
+                    wait: 0,
+                    reserved,
+                });
+            });
+            if !fits {
+                holds.too_many |= 1 << i;
+                could = false;
+            }
+        }
+        if !could {
+            self.release(holds, caller, now);
+        }
+        could
+    }
+
+    /// What the rules say to the keys that were resolved. Takes nothing.
+    pub(crate) fn ask(&self, holds: &mut Holds, caller: &KeyCaller<'_>, now: Timestamp) {
+        let (mut wait, mut retry_after) = (0, Some(Duration::ZERO));
+        let (mut refusing, mut shadow_refusing) = (0, 0);
+        let mut refuse = |i: usize, enforced: bool, own: Option<Duration>| {
+            if enforced {
+                refusing |= 1 << i;
+                retry_after = retry_after.zip(own).map(|(longest, own)| longest.max(own));
+            } else {
+                shadow_refusing |= 1 << i;
+            }
+        };
+        for hold in holds.holds.iter_mut() {
+            let Some((check, opened)) = self.opened(hold.check) else {
+                continue;
+            };
+            let (states, terms) = (check.states(opened), check.terms(hold.count));
+            hold.wait = 0;
+            match states.ask(&mut hold.handle, &terms, check.cost(caller), now) {
+                KeyVerdict::Pass => {}
+                KeyVerdict::Wait(own) => hold.wait = own,
+                KeyVerdict::Block { retry_after } => {
+                    refuse(hold.check, check.enforced, retry_after)
+                }
+            }
+            if check.enforced {
+                wait = wait.max(hold.wait);
+            }
+        }
+        let mut too_many = holds.too_many;
+        while too_many != 0 {
+            let i = too_many.trailing_zeros() as usize;
+            too_many &= too_many - 1;
+            let enforced = self.checks.get(i).is_some_and(|check| check.enforced);
+            refuse(i, enforced, None);
+        }
+        (holds.wait, holds.retry_after) = (wait, retry_after);
+        (holds.refusing, holds.shadow_refusing) = (refusing, shadow_refusing);
+    }
+
+    /// Reserves for a request that waits for `wait` nanoseconds what its keys need. Where another worker was faster, nothing,
+    /// and the rule that lacks it refuses.
+    pub(crate) fn reserve(
+        &self,
+        holds: &mut Holds,
+        wait: u64,
+        caller: &KeyCaller<'_>,
+        now: Timestamp,
+    ) -> bool {
+        let (mut refusing, mut shadow_refusing) = (0, holds.shadow_refusing);
+        for hold in holds.holds.iter_mut() {
+            let Some((check, opened)) = self.opened(hold.check) else {
+                continue;
+            };
+            if shadow_refusing >> hold.check & 1 == 1 {
+                continue;
+            }
+            if check.beside.is_some() {
+                continue; // the other rule does
+            }
+            let (states, terms) = (check.states(opened), check.terms(hold.count));
+            // A turn is taken for when the request is released.
+            let longest = wait.max(hold.wait);
+            let cost = check.cost(caller);
+            hold.reserved = match longest {
+                0 => states.reserve(&mut hold.handle, &terms, cost, now),
+                wait => states.reserve_later(&mut hold.handle, &terms, cost, wait, now),
+            };
+            let reserved = |reserved: Reserved| reserved.wait <= longest;
+            if hold.reserved.is_some_and(reserved) {
+                continue;
+            }
+            if let Some(reserved) = hold.reserved.take() {
+                states.release(reserved, cost, now); // a turn later than the request can wait
+            }
+            if check.enforced {
+                refusing |= 1 << hold.check;
+                break;
+            }
+            shadow_refusing |= 1 << hold.check;
+        }
+        holds.shadow_refusing = shadow_refusing;
+        if refusing != 0 {
+            self.release(holds, caller, now);
+            holds.refusing = refusing;
+        }
+        refusing == 0
+    }
+
+    /// Gives back what was reserved, because another rule refused.
+    pub(crate) fn release(&self, holds: &mut Holds, caller: &KeyCaller<'_>, now: Timestamp) {
+        for hold in holds.holds.iter_mut() {
+            if let Some(reserved) = hold.reserved.take()
+                && let Some((check, opened)) = self.opened(hold.check)
+            {
+                let states = opened.states();
+                states.release(reserved, check.cost(caller), now);
+            }
+        }
+    }
+
+    /// Charges what was reserved: the keys that are to be told how the call ends.
+    pub(crate) fn admit(
+        &self,
+        holds: &Holds,
+        wait: u64,
+        caller: &KeyCaller<'_>,
+    ) -> Option<Box<Rest>> {
+        let (mut rest, mut passed): (Option<Box<Rest>>, u64) = (None, 0);
+        for hold in holds.holds.iter() {
+            let Some((check, opened)) = self.opened(hold.check) else {
+                continue;
+            };
+            let looks_on = check.beside.is_some() && holds.shadow_refusing >> hold.check & 1 == 0;
+            if hold.reserved.is_none() && !looks_on {
+                continue;
+            }
+            if passed >> hold.check & 1 == 0 {
+                count(&opened.state.passed);
+                if hold.wait > 0 {
+                    count(&opened.state.waited);
+                }
+            }
+            passed |= 1 << hold.check;
+            let Some(reserved) = hold.reserved else {
+                continue;
+            };
+            let in_flight = opened.states().admit(reserved, check.cost(caller));
+            if in_flight || check.geometry.is_paced && wait.max(hold.wait) > 0 {
+                rest.get_or_insert_default().keys.push(HeldKey {
+                    check: hold.check,
+                    reserved,
+                    in_flight,
+                });
+            }
+        }
+        if holds.shadow_refusing != 0 {
+            self.shadow_block(holds);
+        }
+        rest
+    }
+
+    /// Records which rules in shadow mode would have refused.
+    pub(crate) fn shadow_block(&self, holds: &Holds) {
+        for (i, check) in self.checks.iter().enumerate() {
+            if holds.shadow_refusing >> i & 1 == 1
+                && let Some(opened) = check.opened.get()
+            {
+                count(&opened.state.shadow_blocked);
+            }
+        }
+    }
+
+    /// The first rule that refuses, if it stands before the resource's `other`th other rule.
+    pub(crate) fn first_refusing(&self, holds: &Holds, other: Option<usize>) -> Option<&KeyCheck> {
+        let check = self.checks.get(holds.refusing.trailing_zeros() as usize)?;
+        (other.is_none_or(|other| check.place <= other)).then_some(check)
+    }
+
+    /// Tells the keys that a call has ended.
+    pub(crate) fn leave(&self, rest: &Rest) {
+        for held in rest.keys.iter().filter(|held| held.in_flight) {
+            if let Some((_, opened)) = self.opened(held.check) {
+                opened.states().leave(held.reserved);
+            }
+        }
+    }
+
+    /// Tells the keys that a call of that cost is given up, which was to be released at `release`. Its turn is given back
+    /// where it is known to be still to come.
+    pub(crate) fn give_up(
+        &self,
+        rest: &Rest,
+        cost: u64,
+        release: Timestamp,
+        now: Option<Timestamp>,
+    ) {
+        self.leave(rest);
+        let Some(now) = now.filter(|now| *now < release) else {
+            return;
+        };
+        for held in rest.keys.iter().filter(|held| !held.in_flight) {
+            if let Some((_, opened)) = self.opened(held.check) {
+                opened.states().release(held.reserved, cost, now);
+            }
+        }
+    }
+
+    /// Gives back what windows were charged at `charged` for the keys of a request.
+    pub(crate) fn refund(&self, caller: &KeyCaller<'_>, charged: Timestamp, now: Timestamp) {
+        let checks = self.checks.iter().filter(|check| check.enforced);
+        for check in checks.filter(|check| check.applies_to(caller)) {
+            let mut told: Few<Key, 4> = Few::default();
+            check.each_key(caller, |opened, key, _| {
+                if told.iter().any(|known| *known == key) {
+                    return;
+                }
+                told.push(key);
+                let states = opened.states();
+                states.refund(key, check.cost(caller), charged, now);
+            });
+        }
+    }
+
+    /// How the rules stand that are for a request, in order: how many other rules stand before it, the rule and its id; of
+    /// several keys, the one of which least is left.
+    pub(crate) fn statuses<'a>(
+        &'a self,
+        caller: KeyCaller<'a>,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (usize, &'a FlowRule, &'a RuleId, Count, KeyStatus)> {
+        self.checks.iter().filter_map(move |check| {
+            if !check.applies_to(&caller) {
+                return None;
+            }
+            let mut least: Option<(Count, KeyStatus)> = None;
+            check.each_key(&caller, |opened, key, count| {
+                let own = opened.states().status(key, &check.terms(count), now);
+                if least.is_none_or(|(_, least)| own.remaining < least.remaining) {
+                    least = Some((count, own));
+                }
+            });
+            let unused = || KeyStatus {
+                remaining: check.count.whole(),
+                reset: Duration::ZERO,
+            };
+            let (count, status) = if check.is_open() {
+                least?
+            } else {
+                (check.count, unused())
+            };
+            Some((check.place, &*check.rule, &check.id, count, status))
+        })
+    }
+
+    fn opened(&self, index: usize) -> Option<(&KeyCheck, &Opened)> {
+        let check = self.checks.get(index)?;
+        Some((check, check.opened.get()?))
+    }
+}

@@ -1,0 +1,93 @@
+//! What a table of keys is made for, and what a rule asks of each key.
+
+use super::hottest::LABEL_BYTES;
+use super::sketch::Sketch;
+use super::table::slots;
+use super::window::Shape;
+use crate::rule::{Count, Grade, MAX_KEYS};
+
+/// What the states of one rule are: fixed for their life.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct KeyedGeometry {
+    /// What is limited.
+    pub grade: Grade,
+    /// Whether requests take turns, spaced evenly over the interval of the grade, and nothing is counted: a throttle per key.
+    /// Calls in flight cannot.
+    pub is_paced: bool,
+    /// How many keys have a state of their own: at least one, at most [`MAX_KEYS`].
+    pub max_keys: usize,
+    /// Whether turns are those of Sentinel's hot parameters.
+    pub compat: bool,
+}
+
+impl KeyedGeometry {
+    /// For windows or calls in flight of `max_keys` keys.
+    pub const fn new(grade: Grade, max_keys: usize) -> KeyedGeometry {
+        KeyedGeometry {
+            grade,
+            is_paced: false,
+            max_keys,
+            compat: false,
+        }
+    }
+
+    /// For turns.
+    pub const fn paced(self) -> KeyedGeometry {
+        KeyedGeometry {
+            is_paced: true,
+            ..self
+        }
+    }
+
+    /// For decisions as Sentinel makes them.
+    pub const fn sentinel(self) -> KeyedGeometry {
+        KeyedGeometry {
+            compat: true,
+            ..self
+        }
+    }
+
+    pub(super) fn keys(&self) -> usize {
+        self.max_keys.clamp(1, MAX_KEYS)
+    }
+
+    /// The most bytes that [`KeyedWindows`](crate::backend::KeyedWindows) of this geometry have allocated between two calls, while
+    /// no counter has widened.
+    pub fn max_bytes(&self) -> usize {
+        let (shape, keys) = (Shape::new(self.grade, self.is_paced), self.keys());
+        let state = shape.stride * size_of::<u64>();
+        slots(keys) * (state + 1) + Sketch::max_bytes(&shape, keys) + LABEL_BYTES
+    }
+
+    /// The same if those of all windows have.
+    pub fn max_bytes_wide(&self) -> usize {
+        let (shape, keys) = (Shape::new(self.grade, self.is_paced), self.keys());
+        let block = shape.buckets * size_of::<u64>();
+        let own = keys
+            * if block > 0 {
+                block + size_of::<u32>()
+            } else {
+                0
+            };
+        self.max_bytes() + own + Sketch::max_bytes_more_if_wide(&shape, keys)
+    }
+}
+
+/// What a rule asks of a key: it can change while the state goes on.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct KeyedTerms {
+    /// How much the key may have: where it is an exception, its own count.
+    pub count: Count,
+    /// Of turns: for how long a request waits at most, in nanoseconds.
+    pub max_queueing_ns: u64,
+}
+
+impl KeyedTerms {
+    /// A count, and no request waits.
+    pub const fn of(count: Count) -> KeyedTerms {
+        KeyedTerms {
+            count,
+            max_queueing_ns: 0,
+        }
+    }
+}

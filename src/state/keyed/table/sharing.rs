@@ -1,0 +1,109 @@
+//! What the keys share that find a table full.
+
+use super::Table;
+use crate::rule::Count;
+use crate::state::keyed::answers::Reserved;
+use crate::state::keyed::idle_ttl::reach_word;
+use crate::state::keyed::key::{Key, KeyHandle};
+use crate::state::keyed::sketch::Sketch;
+use crate::state::keyed::window::{BucketPos, SHARES, StateMut};
+use crate::time::Timestamp;
+
+impl Table {
+    /// What they share, in the bucket of the latest call.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn sketch(&mut self) -> &mut Sketch {
+        let (shape, max_keys) = (&self.shape, self.max_keys);
+        let sketch = || Box::new(Sketch::new(shape, max_keys));
+        let sketch = self.sketch.get_or_insert_with(sketch);
+        sketch.follow(self.known.number);
+        sketch
+    }
+
+    /// What counts of `key`, which shares, in the bucket `to`; `None` where nothing is shared, or these are no windows.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn shared(&mut self, key: Key, to: BucketPos) -> Option<(StateMut<'_>, BucketPos)> {
+        self.sketch.as_mut()?.window(key, to.number)
+    }
+
+    /// At most its calls in flight.
+    pub(super) fn calls_shared(&self, key: Key) -> u64 {
+        self.sketch
+            .as_ref()
+            .map_or(0, |sketch| sketch.calls_of(key))
+    }
+
+    /// Whether `cost` more of `key`, which shares, fits into `limit`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn shared_fits(
+        &mut self,
+        key: Key,
+        limit: Count,
+        cost: u64,
+        now: Timestamp,
+    ) -> bool {
+        let used = self.shared_sum(key, now);
+        used.saturating_add(cost) <= limit.whole()
+    }
+
+    /// At most its calls in flight, where it shares and such are counted.
+    pub(crate) fn calls_at(&self, place: KeyHandle) -> u64 {
+        if place.is_shared && self.shape.window.is_none() {
+            self.calls_shared(place.key)
+        } else {
+            0
+        }
+    }
+
+    /// At most what counts of it, or its calls in flight.
+    fn shared_sum(&mut self, key: Key, now: Timestamp) -> u64 {
+        let to = self.bucket(now);
+        match self.shared(key, to) {
+            Some((held, _)) => *held.used,
+            None => self.calls_shared(key),
+        }
+    }
+
+    /// Charges what was reserved for a key that shares. Whether it is a call in flight from now on.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn charge_shared(&mut self, reserved: &Reserved, cost: u64) -> bool {
+        let key = reserved.handle.key;
+        let turn = reserved.turn.map(|turn| reach_word(Some(turn.to)));
+        if !reserved.handle.is_shared || !self.sketch().take_back(key, turn.unwrap_or(cost)) {
+            return false;
+        }
+        match turn {
+            Some(to) => self.sketch().extend(key, to),
+            None => self.sketch().charge(key, cost),
+        }
+        self.shape.window.is_none()
+    }
+
+    /// Calls in flight that may be this key's, beside those of its own window.
+    #[inline(always)]
+    pub(crate) fn in_flight_elsewhere(&mut self, place: KeyHandle) -> u64 {
+        if self.shape.window.is_some() || place.is_shared {
+            return 0;
+        }
+        if !self.held(place).is_some_and(|held| held.has(SHARES)) {
+            return 0;
+        }
+        self.shared_calls(place)
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn shared_calls(&mut self, place: KeyHandle) -> u64 {
+        let elsewhere = self.calls_shared(place.key);
+        if elsewhere == 0
+            && let Some(mut held) = self.held(place)
+        {
+            held.unset(SHARES);
+        }
+        elsewhere
+    }
+}
