@@ -1,5 +1,6 @@
 //! Where counts are kept. You need this only to share limits between workers.
 
+pub use crate::engine::in_force::PrecheckReport;
 pub use crate::engine::keyed::KeyedController;
 pub use crate::engine::store::Store;
 pub use crate::places::{Claim, NamePlace, Places};

@@ -6,32 +6,34 @@
 //! Where rules make it wait, it waits for the longest of their waits, and all of them count it when it is released.
 
 pub(crate) mod blocked;
+mod breakers;
 mod caller;
 mod check;
 pub(crate) mod decide;
 pub(crate) mod decision;
 pub(crate) mod enter;
 pub(crate) mod entry;
+pub(crate) mod in_force;
 pub(crate) mod keyed;
-pub(crate) mod origin;
+mod origin;
 mod policy;
-pub(crate) mod prechecks;
+mod prechecks;
 pub(crate) mod request;
 pub(crate) mod resource;
 mod scope;
 pub(crate) mod store;
 pub(crate) mod table;
 
-pub use blocked::{Blocked, Cause};
+pub use blocked::Blocked;
 pub use decision::Decision;
 pub use entry::{Entry, Outcome};
 pub use policy::Policy;
 pub use request::Request;
 pub use resource::Resource;
 
+use crate::engine::in_force::PrecheckReport;
 use crate::engine::store::Store;
 use crate::engine::table::Table;
-use crate::rule::RuleId;
 use crate::rule::{Rules, RulesError};
 use crate::state::backend::{Backend, Local};
 use crate::time::Timestamp;
@@ -99,31 +101,20 @@ impl<S: Backend> Engine<S> {
         Ok(())
     }
 
-    /// Tells `each` how the authority rules, system rules and breakers in force have decided: of which of these kinds the rule is
-    /// (`authority`, `system`, `breaker`), its id, how many requests it was the first to refuse, and how many it would have
-    /// refused, had it not been in shadow mode.
-    pub fn for_each_guard(&self, mut each: impl FnMut(&'static str, &RuleId, u64, u64)) {
-        let table = self.table.borrow();
-        let mut tell = |kind, id: &RuleId, (blocked, shadow_blocked): (u64, u64)| {
-            each(kind, id, blocked, shadow_blocked);
-        };
-        table
-            .authority
-            .all()
-            .for_each(|rule| tell("authority", &rule.id, rule.decisions()));
-        table
-            .system
-            .iter()
-            .for_each(|rule| tell("system", &rule.id, rule.decisions()));
-        table
-            .degrade
-            .all()
-            .for_each(|rule| tell("breaker", &rule.id, rule.decisions()));
+    /// Calls `each` with how the rules in force have decided that are asked before flow rules; always in the same order.
+    pub fn for_each_precheck(&self, mut each: impl FnMut(PrecheckReport<'_>)) {
+        self.table.borrow().prechecks.for_each(&mut each);
     }
 
     /// What outlives the rules.
     pub fn store(&self) -> &Rc<Store<S>> {
         &self.store
+    }
+
+    /// Whether a request's resource is all that the rules in force need: none depends on its origin, its key or its end, and
+    /// none makes it wait that may not borrow.
+    pub fn has_only_plain_flow_rules(&self) -> bool {
+        self.table.borrow().has_only_plain_flow_rules()
     }
 
     /// The resource called `name`. Beyond the store's bound, one that all further names share.

@@ -61,9 +61,9 @@
 // | `leap_array` | the ring, reused in place; knows no counter |
 // | `snapshots` | what a running count was at each bucket's start |
 // | `stats` | Sentinel's statistics: sums and rates of one resource, the nodes of all, the tree of calls |
+// | `refusal` | how a refusal is answered: the table of statuses for all shells |
 // | `rule` | the kinds of rules, and the lists of a document |
 // | `places` | which names have windows of their own, where engines share their counts |
-// | `refusal` | how a refusal is answered: the table of statuses for all shells |
 // | `state` | what rules remember: windows, pacers, breakers, tables of keys |
 // | `engine` | resources, the order of checks, replacing rules |
 // | `backend` | what a shell needs that keeps counts elsewhere |
@@ -88,10 +88,10 @@ mod text;
 mod time;
 mod window;
 
-pub use engine::{Blocked, Cause, Decision, Engine, Entry, Outcome, Policy, Request, Resource};
+pub use engine::{Blocked, Decision, Engine, Entry, Outcome, Policy, Request, Resource};
 pub use limiter::{Left, Limit, Limiter, LimiterError, Verdict};
 pub use refusal::RefusalKind;
-pub use rule::{Rules, RulesError};
+pub use rule::{Cause, Rules, RulesError};
 pub use time::Timestamp;
 
 #[doc = include_str!("../docs/sentinel.md")]

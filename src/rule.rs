@@ -26,7 +26,9 @@ pub use parts::{
 };
 pub use system::{SystemLimit, SystemRule};
 
+use crate::refusal::RefusalKind;
 use std::fmt;
+use std::rc::Rc;
 
 /// The rules of one document, in order.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -47,6 +49,53 @@ pub struct Rules {
     pub mode: Mode,
 }
 
+/// What refused a request.
+///
+/// Sentinel: the subclasses of `BlockException`.
+#[doc(alias = "BlockException")]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Cause {
+    /// A limit on the resource, or, where the rule has a key ([`FlowRule::keyed_by`]), on that key.
+    #[doc(alias = "ParamFlowException")]
+    Flow(Rc<FlowRule>),
+    /// A circuit breaker that is not closed.
+    Degrade(Rc<DegradeRule>),
+    /// What the machine bears, by which measure.
+    System(SystemLimit, Rc<SystemRule>),
+    /// An origin that may not enter.
+    Authority(Rc<AuthorityRule>),
+}
+
+impl Cause {
+    /// What the refusal means to the client: how it is answered.
+    pub fn kind(&self) -> RefusalKind {
+        match self {
+            Cause::Flow(_) | Cause::System(SystemLimit::Qps, _) => RefusalKind::Limited,
+            Cause::Degrade(_) | Cause::System(..) => RefusalKind::Unavailable,
+            Cause::Authority(_) => RefusalKind::Forbidden,
+        }
+    }
+
+    /// The kind of rule, as metrics and JavaScript name it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Cause::Flow(_) => "flow",
+            Cause::Degrade(_) => "degrade",
+            Cause::System(..) => "system",
+            Cause::Authority(_) => "authority",
+        }
+    }
+
+    /// The flow rule, if one refused.
+    pub fn flow_rule(&self) -> Option<&FlowRule> {
+        match self {
+            Cause::Flow(rule) => Some(rule),
+            _ => None,
+        }
+    }
+}
+
 /// The lists of rules, as a document calls them.
 pub(crate) const FLOW_RULES: &str = "flowRules";
 pub(crate) const PARAM_FLOW_RULES: &str = "paramFlowRules";
@@ -57,6 +106,7 @@ pub(crate) const AUTHORITY_RULES: &str = "authorityRules";
 
 /// Why rules cannot be put in force. Those in force stay.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum RulesError {
     /// Two rules have one id: name one of them otherwise.
     SameId {

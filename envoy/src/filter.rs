@@ -12,7 +12,7 @@ use crate::waiting::Waiting;
 use crate::{keys, reply};
 use leapgate::backend::{Inbound, Store};
 use leapgate::config::ConfigError;
-use leapgate::rule::{ControlBehavior, Grade, KeyValue, LimitApp};
+use leapgate::rule::{ControlBehavior, Grade, KeyValue};
 use leapgate::stats::Window;
 use leapgate::{
     Blocked, Decision, Engine, Policy, RefusalKind, Request, Resource, Rules, Timestamp,
@@ -100,15 +100,6 @@ impl<H: Host> Filter<H> {
         rules: Rules,
         settings: Settings,
     ) -> Result<Filter<H>, ConfigError> {
-        let is_plain = settings.prioritized.is_none()
-            && rules.authority.is_empty()
-            && rules.system.is_empty()
-            && rules.degrade.is_empty()
-            && rules.flow.iter().chain(&rules.gateway_flow).all(|rule| {
-                *rule.limit_app() == LimitApp::Default
-                    && !rule.control_behavior().is_paced()
-                    && rule.keyed_by().is_none()
-            });
         store.set_max_resources(settings.max_resources);
         let numbers = match rules.system.is_empty() {
             true => None,
@@ -121,6 +112,7 @@ impl<H: Host> Filter<H> {
         let period_ms = tick_ms(&rules, system.as_ref());
         let engine = Engine::with_store(Rc::clone(&store), rules)
             .map_err(|error| ConfigError::from_rules(&error))?;
+        let is_plain = settings.prioritized.is_none() && engine.has_only_plain_flow_rules();
         let fixed = match &settings.resource {
             ResourceFrom::Fixed(name) => Some(engine.resource(name)),
             ResourceFrom::Route | ResourceFrom::VirtualHost => None,
@@ -219,17 +211,17 @@ impl<H: Host> Filter<H> {
         }
     }
 
-    /// Exports what breakers, system rules and authority rules have refused.
+    /// Exports what the rules have refused that are asked before flow rules.
     fn export_refusals(&self) {
         let vm = self.engine.store().tallies().vm();
         let mut rule = 0;
         // The rules are always the same, in the same order.
-        self.engine
-            .for_each_guard(|kind, id, blocked, shadow_blocked| {
-                let now = [blocked, shadow_blocked];
-                self.refusals.export(vm, rule, [kind, id.as_str()], now);
-                rule += 1;
-            });
+        self.engine.for_each_precheck(|report| {
+            let now = [report.blocked, report.shadow_blocked];
+            let names = [report.kind, report.id.as_str()];
+            self.refusals.export(vm, rule, names, now);
+            rule += 1;
+        });
     }
 
     /// Resumes the requests whose turn it is, keeps idle windows up to date and exports metrics. After a while without

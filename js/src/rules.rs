@@ -1,9 +1,9 @@
-//! Rules as JavaScript sees them. Only this file knows the kinds of rules.
+//! Rules as JavaScript sees them, whatever their kind.
 
 use crate::seed::LateSeed;
 use leapgate::backend::{KeyedController, KeyedWindows, StateKey};
 use leapgate::rule::{ControlBehavior, Count, FlowRule, Grade, RuleId};
-use leapgate::{Blocked, Cause, Engine, Policy, RefusalKind, Resource, Rules};
+use leapgate::{Blocked, Engine, Policy, RefusalKind, Resource, Rules};
 use std::time::Duration;
 
 /// A rule that a decision names.
@@ -29,17 +29,12 @@ impl<'a> RuleInfo<&'a RuleId> {
 
     /// The rule that refuses, and its count, if it has one.
     pub(crate) fn of_refusal(blocked: &'a Blocked) -> (Self, Option<Count>) {
-        let (cause, rule) = match blocked.cause() {
-            Cause::Flow(rule) => ("flow", Some(rule)),
-            Cause::Degrade(_) => ("degrade", None),
-            Cause::System(..) => ("system", None),
-            Cause::Authority(_) => ("authority", None),
-        };
+        let (cause, rule) = (blocked.cause(), blocked.cause().flow_rule());
         let info = RuleInfo {
             id: blocked.id(),
-            cause,
-            status: blocked.cause().kind().status(),
-            interval_ms: rule.and_then(|rule| interval_ms(rule)),
+            cause: cause.name(),
+            status: cause.kind().status(),
+            interval_ms: rule.and_then(interval_ms),
         };
         (info, rule.map(|rule| rule.count()))
     }
@@ -143,11 +138,11 @@ pub(crate) fn for_each_rule(engine: &Engine<LateSeed>, each: &mut dyn FnMut(&Rul
         });
     };
     engine.store().for_each_keyed(keyed);
-    engine.for_each_guard(|_, id, blocked, shadow_blocked| {
+    engine.for_each_precheck(|report| {
         each(&RuleReport {
-            rule: id.as_str(),
-            blocked,
-            shadow_blocked,
+            rule: report.id.as_str(),
+            blocked: report.blocked,
+            shadow_blocked: report.shadow_blocked,
             ..RuleReport::default()
         });
     });

@@ -1,38 +1,7 @@
-//! A refusal, and what refused.
+//! A refusal: the rule that refuses, and how long it does.
 
-use crate::engine::prechecks::Guarded;
-use crate::refusal::RefusalKind;
-use crate::rule::{AuthorityRule, DegradeRule, FlowRule, RuleId, SystemLimit, SystemRule};
-use std::rc::Rc;
+use crate::rule::{Cause, RuleId};
 use std::time::Duration;
-
-/// What refused a request.
-///
-/// Sentinel: the subclasses of `BlockException`.
-#[doc(alias = "BlockException")]
-#[derive(Clone, Debug)]
-pub enum Cause {
-    /// A limit on the resource, or, where the rule has a key ([`FlowRule::keyed_by`]), on that key.
-    #[doc(alias = "ParamFlowException")]
-    Flow(Rc<FlowRule>),
-    /// A circuit breaker that is not closed.
-    Degrade(Rc<DegradeRule>),
-    /// What the machine bears, by which measure.
-    System(SystemLimit, Rc<SystemRule>),
-    /// An origin that may not enter.
-    Authority(Rc<AuthorityRule>),
-}
-
-impl Cause {
-    /// What the refusal means to the client: how it is answered.
-    pub fn kind(&self) -> RefusalKind {
-        match self {
-            Cause::Flow(_) | Cause::System(SystemLimit::Qps, _) => RefusalKind::Limited,
-            Cause::Degrade(_) | Cause::System(..) => RefusalKind::Unavailable,
-            Cause::Authority(_) => RefusalKind::Forbidden,
-        }
-    }
-}
 
 /// A refusal.
 #[derive(Clone, Debug)]
@@ -57,20 +26,5 @@ impl Blocked {
     /// refuse. `None` where it never can.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
-    }
-}
-
-impl From<crate::engine::prechecks::Refusal> for Blocked {
-    fn from(refusal: crate::engine::prechecks::Refusal) -> Blocked {
-        let cause = match refusal.by {
-            Guarded::Authority(rule) => Cause::Authority(rule),
-            Guarded::System(limit, rule) => Cause::System(limit, rule),
-            Guarded::Degrade(rule) => Cause::Degrade(rule),
-        };
-        Blocked {
-            cause,
-            id: refusal.id,
-            retry_after: refusal.retry_after,
-        }
     }
 }

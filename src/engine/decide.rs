@@ -1,12 +1,13 @@
 //! How flow rules decide on a request together.
 
-use crate::engine::blocked::{Blocked, Cause};
+use crate::engine::blocked::Blocked;
 use crate::engine::caller::Caller;
 use crate::engine::check::Check;
 use crate::engine::keyed::{Holds, KeyCheck, Rest};
 use crate::engine::origin::Origin;
 use crate::engine::request::Request;
 use crate::engine::resource::Resource;
+use crate::rule::Cause;
 use crate::state::backend::Backend;
 use crate::state::terms::Ask;
 use crate::time::Timestamp;

@@ -1,17 +1,17 @@
 //! A request enters a resource.
 
 use crate::engine::blocked::Blocked;
+use crate::engine::breakers::Admissions;
 use crate::engine::decide::Admitted;
 use crate::engine::decision::Decision;
 use crate::engine::entry::Entry;
 use crate::engine::keyed::{Holds, KeyCaller};
 use crate::engine::origin::Origin;
-use crate::engine::prechecks::Admissions;
+use crate::engine::prechecks::Asked;
 use crate::engine::request::Request;
 use crate::engine::resource::Resource;
 use crate::engine::scope::Scope;
 use crate::engine::store::Store;
-use crate::rule::system::Inbound;
 use crate::state::backend::Backend;
 use crate::stats::node::ClusterNode;
 use crate::time::Timestamp;
@@ -107,33 +107,23 @@ impl<S: Backend> Resource<S> {
         request: &Request<'_>,
         now: Timestamp,
     ) -> Result<(Admitted<'_, S>, Admissions), Blocked> {
-        let cost = request.cost;
-        let inbound = || match &scope.inbound {
-            Some(node) => Some(Inbound::of(node.statistics(), now)),
-            None => store.inbound.get().filter(|_| request.inbound),
+        let asked = Asked {
+            store,
+            caller: self.key_caller(origin, request),
+            is_inbound: request.inbound,
+            inbound: scope.inbound.as_deref(),
         };
-        let gauges = store.gauges.get();
-        let asked = self
-            .guards
-            .check(request.origin, inbound, &gauges, cost, now);
-        let mut admissions = asked?;
-        // Before anything is charged: where breakers are shared, somebody else may have taken the probe since they were asked.
-        self.guards.reserve(&mut admissions, now)?;
         let may_wait = self.may_wait || request.prioritized;
-        let decided = if !self.keys.are_none() {
-            self.decide_keyed(origin, store, request, may_wait, now)
-        } else if let Some(held) = self.pass_at_once(origin, cost, may_wait, now) {
-            Ok(Admitted::at_once(held))
-        } else {
-            self.decide(origin, request, None, now)
-        };
-        let mut admitted = match decided {
-            Ok(admitted) => admitted,
-            Err(blocked) => {
-                self.guards.undo(admissions, now);
-                return Err(blocked);
+        let decided = self.prechecks.decide(&asked, now, || {
+            if !self.keys.are_none() {
+                self.decide_keyed(origin, store, request, may_wait, now)
+            } else if let Some(held) = self.pass_at_once(origin, request.cost, may_wait, now) {
+                Ok(Admitted::at_once(held))
+            } else {
+                self.decide(origin, request, None, now)
             }
-        };
+        });
+        let (mut admitted, mut admissions) = decided?;
         admissions.keep(admitted.keys.take());
         Ok((admitted, admissions))
     }

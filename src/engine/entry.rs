@@ -1,10 +1,10 @@
 //! A call in flight.
 
+use crate::engine::breakers::Admissions;
 use crate::engine::caller::Caller;
 use crate::engine::check::{Applies, Check, Counts, measured_elsewhere};
 use crate::engine::keyed::KeyCaller;
 use crate::engine::origin::Origin;
-use crate::engine::prechecks::Admissions;
 use crate::engine::request::Request;
 use crate::engine::resource::Resource;
 use crate::engine::scope::Scope;
@@ -72,7 +72,10 @@ impl<S: Backend> Entry<S> {
             if let Some(keys) = admissions.keys() {
                 self.resource.keys.leave(keys);
             }
-            self.resource.guards.complete(admissions, rt, failed, now);
+            self.resource
+                .prechecks
+                .breakers
+                .complete(admissions, rt, failed, now);
         }
         let held = std::mem::take(&mut self.held);
         if held != 0 {
@@ -102,7 +105,10 @@ impl<S: Backend> Entry<S> {
         if !self.admissions.are_none() {
             let admissions = std::mem::take(&mut self.admissions);
             let lasted = now.millis_since(self.started);
-            self.resource.guards.give_up(admissions, lasted, now);
+            self.resource
+                .prechecks
+                .breakers
+                .give_up(admissions, lasted, now);
         }
         self.give_up(Some(now));
     }
@@ -190,11 +196,15 @@ impl<S: Backend> Entry<S> {
     fn give_up(&mut self, now: Option<Timestamp>) {
         if !self.admissions.are_none() {
             let admissions = std::mem::take(&mut self.admissions);
-            let Resource { guards, keys, .. } = &*self.resource;
+            let Resource {
+                prechecks, keys, ..
+            } = &*self.resource;
             if let Some(held) = admissions.keys() {
                 keys.give_up(held, self.cost, self.release, now);
             }
-            guards.give_back(admissions, now.unwrap_or(self.started));
+            prechecks
+                .breakers
+                .give_back(admissions, now.unwrap_or(self.started));
         }
         let held = std::mem::take(&mut self.held);
         if held != 0 {

@@ -1,183 +1,211 @@
-//! The rules of a resource that are no flow rules: who may enter, what the machine can bear, and whether the resource works.
+//! The rules of a resource that are asked before its flow rules: which origins may enter, what the machine can bear, and
+//! whether the resource works.
 
-use crate::engine::keyed::Rest;
-use crate::rule::authority::AuthorityRule;
-use crate::rule::degrade::DegradeRule;
-use crate::rule::system::{Gauges, Inbound, SystemLimit, SystemRule};
-use crate::rule::{Mode, RuleId};
-use crate::state::breaker::{Admission, Breaker, BreakerStorage};
+use crate::engine::blocked::Blocked;
+use crate::engine::breakers::{Admissions, BreakerCheck, BreakerChecks};
+use crate::engine::in_force::{ByTarget, Ids, InForce, PrecheckReport};
+use crate::engine::keyed::KeyCaller;
+use crate::engine::store::Store;
+use crate::places::NamePlace;
+use crate::rule::system::{Gauges, Inbound};
+use crate::rule::{
+    AUTHORITY_RULES, AuthorityRule, Cause, DEGRADE_RULES, DegradeRule, MAX_SYSTEM_RULES, Rules,
+    RulesError, SystemRule, Target,
+};
+use crate::state::backend::{Backend, BreakerKey};
+use crate::stats::node::ClusterNode;
 use crate::time::Timestamp;
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What refused a request, besides flow rules.
-#[derive(Clone, Debug)]
-pub(crate) enum Guarded {
-    Authority(Rc<AuthorityRule>),
-    System(SystemLimit, Rc<SystemRule>),
-    Degrade(Rc<DegradeRule>),
+/// A request as prechecks see it.
+pub(super) struct Asked<'a, S: Backend> {
+    pub(super) store: &'a Store<S>,
+    pub(super) caller: KeyCaller<'a>,
+    /// Whether the request comes from outside; where statistics are kept, those of all that does.
+    pub(super) is_inbound: bool,
+    pub(super) inbound: Option<&'a ClusterNode>,
 }
 
-/// A refusal by one of these rules: which, its id, and how long until it may end.
-pub(crate) struct Refusal {
-    pub(crate) by: Guarded,
-    pub(crate) id: RuleId,
-    /// `None` where the same request can never pass.
-    pub(crate) retry_after: Option<Duration>,
+/// The rules of a document that are asked before flow rules.
+pub(super) struct PrecheckRules {
+    authority: ByTarget<AuthorityRule>,
+    system: Rc<[Rc<InForce<SystemRule>>]>,
+    degrade: ByTarget<DegradeRule>,
 }
 
-/// A rule in force, and how it has decided.
-pub(crate) struct InForce<R> {
-    pub(crate) rule: Rc<R>,
-    pub(crate) id: RuleId,
-    pub(crate) enforced: bool,
-    blocked: Cell<u64>,
-    shadow_blocked: Cell<u64>,
-}
-
-impl<R> InForce<R> {
-    pub(crate) fn new(rule: R, id: RuleId, own: Mode, all: Mode) -> Rc<InForce<R>> {
-        Rc::new(InForce {
-            rule: Rc::new(rule),
-            id,
-            enforced: own == Mode::Enforce && all == Mode::Enforce,
-            blocked: Cell::new(0),
-            shadow_blocked: Cell::new(0),
+impl PrecheckRules {
+    /// Takes them out of the rules of a document.
+    ///
+    /// # Errors
+    ///
+    /// Where they do not go together.
+    pub(super) fn new<S: Backend>(
+        store: &Store<S>,
+        rules: &mut Rules,
+    ) -> Result<PrecheckRules, RulesError> {
+        let (all, system) = (rules.mode, std::mem::take(&mut rules.system));
+        if store.tree().is_none() && store.inbound.get().is_none() && !system.is_empty() {
+            return Err(RulesError::NoStatistics);
+        }
+        if system.len() > MAX_SYSTEM_RULES {
+            let rules = system.len();
+            return Err(RulesError::ManySystemRules { rules });
+        }
+        let (mut ids, degrade) = (Ids::default(), std::mem::take(&mut rules.degrade));
+        let in_force = Ids::in_force(&mut degrade.iter().map(DegradeRule::called));
+        let mut breakers = ByTarget::default();
+        // A breaker in shadow mode has a state of its own: it may be open where the other one is closed.
+        for (index, rule) in degrade.into_iter().enumerate() {
+            let ((mode, id), target) = (in_force.beside(rule.called()), rule.target().clone());
+            ids.take(&id, index, (DEGRADE_RULES, index))?;
+            let rule = InForce::new(rule, id, mode, all);
+            breakers.add(&target, rule, DEGRADE_RULES, index)?;
+        }
+        // Authority and system rules keep no state: two with one id may be told apart by what they are.
+        let (mut authority, listed) = (ByTarget::default(), std::mem::take(&mut rules.authority));
+        let in_force = Ids::in_force(&mut listed.iter().map(AuthorityRule::called));
+        for (index, rule) in listed.into_iter().enumerate() {
+            let ((mode, id), target) = (in_force.beside(rule.called()), rule.target().clone());
+            let rule = InForce::new(rule, id, mode, all);
+            authority.add(&target, rule, AUTHORITY_RULES, index)?;
+        }
+        let in_force = Ids::in_force(&mut system.iter().map(SystemRule::called));
+        let in_force = |rule: SystemRule| {
+            let (mode, id) = in_force.beside(rule.called());
+            InForce::new(rule, id, mode, all)
+        };
+        Ok(PrecheckRules {
+            authority,
+            system: system.into_iter().map(in_force).collect(),
+            degrade: breakers,
         })
     }
 
-    /// Records that the rule refuses. Whether the request is refused.
-    fn refuse(&self) -> bool {
-        let count = if self.enforced {
-            &self.blocked
-        } else {
-            &self.shadow_blocked
-        };
-        count.set(count.get().wrapping_add(1));
-        self.enforced
+    /// Whether there are none.
+    pub(super) fn are_none(&self) -> bool {
+        let mut by_resource = self
+            .authority
+            .all()
+            .map(|_| ())
+            .chain(self.degrade.all().map(|_| ()));
+        self.system.is_empty() && by_resource.next().is_none()
     }
 
-    /// How many requests the rule was the first to refuse, and how many it would have refused in shadow mode.
-    pub(crate) fn decisions(&self) -> (u64, u64) {
-        (self.blocked.get(), self.shadow_blocked.get())
+    /// The resources that they name.
+    pub(super) fn named(&self) -> impl Iterator<Item = &Rc<str>> {
+        self.degrade.named.keys().chain(self.authority.named.keys())
     }
-}
 
-/// A degrade rule on one resource.
-pub(crate) struct Guard<B> {
-    pub(crate) rule: Rc<InForce<DegradeRule>>,
-    pub(crate) breaker: Rc<Breaker<B>>,
-}
+    /// Whether resources that none of them names have states of their own.
+    pub(super) fn have_states_of_each(&self) -> bool {
+        !self.degrade.each.is_empty()
+    }
 
-/// The rules of one resource that are no flow rules.
-pub(crate) struct Guards<B> {
-    pub(crate) authority: Box<[Rc<InForce<AuthorityRule>>]>,
-    pub(crate) system: Rc<[Rc<InForce<SystemRule>>]>,
-    pub(crate) breakers: Box<[Guard<B>]>,
-}
-
-/// How the breakers and the keys of a resource let a request in.
-#[derive(Default)]
-pub(crate) struct Admissions {
-    /// A bit for each breaker that is to be told how the call ends.
-    asked: u64,
-    rest: Option<Box<Rest>>,
-}
-
-impl Admissions {
-    /// How the breaker, the `index`th, let it in.
-    fn take(&mut self, index: usize) -> Admission {
-        let Some(Rest { probes, .. }) = self.rest.as_deref_mut() else {
-            return Admission::Normal;
+    /// Those that are for the resource of that name.
+    pub(super) fn of<S: Backend>(
+        &self,
+        store: &Store<S>,
+        name: &Rc<str>,
+        place: Option<NamePlace>,
+    ) -> Prechecks<S> {
+        let check = |rule: &Rc<InForce<DegradeRule>>| BreakerCheck {
+            rule: Rc::clone(rule),
+            breaker: store.breaker(BreakerKey {
+                rule: rule.id.clone(),
+                resource: Rc::clone(name),
+                place,
+                each: *rule.rule.target() == Target::Each,
+                geometry: rule.rule.geometry(),
+            }),
         };
-        match probes.iter().position(|(of, _)| *of == index) {
-            Some(at) => probes.swap_remove(at).1,
-            None => Admission::Normal,
+        Prechecks {
+            authority: self.authority.of(name).into(),
+            system: Rc::clone(&self.system),
+            breakers: BreakerChecks(self.degrade.of(name).iter().map(check).collect()),
         }
     }
 
-    /// Whether no breaker was asked, and no key is to be told.
-    #[inline]
-    pub(crate) fn are_none(&self) -> bool {
-        self.asked == 0 && self.rest.is_none()
-    }
-
-    /// Keeps the keys that are to be told how the call ends.
-    pub(crate) fn keep(&mut self, keys: Option<Box<Rest>>) {
-        match (&mut self.rest, keys) {
-            (Some(rest), Some(keys)) => rest.keep(*keys),
-            (rest @ None, keys) => *rest = keys,
-            (Some(_), None) => {}
-        }
-    }
-
-    /// The keys that are to be told how the call ends.
-    pub(crate) fn keys(&self) -> Option<&Rest> {
-        self.rest.as_deref()
+    /// Calls `each` with how each of them has decided.
+    pub(super) fn for_each(&self, each: &mut dyn FnMut(PrecheckReport<'_>)) {
+        self.authority
+            .all()
+            .for_each(|rule| each(rule.report("authority")));
+        self.system
+            .iter()
+            .for_each(|rule| each(rule.report("system")));
+        self.degrade
+            .all()
+            .for_each(|rule| each(rule.report("breaker")));
     }
 }
 
-impl<B: BreakerStorage> Guards<B> {
+/// The rules of one resource that are asked before its flow rules.
+pub(super) struct Prechecks<S: Backend> {
+    authority: Box<[Rc<InForce<AuthorityRule>>]>,
+    system: Rc<[Rc<InForce<SystemRule>>]>,
+    pub(super) breakers: BreakerChecks<S::Breaker>,
+}
+
+impl<S: Backend> Prechecks<S> {
     /// Whether there are none.
     #[inline]
-    pub(crate) fn are_none(&self) -> bool {
-        self.authority.is_empty() && self.system.is_empty() && self.breakers.is_empty()
+    pub(super) fn are_none(&self) -> bool {
+        self.authority.is_empty() && self.system.is_empty() && self.breakers.0.is_empty()
     }
 
-    /// What refuses a request from `origin`, before any flow rule is asked: an authority rule; for a request from outside, a
-    /// system rule; a breaker. Nothing is taken. Sentinel asks breakers last; none of them is charged, so that only changes
-    /// which refusal is told where several refuse.
-    pub(crate) fn check(
+    /// Whether any of them looks at the origin of a request.
+    pub(super) fn by_origin(&self) -> bool {
+        !self.authority.is_empty()
+    }
+
+    /// Decides on a request: if these rules let it through, as the `flow` rules decide.
+    pub(super) fn decide<A>(
         &self,
-        origin: &str,
-        inbound: impl FnOnce() -> Option<Inbound>,
-        gauges: &Gauges,
-        cost: u64,
+        asked: &Asked<'_, S>,
         now: Timestamp,
-    ) -> Result<Admissions, Refusal> {
+        flow: impl FnOnce() -> Result<A, Blocked>,
+    ) -> Result<(A, Admissions), Blocked> {
+        let mut admissions = self.check(asked, now)?;
+        // Before anything is charged: where breakers are shared, another worker may have taken the probe since they were asked.
+        self.breakers.reserve(&mut admissions, now)?;
+        match flow() {
+            Ok(admitted) => Ok((admitted, admissions)),
+            Err(blocked) => {
+                self.breakers.undo(admissions, now);
+                Err(blocked)
+            }
+        }
+    }
+
+    /// What refuses a request before any flow rule is asked: an authority rule; for a request from outside, a system rule; a
+    /// breaker. Nothing is taken. Sentinel asks breakers last; none of them is charged, so that only changes which refusal is
+    /// reported where several refuse.
+    fn check(&self, asked: &Asked<'_, S>, now: Timestamp) -> Result<Admissions, Blocked> {
         for rule in &self.authority {
-            if !rule.rule.admits(origin) && rule.refuse() {
-                let by = Guarded::Authority(Rc::clone(&rule.rule));
-                return Err(Refusal {
-                    by,
+            if !rule.rule.admits(asked.caller.origin) && rule.refuse() {
+                return Err(Blocked {
+                    cause: Cause::Authority(Rc::clone(&rule.rule)),
                     id: rule.id.clone(),
                     retry_after: None,
                 });
             }
         }
-        if !self.system.is_empty()
-            && let Some(inbound) = inbound()
-        {
-            self.check_system(&inbound, gauges, cost)?;
-        }
-        let mut admissions = Admissions::default();
-        let mut refusal: Option<Refusal> = None;
-        for (i, guard) in self.breakers.iter().enumerate() {
-            guard.breaker.advance(&guard.rule.rule, now);
-            let Err(refused) = guard.breaker.check(&guard.rule.rule, now) else {
-                admissions.asked |= 1 << i;
-                continue;
+        if !self.system.is_empty() && asked.is_inbound {
+            let inbound = match asked.inbound {
+                Some(node) => Some(Inbound::of(node.statistics(), now)),
+                None => asked.store.inbound.get(),
             };
-            match &mut refusal {
-                Some(first) if guard.rule.enforced => {
-                    first.retry_after = first.retry_after.max(Some(refused.retry_after));
-                }
-                None if guard.rule.refuse() => {
-                    refusal = Some(Refusal {
-                        by: Guarded::Degrade(Rc::clone(&guard.rule.rule)),
-                        id: guard.rule.id.clone(),
-                        retry_after: Some(refused.retry_after),
-                    });
-                }
-                _ => {}
+            if let Some(inbound) = inbound {
+                let gauges = asked.store.gauges.get();
+                self.check_system(&inbound, &gauges, asked.caller.cost)?;
             }
         }
-        refusal.map_or(Ok(admissions), Err)
+        self.breakers.check(now)
     }
 
     #[cold]
-    fn check_system(&self, inbound: &Inbound, gauges: &Gauges, cost: u64) -> Result<(), Refusal> {
+    fn check_system(&self, inbound: &Inbound, gauges: &Gauges, cost: u64) -> Result<(), Blocked> {
         let rules_in = |enforced| {
             self.system
                 .iter()
@@ -191,8 +219,8 @@ impl<B: BreakerStorage> Guards<B> {
             };
             let found = rules_in(enforced).find(|rule| std::ptr::eq(&*rule.rule, exceeded));
             if let Some(rule) = found.filter(|rule| rule.refuse()) {
-                return Err(Refusal {
-                    by: Guarded::System(limit, Rc::clone(&rule.rule)),
+                return Err(Blocked {
+                    cause: Cause::System(limit, Rc::clone(&rule.rule)),
                     id: rule.id.clone(),
                     // What the machine bears may change at any moment.
                     retry_after: Some(Duration::from_millis(1)),
@@ -200,91 +228,5 @@ impl<B: BreakerStorage> Guards<B> {
             }
         }
         Ok(())
-    }
-
-    /// Lets a request through that was checked, as a probe where need be. A breaker that has changed its mind since refuses.
-    pub(crate) fn reserve(
-        &self,
-        admissions: &mut Admissions,
-        now: Timestamp,
-    ) -> Result<(), Refusal> {
-        for (i, guard) in self.breakers.iter().enumerate() {
-            if admissions.asked & (1 << i) == 0 {
-                continue;
-            }
-            match guard.breaker.reserve(&guard.rule.rule, now) {
-                Some(Admission::Normal) => {}
-                Some(probe) => {
-                    let rest = admissions.rest.get_or_insert_default();
-                    rest.probes.push((i, probe));
-                }
-                None => {
-                    admissions.asked &= !(1 << i);
-                    if guard.rule.refuse() {
-                        self.give_back(std::mem::take(admissions), now);
-                        return Err(Refusal {
-                            by: Guarded::Degrade(Rc::clone(&guard.rule.rule)),
-                            id: guard.rule.id.clone(),
-                            retry_after: Some(Duration::ZERO),
-                        });
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Tells the breakers that a request did not take place.
-    pub(crate) fn give_back(&self, admissions: Admissions, now: Timestamp) {
-        for (i, probe) in admissions.rest.map(|rest| rest.probes).unwrap_or_default() {
-            if let Some(guard) = self.breakers.get(i) {
-                guard.breaker.give_back(probe, &guard.rule.rule, now);
-            }
-        }
-    }
-
-    /// Undoes that a request was let through which a flow rule refuses: no probe is taken for it.
-    pub(crate) fn undo(&self, admissions: Admissions, now: Timestamp) {
-        for (i, probe) in admissions.rest.map(|rest| rest.probes).unwrap_or_default() {
-            if let Some(guard) = self.breakers.get(i) {
-                guard.breaker.undo(probe, &guard.rule.rule, now);
-            }
-        }
-    }
-
-    /// Tells the breakers that a call has ended without an answer: to one that counts slow calls, it was slow if it has lasted
-    /// that long; to others it did not take place.
-    #[inline(never)]
-    pub(crate) fn give_up(&self, mut admissions: Admissions, rt_ms: u64, now: Timestamp) {
-        for (i, guard) in self.breakers.iter().enumerate() {
-            if admissions.asked & (1 << i) == 0 {
-                continue;
-            }
-            let (admission, rule) = (admissions.take(i), &*guard.rule.rule);
-            if rule.is_bad(rt_ms, false) {
-                guard.breaker.complete(admission, rule, rt_ms, false, now);
-            } else {
-                guard.breaker.give_back(admission, rule, now);
-            }
-        }
-    }
-
-    /// Tells the breakers how a call has ended.
-    #[inline(never)]
-    pub(crate) fn complete(
-        &self,
-        mut admissions: Admissions,
-        rt_ms: u64,
-        failed: bool,
-        now: Timestamp,
-    ) {
-        for (i, guard) in self.breakers.iter().enumerate() {
-            if admissions.asked & (1 << i) != 0 {
-                let admission = admissions.take(i);
-                guard
-                    .breaker
-                    .complete(admission, &guard.rule.rule, rt_ms, failed, now);
-            }
-        }
     }
 }

@@ -3,7 +3,7 @@
 use crate::engine::check::{Applies, Check};
 use crate::engine::keyed::{KeyCheck, Keys};
 use crate::engine::origin::Origin;
-use crate::engine::prechecks::Guards;
+use crate::engine::prechecks::Prechecks;
 use crate::engine::store::{BreakerOf, ControllerOf, Store};
 use crate::places::{Apart, NamePlace, Placed, Places};
 use crate::rule::{FlowRule, KeyPart, Target};
@@ -25,7 +25,7 @@ pub struct Resource<S: Backend> {
     /// Whether its windows and those of its origins are theirs for good, and no list says otherwise.
     pub(super) is_certain: bool,
     pub(super) checks: Box<[Check<S>]>,
-    pub(super) guards: Guards<S::Breaker>,
+    pub(super) prechecks: Prechecks<S>,
     pub(super) keys: Keys,
     pub(super) origins: Apart<Origin<S>>,
     /// The statistics in the context that most requests come in by.
@@ -69,7 +69,7 @@ impl<S: Backend> Resource<S> {
 
     /// Whether any breaker is to be told how calls end: by [`Entry::exit`](crate::Entry::exit).
     pub fn has_breakers(&self) -> bool {
-        !self.guards.breakers.is_empty()
+        !self.prechecks.breakers.0.is_empty()
     }
 
     /// Whether [`Engine::is_current`](crate::Engine::is_current) is always true of it.
@@ -107,8 +107,8 @@ impl<S: Backend> Resource<S> {
     /// called before the clock is read for [`Engine::enter_resource`](crate::Engine::enter_resource).
     #[inline]
     pub fn observe(&self) {
-        for guard in &self.guards.breakers {
-            guard.breaker.reload();
+        for check in &self.prechecks.breakers.0 {
+            check.breaker.reload();
         }
         for state in self
             .checks
@@ -234,7 +234,7 @@ impl<S: Backend> Resource<S> {
     }
 
     fn own_breakers(&self) -> impl Iterator<Item = &BreakerOf<S>> {
-        let breakers = self.guards.breakers.iter();
+        let breakers = self.prechecks.breakers.0.iter();
         let own = breakers.filter(|guard| *guard.rule.rule.target() == Target::Each);
         own.map(|guard| &*guard.breaker)
     }

@@ -1,17 +1,17 @@
 //! A set of rules in force, compiled: the rules of each resource.
 
 use crate::engine::check::{Applies, Check, Counts, longest_wait, measured_elsewhere};
+use crate::engine::in_force::Ids;
 use crate::engine::keyed::{KeyCheck, Keys};
-use crate::engine::prechecks::{Guard, Guards, InForce};
+use crate::engine::prechecks::PrecheckRules;
 use crate::engine::resource::Resource;
 use crate::engine::store::{Known, Store};
 use crate::places::{Apart, NamePlace, Places};
 use crate::rule::{
-    AUTHORITY_RULES, AuthorityRule, DEGRADE_RULES, DegradeRule, FLOW_RULES, FlowRule,
-    GATEWAY_FLOW_RULES, Grade, LimitApp, MAX_RULES_PER_RESOURCE, MAX_SYSTEM_RULES, Mode,
-    PARAM_FLOW_RULES, RuleId, Rules, RulesError, Strategy, SystemRule, Target,
+    FLOW_RULES, FlowRule, GATEWAY_FLOW_RULES, Grade, LimitApp, MAX_RULES_PER_RESOURCE, Mode,
+    PARAM_FLOW_RULES, RuleId, Rules, RulesError, Strategy, Target,
 };
-use crate::state::backend::{Backend, BreakerKey};
+use crate::state::backend::Backend;
 use crate::state::terms::Terms;
 use crate::time::Timestamp;
 use hashbrown::{HashMap, HashSet};
@@ -31,9 +31,7 @@ pub(super) struct Table<S: Backend> {
     /// How many others are kept apart.
     max_resources: usize,
     rules: Vec<Listed>,
-    pub(super) degrade: ByTarget<DegradeRule>,
-    pub(super) authority: ByTarget<AuthorityRule>,
-    pub(super) system: Rc<[Rc<InForce<SystemRule>>]>,
+    pub(super) prechecks: PrecheckRules,
     mode: Mode,
     pub(super) resources: Apart<Resource<S>>,
 }
@@ -73,101 +71,8 @@ impl Listed {
     }
 }
 
-/// The rules of one kind, by the resource that they are for.
-pub(super) struct ByTarget<R> {
-    named: HashMap<Rc<str>, Vec<Rc<InForce<R>>>>,
-    /// For each resource that none of the kind names.
-    each: Vec<Rc<InForce<R>>>,
-}
-
-impl<R> Default for ByTarget<R> {
-    fn default() -> ByTarget<R> {
-        ByTarget {
-            named: HashMap::new(),
-            each: Vec::new(),
-        }
-    }
-}
-
-impl<R> ByTarget<R> {
-    fn of(&self, resource: &str) -> &[Rc<InForce<R>>] {
-        self.named.get(resource).unwrap_or(&self.each)
-    }
-
-    pub(super) fn all(&self) -> impl Iterator<Item = &Rc<InForce<R>>> {
-        self.named.values().flatten().chain(&self.each)
-    }
-
-    /// Adds a rule, the `index`th of `list`.
-    fn add(
-        &mut self,
-        target: &Target,
-        rule: Rc<InForce<R>>,
-        list: &'static str,
-        index: usize,
-    ) -> Result<(), RulesError> {
-        let of_resource = match target {
-            Target::Resource(name) => self.named.entry(Rc::clone(name)).or_default(),
-            Target::Each => &mut self.each,
-        };
-        of_resource.push(rule);
-        if of_resource.len() > MAX_RULES_PER_RESOURCE {
-            return Err(RulesError::ManyRules {
-                resource: target.as_str().into(),
-                list,
-                index,
-            });
-        }
-        Ok(())
-    }
-}
-
-/// Ids that are taken, and by the how manieth rule: none is given twice in one list.
-#[derive(Default)]
-struct Ids(HashMap<RuleId, usize>);
-
-impl Ids {
-    /// The default ids of rules in force, of rules whose modes and ids these are, and whether the ids were given.
-    #[inline(never)]
-    fn in_force(rules: &mut dyn Iterator<Item = (Mode, RuleId, bool)>) -> Ids {
-        let mut ids = Ids::default();
-        for (mode, id, given) in rules {
-            if mode == Mode::Enforce && !given {
-                ids.0.insert(id, 0);
-            }
-        }
-        ids
-    }
-
-    /// What a rule is called beside those: otherwise, where it is in shadow mode and its default id is among them.
-    #[inline(never)]
-    fn beside(&self, (mode, id, given): (Mode, RuleId, bool)) -> (Mode, RuleId) {
-        if mode == Mode::Shadow && !given && self.0.contains_key(&id) {
-            return (mode, id.in_shadow());
-        }
-        (mode, id)
-    }
-
-    /// Takes an id for the `number`th rule, which stands in that list at that place.
-    fn take(
-        &mut self,
-        id: &RuleId,
-        number: usize,
-        (list, index): (&'static str, usize),
-    ) -> Result<(), RulesError> {
-        match self.0.insert(id.clone(), number) {
-            None => Ok(()),
-            Some(_) => Err(RulesError::SameId {
-                id: id.clone(),
-                list,
-                index,
-            }),
-        }
-    }
-}
-
 impl<S: Backend> Table<S> {
-    pub(super) fn new(store: &Store<S>, rules: Rules) -> Result<Rc<Table<S>>, RulesError> {
+    pub(super) fn new(store: &Store<S>, mut rules: Rules) -> Result<Rc<Table<S>>, RulesError> {
         let mut table = Table {
             named: HashMap::new(),
             each: Vec::new(),
@@ -175,13 +80,10 @@ impl<S: Backend> Table<S> {
             known: 0,
             max_resources: store.max_resources.get(),
             rules: Vec::new(),
-            degrade: ByTarget::default(),
-            authority: ByTarget::default(),
-            system: Rc::new([]),
+            prechecks: PrecheckRules::new(store, &mut rules)?,
             mode: rules.mode,
             resources: Apart::default(),
         };
-        table.put_guards(store, rules.degrade, rules.system, rules.authority)?;
         let mut ids = Ids::default();
         let lists = [
             (GATEWAY_FLOW_RULES, rules.gateway_flow),
@@ -241,12 +143,8 @@ impl<S: Backend> Table<S> {
             }
         }
         let measured = table.measuring.keys();
-        let guarded = table
-            .degrade
-            .named
-            .keys()
-            .chain(table.authority.named.keys());
-        let named: HashSet<&Rc<str>> = table.named.keys().chain(measured).chain(guarded).collect();
+        let mut named: HashSet<&Rc<str>> = table.named.keys().chain(measured).collect();
+        named.extend(table.prechecks.named());
         for name in named {
             table.resources.keep(table.make(store, name, None));
         }
@@ -274,70 +172,6 @@ impl<S: Backend> Table<S> {
         Ok(table)
     }
 
-    /// Puts the rules in force that are no flow rules.
-    fn put_guards(
-        &mut self,
-        store: &Store<S>,
-        degrade: Vec<DegradeRule>,
-        system: Vec<SystemRule>,
-        authority: Vec<AuthorityRule>,
-    ) -> Result<(), RulesError> {
-        if store.tree().is_none() && store.inbound.get().is_none() && !system.is_empty() {
-            return Err(RulesError::NoStatistics);
-        }
-        if system.len() > MAX_SYSTEM_RULES {
-            let rules = system.len();
-            return Err(RulesError::ManySystemRules { rules });
-        }
-        let mut ids = Ids::default();
-        let in_force = Ids::in_force(&mut degrade.iter().map(DegradeRule::called));
-        // A breaker in shadow mode has a state of its own: it may be open where the other one is closed.
-        for (index, rule) in degrade.into_iter().enumerate() {
-            let ((mode, id), target) = (in_force.beside(rule.called()), rule.target().clone());
-            ids.take(&id, index, (DEGRADE_RULES, index))?;
-            let rule = InForce::new(rule, id, mode, self.mode);
-            self.degrade.add(&target, rule, DEGRADE_RULES, index)?;
-        }
-        // Authority and system rules keep no state: two with one id may be told apart by what they are.
-        let in_force = Ids::in_force(&mut authority.iter().map(AuthorityRule::called));
-        for (index, rule) in authority.into_iter().enumerate() {
-            let ((mode, id), target) = (in_force.beside(rule.called()), rule.target().clone());
-            let rule = InForce::new(rule, id, mode, self.mode);
-            self.authority.add(&target, rule, AUTHORITY_RULES, index)?;
-        }
-        let in_force = Ids::in_force(&mut system.iter().map(SystemRule::called));
-        let in_force = |rule: SystemRule| {
-            let (mode, id) = in_force.beside(rule.called());
-            InForce::new(rule, id, mode, self.mode)
-        };
-        self.system = system.into_iter().map(in_force).collect();
-        Ok(())
-    }
-
-    /// The rules of a resource that are no flow rules.
-    fn guards(
-        &self,
-        store: &Store<S>,
-        name: &Rc<str>,
-        place: Option<NamePlace>,
-    ) -> Guards<S::Breaker> {
-        let guard = |rule: &Rc<InForce<DegradeRule>>| Guard {
-            rule: Rc::clone(rule),
-            breaker: store.breaker(BreakerKey {
-                rule: rule.id.clone(),
-                resource: Rc::clone(name),
-                place,
-                each: *rule.rule.target() == Target::Each,
-                geometry: rule.rule.geometry(),
-            }),
-        };
-        Guards {
-            authority: self.authority.of(name).into(),
-            system: Rc::clone(&self.system),
-            breakers: self.degrade.of(name).iter().map(guard).collect(),
-        }
-    }
-
     /// A resource that is not known yet.
     #[cold]
     pub(super) fn meet(
@@ -360,11 +194,22 @@ impl<S: Backend> Table<S> {
         self.resources.further(&make)
     }
 
+    /// Whether a request's resource is all that the rules need.
+    pub(super) fn has_only_plain_flow_rules(&self) -> bool {
+        let mut rules = self.rules.iter().map(|listed| &listed.rule);
+        self.prechecks.are_none()
+            && rules.all(|rule| {
+                *rule.limit_app() == LimitApp::Default
+                    && !rule.control_behavior().is_paced()
+                    && rule.keyed_by().is_none()
+            })
+    }
+
     /// Whether resources that no rule names have states of their own. (Those of keys are told apart by names.)
     fn has_states_of_each(&self) -> bool {
         let rules = self.each.iter().filter_map(|&i| self.rules.get(i));
         let mut plain = rules.filter(|listed| listed.rule.keyed_by().is_none());
-        plain.next().is_some() || !self.degrade.each.is_empty()
+        plain.next().is_some() || self.prechecks.have_states_of_each()
     }
 
     /// The resource of that name, by the rules that are for it.
@@ -431,7 +276,7 @@ impl<S: Backend> Table<S> {
         let told_of_ends = checks.iter().enumerate().filter(|(_, check)| {
             check.terms.compat && matches!(check.rule.grade(), Grade::Qps { .. })
         });
-        let guards = self.guards(store, name, place);
+        let prechecks = self.prechecks.of(store, name, place);
         let has_origins = checks.iter().any(Check::is_by_origin);
         let is_further = name.is_empty() && self.has_states_of_each();
         let has_places = is_further && store.tallies.places(None).is_some();
@@ -450,13 +295,13 @@ impl<S: Backend> Table<S> {
             by_context: checks
                 .iter()
                 .any(|check| matches!(check.counts, Counts::Context(_))),
-            by_origin: !guards.authority.is_empty()
+            by_origin: prechecks.by_origin()
                 || checks.iter().any(|check| {
                     matches!(check.applies, Applies::Origin(_) | Applies::OtherOrigins)
                 }),
             checks,
-            is_guarded: !guards.are_none() || !keys.are_none(),
-            guards,
+            is_guarded: !prechecks.are_none() || !keys.are_none(),
+            prechecks,
             keys,
             origins: Apart::default(),
             default_node: OnceCell::new(),

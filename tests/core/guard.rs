@@ -27,12 +27,7 @@ fn guarded(rules: Rules) -> Engine {
 }
 
 fn kind(blocked: &Blocked) -> &'static str {
-    match blocked.cause() {
-        Cause::Flow(_) => "flow",
-        Cause::Degrade(_) => "degrade",
-        Cause::System(..) => "system",
-        Cause::Authority(_) => "authority",
-    }
+    blocked.cause().name()
 }
 
 /// Two calls that fail: the breaker opens.
@@ -47,9 +42,9 @@ fn fail_twice(engine: &Engine, resource: &str, now: u64) {
 /// How the rule called `id` has decided: refusals, and refusals that shadow mode kept it from.
 fn decisions(engine: &Engine, id: &str) -> (u64, u64) {
     let mut found = None;
-    engine.for_each_guard(|_, rule, blocked, shadow| {
-        if rule.as_str() == id {
-            found = Some((blocked, shadow));
+    engine.for_each_precheck(|report| {
+        if report.id.as_str() == id {
+            found = Some((report.blocked, report.shadow_blocked));
         }
     });
     found.unwrap()
@@ -286,7 +281,9 @@ fn in_shadow_mode_each_of_them_counts_and_refuses_nothing() {
         pass(&engine, &request(), 10).exit(Outcome::Error, at(10));
         first.exit(Outcome::Success, at(10));
         let mut counted = Vec::new();
-        engine.for_each_guard(|_, _, blocked, shadow| counted.push((blocked, shadow)));
+        engine.for_each_precheck(|report| {
+            counted.push((report.blocked, report.shadow_blocked));
+        });
         assert_eq!(counted, [(0, 2), (0, 1), (0, 2)]);
     }
 }

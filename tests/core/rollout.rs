@@ -360,7 +360,7 @@ fn a_breaker_goes_on_or_begins_anew_as_the_table_in_the_documents_says() {
     let is_open = |engine: &Engine, resource: &str| {
         let mut shadow = 0;
         let passed = passes(engine, resource, 5000);
-        engine.for_each_guard(|_, _, _, blocked| shadow += blocked);
+        engine.for_each_precheck(|report| shadow += report.shadow_blocked);
         passed == 0 || shadow == 30
     };
     for (row, changes) in DEGRADE_CHANGES {
@@ -653,8 +653,9 @@ fn other_rules_in_shadow_beside_their_like_in_force_have_names_and_states_of_the
     assert_eq!(refuse(11), 0, "what is in shadow opens nothing");
     assert_eq!(refuse(5), 5, "and what is in force is counted once");
     let mut told = BTreeMap::new();
-    engine.for_each_guard(|kind, id, blocked, shadow| {
-        told.insert(format!("{kind} {id}"), (blocked, shadow));
+    engine.for_each_precheck(|report| {
+        let rule = format!("{} {}", report.kind, report.id);
+        told.insert(rule, (report.blocked, report.shadow_blocked));
     });
     let expected = [
         ("authority api/black", (0, 0)),

@@ -1,0 +1,154 @@
+//! Rules in force: what they are called, whether they refuse, and how they have decided.
+
+use crate::rule::{MAX_RULES_PER_RESOURCE, Mode, RuleId, RulesError, Target};
+use hashbrown::HashMap;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// How a rule has decided that is asked before flow rules.
+#[derive(Clone, Copy, Debug)]
+pub struct PrecheckReport<'a> {
+    /// The kind of rule: `authority`, `system` or `breaker`, for example.
+    pub kind: &'static str,
+    /// Its id.
+    pub id: &'a RuleId,
+    /// How many requests it was the first to refuse.
+    pub blocked: u64,
+    /// How many it would have refused, had it not been in shadow mode.
+    pub shadow_blocked: u64,
+}
+
+/// A rule in force, and how it has decided.
+pub(super) struct InForce<R> {
+    pub(super) rule: Rc<R>,
+    pub(super) id: RuleId,
+    pub(super) enforced: bool,
+    blocked: Cell<u64>,
+    shadow_blocked: Cell<u64>,
+}
+
+impl<R> InForce<R> {
+    pub(super) fn new(rule: R, id: RuleId, own: Mode, all: Mode) -> Rc<InForce<R>> {
+        Rc::new(InForce {
+            rule: Rc::new(rule),
+            id,
+            enforced: own == Mode::Enforce && all == Mode::Enforce,
+            blocked: Cell::new(0),
+            shadow_blocked: Cell::new(0),
+        })
+    }
+
+    /// Records that the rule refuses. Whether the request is refused.
+    pub(super) fn refuse(&self) -> bool {
+        let count = if self.enforced {
+            &self.blocked
+        } else {
+            &self.shadow_blocked
+        };
+        count.set(count.get().wrapping_add(1));
+        self.enforced
+    }
+
+    /// How it has decided, as a rule of that kind.
+    pub(super) fn report(&self, kind: &'static str) -> PrecheckReport<'_> {
+        PrecheckReport {
+            kind,
+            id: &self.id,
+            blocked: self.blocked.get(),
+            shadow_blocked: self.shadow_blocked.get(),
+        }
+    }
+}
+
+/// The rules of one kind, by the resource that they are for.
+pub(super) struct ByTarget<R> {
+    pub(super) named: HashMap<Rc<str>, Vec<Rc<InForce<R>>>>,
+    /// For each resource that none of the kind names.
+    pub(super) each: Vec<Rc<InForce<R>>>,
+}
+
+impl<R> Default for ByTarget<R> {
+    fn default() -> ByTarget<R> {
+        ByTarget {
+            named: HashMap::new(),
+            each: Vec::new(),
+        }
+    }
+}
+
+impl<R> ByTarget<R> {
+    pub(super) fn of(&self, resource: &str) -> &[Rc<InForce<R>>] {
+        self.named.get(resource).unwrap_or(&self.each)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Rc<InForce<R>>> {
+        self.named.values().flatten().chain(&self.each)
+    }
+
+    /// Adds a rule, the `index`th of `list`.
+    pub(super) fn add(
+        &mut self,
+        target: &Target,
+        rule: Rc<InForce<R>>,
+        list: &'static str,
+        index: usize,
+    ) -> Result<(), RulesError> {
+        let of_resource = match target {
+            Target::Resource(name) => self.named.entry(Rc::clone(name)).or_default(),
+            Target::Each => &mut self.each,
+        };
+        of_resource.push(rule);
+        if of_resource.len() > MAX_RULES_PER_RESOURCE {
+            return Err(RulesError::ManyRules {
+                resource: target.as_str().into(),
+                list,
+                index,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Ids that are taken, and by the how manieth rule: none is given twice in one list.
+#[derive(Default)]
+pub(super) struct Ids(pub(super) HashMap<RuleId, usize>);
+
+impl Ids {
+    /// The default ids of rules in force, of rules whose modes and ids these are, and whether the ids were given.
+    #[inline(never)]
+    pub(super) fn in_force(rules: &mut dyn Iterator<Item = (Mode, RuleId, bool)>) -> Ids {
+        let mut ids = Ids::default();
+        for (mode, id, given) in rules {
+            if mode == Mode::Enforce && !given {
+                ids.0.insert(id, 0);
+            }
+        }
+        ids
+    }
+
+    /// What a rule is called beside those: otherwise, where it is in shadow mode and its default id is among them.
+    #[inline(never)]
+    pub(super) fn beside(&self, (mode, id, given): (Mode, RuleId, bool)) -> (Mode, RuleId) {
+        if mode == Mode::Shadow && !given && self.0.contains_key(&id) {
+            return (mode, id.in_shadow());
+        }
+        (mode, id)
+    }
+
+    /// Takes an id for the `number`th rule, which stands in that list at that place.
+    pub(super) fn take(
+        &mut self,
+        id: &RuleId,
+        number: usize,
+        (list, index): (&'static str, usize),
+    ) -> Result<(), RulesError> {
+        match self.0.insert(id.clone(), number) {
+            None => Ok(()),
+            Some(_) => Err(RulesError::SameId {
+                id: id.clone(),
+                list,
+                index,
+            }),
+        }
+    }
+}
