@@ -80,7 +80,7 @@ impl Cause {
     /// The kind of rule, as metrics and JavaScript name it.
     pub fn name(&self) -> &'static str {
         match self {
-            Cause::Flow(_) => "flow",
+            Cause::Flow(_) => FLOW,
             Cause::Degrade(_) => "degrade",
             Cause::System(..) => "system",
             Cause::Authority(_) => "authority",
@@ -95,6 +95,9 @@ impl Cause {
         }
     }
 }
+
+/// The kind of flow rules.
+pub(crate) const FLOW: &str = "flow";
 
 /// The lists of rules, as a document calls them.
 pub(crate) const FLOW_RULES: &str = "flowRules";

@@ -118,6 +118,9 @@ pub(crate) fn label_of_name(
 /// The labels of what `key` counts: no two keys have the same, but for names that have the same place in turn.
 pub(crate) fn exact_labels(key: &StateKey) -> String {
     let mut labels = String::new();
+    if key.kind != "flow" {
+        label(&mut labels, "kind", key.kind);
+    }
     label(&mut labels, "rule", key.rule.as_str());
     if let Some(resource) = &key.resource {
         label_of_name(

@@ -4,7 +4,7 @@ use crate::engine::caller::Caller;
 use crate::engine::origin::Origin;
 use crate::engine::store::{ControllerOf, Store};
 use crate::places::NamePlace;
-use crate::rule::{ControlBehavior, FlowRule, LimitApp, RuleId, Strategy, Target};
+use crate::rule::{ControlBehavior, FLOW, FlowRule, LimitApp, RuleId, Strategy, Target};
 use crate::state::backend::{Backend, StateKey};
 use crate::state::terms::Terms;
 use crate::stats::occupy::OCCUPY_TIMEOUT_MS;
@@ -85,6 +85,7 @@ impl<S: Backend> Check<S> {
     ) -> StateKey {
         let is_of_each = self.is_of_each();
         StateKey {
+            kind: FLOW,
             rule: id.clone(),
             is_beside,
             resource: is_of_each.then(|| Rc::clone(resource)),

@@ -6,7 +6,7 @@ use crate::engine::check::Check;
 use crate::engine::keyed::{Holds, KeyCheck, Rest};
 use crate::engine::origin::Origin;
 use crate::engine::request::Request;
-use crate::engine::resource::Resource;
+use crate::engine::resource::{Ordered, Resource};
 use crate::rule::Cause;
 use crate::state::backend::Backend;
 use crate::state::terms::Ask;
@@ -19,18 +19,17 @@ const MAX_ATTEMPTS: u32 = 8;
 
 /// Which rules refuse a request.
 pub(super) struct Refusal<'a, S: Backend> {
-    pub(super) first: First<'a, S>,
-    /// A bit for each check.
-    pub(super) refusing: u64,
-    /// How long until the rules with a key let it in that refuse. `None` for never.
-    pub(super) keys_retry_after: Option<Duration>,
+    first: First<'a, S>,
+    /// A bit for each check without a key.
+    refusing: u64,
+    /// How long until the keyed rules that refuse let it in. `None` for never.
+    keys_retry_after: Option<Duration>,
 }
 
 /// The first rule that refuses a request.
-pub(super) enum First<'a, S: Backend> {
+enum First<'a, S: Backend> {
     Check(&'a Check<S>),
-    /// One with a key.
-    Key(&'a KeyCheck),
+    Keyed(&'a KeyCheck),
 }
 
 /// A request that has been let in.
@@ -100,7 +99,7 @@ impl<S: Backend> Resource<S> {
         cost: u64,
         now: Timestamp,
     ) -> Option<Refusal<'_, S>> {
-        let (mut refusing, mut first) = (0, None);
+        let mut refusing = 0;
         let mut shadow_refusing = 0;
         for (i, check) in self.checks.iter().enumerate() {
             let applies = check.applies_to(origin);
@@ -113,18 +112,17 @@ impl<S: Backend> Resource<S> {
             }
             if check.enforced {
                 refusing |= 1 << i;
-                first = first.or(Some(check));
             } else {
                 shadow_refusing |= 1 << i;
             }
         }
-        let first = first?;
+        let first = self.first_refusing(refusing, 0)?;
         self.each_state(refusing | shadow_refusing, origin, |_, _, state| {
             state.note_held_back(now);
         });
         self.each_state(shadow_refusing, origin, |_, _, state| state.shadow_block());
         Some(Refusal {
-            first: First::Check(first),
+            first,
             refusing,
             keys_retry_after: Some(Duration::ZERO),
         })
@@ -233,7 +231,7 @@ impl<S: Backend> Resource<S> {
         if !self.keys.are_none() {
             self.keys.ask(keys, &caller.keys, now);
         }
-        let (mut wait, mut first) = (keys.wait, None);
+        let mut wait = keys.wait;
         for (i, check) in self.checks.iter().enumerate() {
             let Some(state) = self.state(check, i, caller.origin) else {
                 continue;
@@ -270,7 +268,6 @@ impl<S: Backend> Resource<S> {
                 }
                 _ if check.enforced => {
                     refusing |= bit;
-                    first = first.or(Some((i, check)));
                 }
                 _ => shadow_refusing |= bit,
             }
@@ -285,7 +282,7 @@ impl<S: Backend> Resource<S> {
             },
         };
         let (mut reserved, mut overtaken) = (0, false);
-        if refusing == 0 && !keys.refuse() {
+        if refusing == 0 && keys.refusing() == 0 {
             self.each_state(willing, caller.origin, |i, check, state| {
                 if refusing != 0 || overtaken {
                     // Nothing more is taken: all of it is given back.
@@ -295,7 +292,6 @@ impl<S: Backend> Resource<S> {
                     overtaken = true;
                 } else if check.enforced {
                     refusing |= 1 << i;
-                    first = Some((i, check));
                 } else {
                     shadow_refusing |= 1 << i;
                 }
@@ -303,7 +299,7 @@ impl<S: Backend> Resource<S> {
             if refusing == 0 && !overtaken {
                 overtaken = !self.keys.reserve(keys, wait, &caller.keys, now) && again;
             }
-            if refusing != 0 || overtaken || keys.refuse() {
+            if refusing != 0 || overtaken || keys.refusing() != 0 {
                 self.each_state(reserved, caller.origin, |i, check, state| {
                     state.release(ask(i, check), now);
                 });
@@ -317,10 +313,7 @@ impl<S: Backend> Resource<S> {
                 state.shadow_block();
             });
         }
-        let place = first.map(|(place, _)| place);
-        let first_key = self.keys.first_refusing(keys, place).map(First::Key);
-        let first = first_key.or(first.map(|(_, check)| First::Check(check)));
-        if let Some(first) = first {
+        if let Some(first) = self.first_refusing(refusing, keys.refusing()) {
             self.keys.shadow_block(keys);
             return Some(Err(Refusal {
                 first,
@@ -362,6 +355,18 @@ impl<S: Backend> Resource<S> {
         }))
     }
 
+    /// The first rule of the document among those that refuse: a bit for each check without a key, and for each keyed one.
+    fn first_refusing(&self, refusing: u64, keyed: u64) -> Option<First<'_, S>> {
+        if refusing | keyed == 0 {
+            return None;
+        }
+        self.order.iter().find_map(|ordered| match *ordered {
+            Ordered::Plain(i) if refusing >> i & 1 == 1 => self.checks.get(i).map(First::Check),
+            Ordered::Keyed(i) if keyed >> i & 1 == 1 => self.keys.0.get(i).map(First::Keyed),
+            _ => None,
+        })
+    }
+
     /// What the request is told that was refused.
     #[cold]
     #[inline(never)]
@@ -393,7 +398,7 @@ impl<S: Backend> Resource<S> {
         });
         let (rule, id) = match refusal.first {
             First::Check(check) => (Rc::clone(&check.rule), check.id.clone()),
-            First::Key(check) => check.block(),
+            First::Keyed(check) => check.block(),
         };
         Blocked {
             cause: Cause::Flow(rule),

@@ -137,7 +137,7 @@ impl<S: Backend> Resource<S> {
         may_wait: bool,
         now: Timestamp,
     ) -> Result<Admitted<'_, S>, Blocked> {
-        for check in self.keys.checks().iter().filter(|check| !check.is_open()) {
+        for check in self.keys.0.iter().filter(|check| !check.is_open()) {
             store.open_keyed(check, true);
         }
         let caller = self.key_caller(origin, request);

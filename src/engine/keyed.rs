@@ -14,7 +14,7 @@ mod controller;
 mod holds;
 mod keys;
 
-pub(crate) use check::{KeyCaller, KeyCheck};
+pub(crate) use check::{KeyCaller, KeyCheck, KeyParts};
 pub use controller::KeyedController;
 pub(crate) use holds::{Holds, Rest};
 pub(crate) use keys::Keys;

@@ -4,7 +4,7 @@ use crate::engine::caller::Caller;
 use crate::engine::check::Check;
 use crate::engine::keyed::KeyCaller;
 use crate::engine::request::Request;
-use crate::engine::resource::Resource;
+use crate::engine::resource::{Ordered, Resource};
 use crate::rule::{Count, FlowRule, RuleId};
 use crate::state::backend::Backend;
 use crate::stats::tree::DEFAULT_CONTEXT;
@@ -49,25 +49,17 @@ impl<S: Backend> Resource<S> {
             is_other: false,
             cost: 1,
         };
-        let (mut keyed, mut place) = (self.keys.statuses(caller, now).peekable(), 0);
-        // In the order of both: a keyed rule knows how many of the others stand before it.
-        std::iter::from_fn(move || {
-            loop {
-                let next = keyed.next_if(|(before, ..)| *before <= place);
-                if let Some((_, rule, id, count, status)) = next {
-                    return Some(Policy {
-                        rule,
-                        id,
-                        count,
-                        remaining: status.remaining,
-                        reset: status.reset,
-                    });
-                }
-                let check = self.checks.get(place)?;
-                place += 1;
-                if let Some(policy) = self.policy(check, now) {
-                    return Some(policy);
-                }
+        self.order.iter().filter_map(move |ordered| match ordered {
+            Ordered::Plain(place) => self.policy(self.checks.get(*place)?, now),
+            Ordered::Keyed(place) => {
+                let (rule, id, count, status) = self.keys.status(*place, &caller, now)?;
+                Some(Policy {
+                    rule,
+                    id,
+                    count,
+                    remaining: status.remaining,
+                    reset: status.reset,
+                })
             }
         })
     }

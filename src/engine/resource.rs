@@ -15,6 +15,13 @@ use crate::time::Timestamp;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
+/// A flow rule of a resource: its place among the rules without a key, or among the keyed ones.
+#[derive(Clone, Copy)]
+pub(super) enum Ordered {
+    Plain(usize),
+    Keyed(usize),
+}
+
 /// A resource with its rules.
 pub struct Resource<S: Backend> {
     pub(super) name: Rc<str>,
@@ -25,6 +32,9 @@ pub struct Resource<S: Backend> {
     /// Whether its windows and those of its origins are theirs for good, and no list says otherwise.
     pub(super) is_certain: bool,
     pub(super) checks: Box<[Check<S>]>,
+    /// The flow rules that are for it, keyed or not, in the order of the document.
+    pub(super) order: Box<[Ordered]>,
+    pub(super) key_parts: Box<[KeyPart]>,
     pub(super) prechecks: Prechecks<S>,
     pub(super) keys: Keys,
     pub(super) origins: Apart<Origin<S>>,
@@ -58,12 +68,12 @@ impl<S: Backend> Resource<S> {
     /// What its rules tell requests apart by, each part once. A shell reads them and hands the values in, in this order
     /// ([`Request::keys`](crate::Request::keys)).
     pub fn key_parts(&self) -> &[KeyPart] {
-        self.keys.parts()
+        &self.key_parts
     }
 
     /// The flow rules that are for it, and those that measure it: first those that limit each key for itself.
     pub fn flow_rules(&self) -> impl Iterator<Item = &FlowRule> {
-        let keyed = self.keys.checks().iter().map(KeyCheck::rule);
+        let keyed = self.keys.0.iter().map(KeyCheck::rule);
         keyed.chain(self.checks.iter().map(|check| &*check.rule))
     }
 

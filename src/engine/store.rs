@@ -3,7 +3,7 @@
 use crate::engine::keyed::{KeyCheck, KeyedController};
 use crate::places::NamePlace;
 use crate::rule::system::{Gauges, Inbound};
-use crate::rule::{KeyedBy, MAX_RESOURCES, RuleId};
+use crate::rule::{FLOW, KeyedBy, MAX_RESOURCES, RuleId};
 use crate::state::backend::{Backend, BreakerKey, StateKey};
 use crate::state::breaker::{Breaker, BreakerStorage};
 use crate::state::flow::Controller;
@@ -135,6 +135,7 @@ impl<S: Backend> Store<S> {
     ) -> Option<Rc<KeyedController<S::Keyed>>> {
         let rule = check.rule();
         let key = StateKey {
+            kind: check.kind(),
             rule: id.clone(),
             is_beside: check.beside().is_some_and(|beside| beside != id),
             resource: None,
@@ -254,10 +255,10 @@ impl<S: Backend> Store<S> {
         }
     }
 
-    /// Tells `each` of the states of the rules with a key that have been asked for, and what they belong to.
+    /// Calls `each` with the states of keyed flow rules that have been asked for, and what they belong to.
     pub fn for_each_keyed(&self, mut each: impl FnMut(&StateKey, &KeyedController<S::Keyed>)) {
         for ((key, _), state) in self.keyed.borrow().iter() {
-            if let Some(state) = state.upgrade() {
+            if let Some(state) = state.upgrade().filter(|_| key.kind == FLOW) {
                 each(key, &state);
             }
         }

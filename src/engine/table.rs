@@ -2,9 +2,9 @@
 
 use crate::engine::check::{Applies, Check, Counts, longest_wait, measured_elsewhere};
 use crate::engine::in_force::Ids;
-use crate::engine::keyed::{KeyCheck, Keys};
+use crate::engine::keyed::{KeyCheck, KeyParts, Keys};
 use crate::engine::prechecks::PrecheckRules;
-use crate::engine::resource::Resource;
+use crate::engine::resource::{Ordered, Resource};
 use crate::engine::store::{Known, Store};
 use crate::places::{Apart, NamePlace, Places};
 use crate::rule::{
@@ -252,27 +252,23 @@ impl<S: Backend> Table<S> {
             check
         };
         let strangers = measuring.iter().filter(|i| !own.contains(i));
-        let is_keyed = |listed: &&Listed| listed.rule.keyed_by().is_some();
-        let (mut keys, mut others) = (Vec::new(), 0);
-        for Listed { rule, id, beside } in own.iter().filter_map(rule) {
-            if rule.keyed_by().is_none() {
-                others += 1;
+        let (mut order, mut checks, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+        let mut parts = KeyParts::default();
+        for listed in own.iter().filter_map(rule) {
+            if listed.rule.keyed_by().is_none() {
+                order.push(Ordered::Plain(checks.len()));
+                checks.push(check(listed, true));
                 continue;
             }
-            let enforced = rule.mode() == Mode::Enforce && self.mode == Mode::Enforce;
-            let name = (id.clone(), beside.clone());
-            let check = KeyCheck::new(Rc::clone(rule), name, enforced, others);
+            let enforced = listed.rule.mode() == Mode::Enforce && self.mode == Mode::Enforce;
+            let names = (listed.id.clone(), listed.beside.clone());
+            let check = KeyCheck::new(Rc::clone(&listed.rule), names, enforced, &mut parts);
             store.open_keyed(&check, false);
+            order.push(Ordered::Keyed(keys.len()));
             keys.push(check);
         }
-        let keys = Keys::new(keys);
-        let checks: Box<[Check<S>]> = own
-            .iter()
-            .filter_map(rule)
-            .filter(|rule| !is_keyed(rule))
-            .map(|rule| check(rule, true))
-            .chain(strangers.filter_map(rule).map(|rule| check(rule, false)))
-            .collect();
+        checks.extend(strangers.filter_map(rule).map(|rule| check(rule, false)));
+        let (keys, checks) = (Keys(keys.into()), Box::<[Check<S>]>::from(checks));
         let told_of_ends = checks.iter().enumerate().filter(|(_, check)| {
             check.terms.compat && matches!(check.rule.grade(), Grade::Qps { .. })
         });
@@ -302,6 +298,8 @@ impl<S: Backend> Table<S> {
             checks,
             is_guarded: !prechecks.are_none() || !keys.are_none(),
             prechecks,
+            order: order.into(),
+            key_parts: parts.0.into(),
             keys,
             origins: Apart::default(),
             default_node: OnceCell::new(),

@@ -11,6 +11,8 @@ use std::rc::Rc;
 /// What the state of a rule belongs to: the same key, the same state, whatever the rule's count and position.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StateKey {
+    /// The kind of rule: two rules of one kind have two ids.
+    pub kind: &'static str,
     /// The rule.
     pub rule: RuleId,
     /// Whether it has no counts of its own, but looks at those of another rule: one in shadow mode, with the default id of one

@@ -2,7 +2,7 @@
 
 use super::controller::{KeyedController, count};
 use crate::rule::{
-    Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,
+    Count, FLOW, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,
     MAX_KEYS_OF_REQUEST, Network, RuleId, Target,
 };
 use crate::state::keyed::{Key, KeyedGeometry, KeyedStates, KeyedTerms};
@@ -10,15 +10,32 @@ use hashbrown::HashMap;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
+/// What the keys of one resource are made of, each part once: requests bring the values in this order.
+#[derive(Default)]
+pub(crate) struct KeyParts(pub(crate) Vec<KeyPart>);
+
+impl KeyParts {
+    /// Where the parts of a rule's keys stand here; those that are new are added.
+    fn places_of(&mut self, by: &KeyedBy) -> Box<[usize]> {
+        let place = |part: &KeyPart| {
+            let known = self.0.iter().position(|known| known == part);
+            known.unwrap_or_else(|| {
+                self.0.push(part.clone());
+                self.0.len() - 1
+            })
+        };
+        by.parts().iter().map(place).collect()
+    }
+}
+
 /// A keyed rule on one resource.
 pub(crate) struct KeyCheck {
+    kind: &'static str,
     pub(super) rule: Rc<FlowRule>,
     pub(super) id: RuleId,
     /// The rule whose states it looks at, where it has none of its own: there that one charges for both.
     pub(super) beside: Option<RuleId>,
     pub(super) enforced: bool,
-    /// How many of the resource's other rules stand before it.
-    pub(super) place: usize,
     /// For each part, which of the request's values it is.
     pub(super) of: Box<[usize]>,
     /// For a key that nothing else is said of, with what may burst.
@@ -68,13 +85,12 @@ impl Opened {
 }
 
 impl KeyCheck {
-    /// The rule on a resource, before which so many of its other rules stand: what it is called, and the rule whose states it
-    /// looks at.
+    /// The rule on a resource whose keys have these `parts`: what it is called, and the rule whose states it looks at.
     pub(crate) fn new(
         rule: Rc<FlowRule>,
         (id, beside): (RuleId, Option<RuleId>),
         enforced: bool,
-        place: usize,
+        parts: &mut KeyParts,
     ) -> KeyCheck {
         let nothing = KeyedBy::nothing();
         let by = rule.keyed_by().unwrap_or(&nothing);
@@ -86,12 +102,12 @@ impl KeyCheck {
         };
         KeyCheck {
             count: with_burst(&rule, by, rule.count()),
+            kind: FLOW,
+            of: parts.places_of(by),
             rule,
             id,
             beside,
             enforced,
-            place,
-            of: Box::default(),
             geometry,
             opened: OnceCell::new(),
         }
@@ -111,6 +127,10 @@ impl KeyCheck {
 
     pub(crate) fn rule(&self) -> &FlowRule {
         &self.rule
+    }
+
+    pub(crate) fn kind(&self) -> &'static str {
+        self.kind
     }
 
     pub(crate) fn id(&self) -> &RuleId {

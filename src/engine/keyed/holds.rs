@@ -77,9 +77,9 @@ impl Holds {
         holds.any(|hold| hold.check == check && hold.handle.key() == key)
     }
 
-    /// Whether any rule refuses.
-    pub(crate) fn refuse(&self) -> bool {
-        self.refusing != 0
+    /// The rules that refuse: a bit for each.
+    pub(crate) fn refusing(&self) -> u64 {
+        self.refusing
     }
 
     /// How long until those that refuse no longer do: the longest. `None` for never.

@@ -4,66 +4,29 @@ use super::check::{KeyCaller, KeyCheck, Opened};
 use super::controller::count;
 use super::holds::{HeldKey, Hold, Holds, Rest};
 use crate::inline_vec::Few;
-use crate::rule::{Count, FlowRule, KeyPart, KeyedBy, LimitApp, RuleId};
+use crate::rule::{Count, FlowRule, LimitApp, RuleId};
 use crate::state::keyed::{Key, KeyHandle, KeyStatus, KeyVerdict, Reserved};
 use crate::time::Timestamp;
-use std::rc::Rc;
 use std::time::Duration;
 
-/// The keyed rules of one resource.
+/// The keyed rules of one resource, in order.
 #[derive(Default)]
-pub(crate) struct Keys {
-    checks: Box<[KeyCheck]>,
-    /// What they look at, each part once.
-    parts: Box<[KeyPart]>,
-}
+pub(crate) struct Keys(pub(crate) Box<[KeyCheck]>);
 
 impl Keys {
-    /// These rules, in order.
-    pub(crate) fn new(checks: Vec<KeyCheck>) -> Keys {
-        let mut parts: Vec<KeyPart> = Vec::new();
-        let mut checks = checks;
-        for check in &mut checks {
-            let rule = Rc::clone(&check.rule);
-            let of = rule.keyed_by().into_iter().flat_map(KeyedBy::parts);
-            let of = of.map(|part| {
-                let known = parts.iter().position(|known| known == part);
-                known.unwrap_or_else(|| {
-                    parts.push(part.clone());
-                    parts.len() - 1
-                })
-            });
-            check.of = of.collect();
-        }
-        Keys {
-            checks: checks.into(),
-            parts: parts.into(),
-        }
-    }
-
     /// Whether there are none.
     #[inline]
     pub(crate) fn are_none(&self) -> bool {
-        self.checks.is_empty()
-    }
-
-    pub(crate) fn parts(&self) -> &[KeyPart] {
-        &self.parts
-    }
-
-    pub(crate) fn checks(&self) -> &[KeyCheck] {
-        &self.checks
+        self.0.is_empty()
     }
 
     /// The origins that the rules name.
     pub(crate) fn names(&self, origin: &str) -> bool {
-        self.checks
-            .iter()
-            .any(|check| match check.rule.limit_app() {
-                LimitApp::Origin(name) => **name == *origin,
-                LimitApp::Default => origin == "default",
-                LimitApp::Other => origin == "other",
-            })
+        self.0.iter().any(|check| match check.rule.limit_app() {
+            LimitApp::Origin(name) => **name == *origin,
+            LimitApp::Default => origin == "default",
+            LimitApp::Other => origin == "other",
+        })
     }
 
     /// Resolves the keys of a request, and reserves what they need if they can all pass at once. Nothing is reserved where a
@@ -75,8 +38,8 @@ impl Keys {
         now: Timestamp,
     ) -> bool {
         // A rule that looks at the states of another has to before those are charged.
-        let mut could = self.checks.iter().all(|check| check.beside.is_none());
-        for (i, check) in self.checks.iter().enumerate() {
+        let mut could = self.0.iter().all(|check| check.beside.is_none());
+        for (i, check) in self.0.iter().enumerate() {
             if !check.applies_to(caller) {
                 continue;
             }
@@ -144,7 +107,7 @@ impl Keys {
         while too_many != 0 {
             let i = too_many.trailing_zeros() as usize;
             too_many &= too_many - 1;
-            let enforced = self.checks.get(i).is_some_and(|check| check.enforced);
+            let enforced = self.0.get(i).is_some_and(|check| check.enforced);
             refuse(i, enforced, None);
         }
         (holds.wait, holds.retry_after) = (wait, retry_after);
@@ -255,19 +218,13 @@ impl Keys {
 
     /// Records which rules in shadow mode would have refused.
     pub(crate) fn shadow_block(&self, holds: &Holds) {
-        for (i, check) in self.checks.iter().enumerate() {
+        for (i, check) in self.0.iter().enumerate() {
             if holds.shadow_refusing >> i & 1 == 1
                 && let Some(opened) = check.opened.get()
             {
                 count(&opened.state.shadow_blocked);
             }
         }
-    }
-
-    /// The first rule that refuses, if it stands before the resource's `other`th other rule.
-    pub(crate) fn first_refusing(&self, holds: &Holds, other: Option<usize>) -> Option<&KeyCheck> {
-        let check = self.checks.get(holds.refusing.trailing_zeros() as usize)?;
-        (other.is_none_or(|other| check.place <= other)).then_some(check)
     }
 
     /// Tells the keys that a call has ended.
@@ -301,7 +258,7 @@ impl Keys {
 
     /// Gives back what windows were charged at `charged` for the keys of a request.
     pub(crate) fn refund(&self, caller: &KeyCaller<'_>, charged: Timestamp, now: Timestamp) {
-        let checks = self.checks.iter().filter(|check| check.enforced);
+        let checks = self.0.iter().filter(|check| check.enforced);
         for check in checks.filter(|check| check.applies_to(caller)) {
             let mut told: Few<Key, 4> = Few::default();
             check.each_key(caller, |opened, key, _| {
@@ -315,39 +272,36 @@ impl Keys {
         }
     }
 
-    /// How the rules stand that are for a request, in order: how many other rules stand before it, the rule and its id; of
-    /// several keys, the one of which least is left.
-    pub(crate) fn statuses<'a>(
-        &'a self,
-        caller: KeyCaller<'a>,
+    /// How the rule, the `index`th, stands for a request: the rule, its id and the count and status of a key; of several keys,
+    /// the one of which least is left. `None` if it is not for the request.
+    pub(crate) fn status(
+        &self,
+        index: usize,
+        caller: &KeyCaller<'_>,
         now: Timestamp,
-    ) -> impl Iterator<Item = (usize, &'a FlowRule, &'a RuleId, Count, KeyStatus)> {
-        self.checks.iter().filter_map(move |check| {
-            if !check.applies_to(&caller) {
-                return None;
+    ) -> Option<(&FlowRule, &RuleId, Count, KeyStatus)> {
+        let check = self.0.get(index).filter(|check| check.applies_to(caller))?;
+        let mut least: Option<(Count, KeyStatus)> = None;
+        check.each_key(caller, |opened, key, count| {
+            let own = opened.states().status(key, &check.terms(count), now);
+            if least.is_none_or(|(_, least)| own.remaining < least.remaining) {
+                least = Some((count, own));
             }
-            let mut least: Option<(Count, KeyStatus)> = None;
-            check.each_key(&caller, |opened, key, count| {
-                let own = opened.states().status(key, &check.terms(count), now);
-                if least.is_none_or(|(_, least)| own.remaining < least.remaining) {
-                    least = Some((count, own));
-                }
-            });
-            let unused = || KeyStatus {
-                remaining: check.count.whole(),
-                reset: Duration::ZERO,
-            };
-            let (count, status) = if check.is_open() {
-                least?
-            } else {
-                (check.count, unused())
-            };
-            Some((check.place, &*check.rule, &check.id, count, status))
-        })
+        });
+        let unused = || KeyStatus {
+            remaining: check.count.whole(),
+            reset: Duration::ZERO,
+        };
+        let (count, status) = if check.is_open() {
+            least?
+        } else {
+            (check.count, unused())
+        };
+        Some((&check.rule, &check.id, count, status))
     }
 
     fn opened(&self, index: usize) -> Option<(&KeyCheck, &Opened)> {
-        let check = self.checks.get(index)?;
+        let check = self.0.get(index)?;
         Some((check, check.opened.get()?))
     }
 }
