@@ -142,7 +142,8 @@ pub struct Document<'a> {
     pub envoy: Option<&'a Value>,
 }
 
-const KEYS: [&str; 8] = [
+/// The keys of a document: its lists of rules and its settings.
+pub const KEYS: &[&str] = &[
     "flowRules",
     "paramFlowRules",
     "gatewayFlowRules",
@@ -166,7 +167,7 @@ pub fn read(document: &Value) -> Result<Document<'_>, ConfigError> {
     if let Value::Array(_) = document {
         return Err(at.error("is an array; put it in an object, under `flowRules`"));
     }
-    let fields = at.object(&KEYS)?;
+    let fields = at.object(KEYS)?;
     Ok(Document {
         rules: Rules {
             mode: mode(&fields)?,

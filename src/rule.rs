@@ -49,6 +49,21 @@ pub struct Rules {
     pub mode: Mode,
 }
 
+impl Rules {
+    /// The keys of all rules that have one, and where the rules stand: in which list of a document, and at which place there.
+    pub fn keys(&self) -> impl Iterator<Item = (&'static str, usize, &KeyedBy)> {
+        let lists = [
+            (GATEWAY_FLOW_RULES, &self.gateway_flow),
+            (PARAM_FLOW_RULES, &self.param_flow),
+            (FLOW_RULES, &self.flow),
+        ];
+        lists.into_iter().flat_map(|(list, rules)| {
+            let keys = rules.iter().enumerate();
+            keys.filter_map(move |(i, rule)| Some((list, i, rule.keyed_by()?)))
+        })
+    }
+}
+
 /// What refused a request.
 ///
 /// Sentinel: the subclasses of `BlockException`.

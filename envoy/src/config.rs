@@ -27,7 +27,7 @@ use crate::keys;
 use crate::settings::{Settings, settings};
 use leapgate::Rules;
 use leapgate::config::{ConfigError, Located, Value, read};
-use leapgate::rule::{KeyedBy, LimitApp, Strategy, SystemLimit};
+use leapgate::rule::{LimitApp, Strategy, SystemLimit};
 
 /// Reads the plugin's configuration.
 ///
@@ -70,19 +70,20 @@ pub fn parse(configuration: &[u8]) -> Result<(Rules, Settings), ConfigError> {
             "limits arguments, which requests in Envoy do not have; use `flowRules` with a `key`",
         ));
     }
+    for (list, i, by) in rules.keys() {
+        if let Some(part) = by.parts().iter().find(|part| !keys::is_read(part)) {
+            return Err(ConfigError::new(
+                &format!("{list}[{i}].key"),
+                &part.to_string(),
+                "is an argument, which requests in Envoy do not have; use `clientIp`, a header or another part of the request",
+            ));
+        }
+    }
     let flow = rules.flow.iter().enumerate();
     let flow = flow.map(|(i, rule)| (format!("flowRules[{i}]"), rule));
     let gateway = rules.gateway_flow.iter().enumerate();
     let gateway = gateway.map(|(i, rule)| (format!("gatewayFlowRules[{i}]"), rule));
     for (place, rule) in flow.chain(gateway) {
-        let parts = rule.keyed_by().map_or(&[][..], KeyedBy::parts);
-        if let Some(part) = parts.iter().find(|part| !keys::is_read(part)) {
-            return Err(ConfigError::new(
-                &format!("{place}.key"),
-                &part.to_string(),
-                "is an argument, which requests in Envoy do not have; use `clientIp`, a header or another part of the request",
-            ));
-        }
         if let Strategy::Chain(_) = rule.strategy() {
             let fault =
                 "never applies in Envoy, where requests come in by no context; use `direct`";

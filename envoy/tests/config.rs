@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 use leapgate::Rules;
+use leapgate::config::KEYS;
 use leapgate::rule::FlowRule;
 use leapgate_envoy::config::parse;
 use leapgate_envoy::settings::{
@@ -220,6 +221,9 @@ fn a_message_on_the_wire_is_told_what_to_be_instead() {
 
 #[test]
 fn what_is_wrong_with_the_rules_is_said_here_too() {
+    let keys = KEYS.iter().filter(|key| **key != "envoy");
+    let keys: Vec<String> = keys.map(|key| format!("`{key}`")).collect();
+    let keys = keys.join(", ");
     let cases = [
         (
             "{",
@@ -227,7 +231,7 @@ fn what_is_wrong_with_the_rules_is_said_here_too() {
         ),
         (
             r#"{"envoi": {}}"#,
-            "document: `envoi` is not a known key; use `envoy`, or one of `flowRules`, `paramFlowRules`, `gatewayFlowRules`, `degradeRules`, `systemRules`, `authorityRules`, `mode`",
+            &format!("document: `envoi` is not a known key; use `envoy`, or one of {keys}"),
         ),
         (
             r#"{"flowRules": [{"resource": "a"}], "envoy": 5}"#,

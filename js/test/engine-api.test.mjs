@@ -1,6 +1,7 @@
 // Engines: rules of all kinds.
 import { Engine } from 'leapgate/engine';
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import v8 from 'node:v8';
 import vm from 'node:vm';
@@ -337,9 +338,16 @@ test('rules_may_be_replaced_before_the_first_decision', () => {
   assert.equal(passes(engine, 'login', 5), 1);
 });
 
+/** The keys of a rules document, as its type lists them. */
+function documentKeys() {
+  const types = readFileSync(new URL('../engine.d.ts', import.meta.resolve('leapgate/engine')), 'utf8');
+  const [, fields] = /interface RulesDocument \{(.*?)\n\}/s.exec(types);
+  return [...fields.matchAll(/^  (\w+)\?:/gm)].map(([, key]) => `\`${key}\``).join(', ');
+}
+
 test('a_document_that_is_wrong_is_told_in_a_sentence', () => {
   for (const [rules, message, name = 'RangeError'] of [
-    [{ rules: [] }, 'document: `rules` is not a known key; use one of `flowRules`, `paramFlowRules`, `gatewayFlowRules`, `degradeRules`, `systemRules`, `authorityRules`, `mode`, `envoy`'],
+    [{ rules: [] }, 'document: `rules` is not a known key; use one of ' + documentKeys()],
     [[], 'document: `[…]` is an array; put it in an object, under `flowRules`'],
     [flow({ resource: 'a', count: -1 }), 'flowRules[0].count: `-1` is not a valid count; use a number from 0 to 9007199254740992'],
     [flow({ resource: 'a', count: NaN }), 'flowRules[0].count: `NaN` is not a valid count; use a number from 0 to 9007199254740992'],

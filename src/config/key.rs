@@ -31,6 +31,22 @@ pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, 
             None => Ok(rule),
         };
     };
+    let mut by = keyed_by(&key, fields)?;
+    if let Some(items) = fields.get("keyItems") {
+        let items = items.list(|at| item(at, &by))?;
+        // `item` has checked that each has as many values as there are parts.
+        by = by
+            .with_items(items)
+            .map_err(|_| key.error("does not go with `keyItems`; use as many values as parts"))?;
+    }
+    if let Some(burst) = fields.get("burst") {
+        by = by.with_burst(burst.integer(0..=Count::MAX as u64)?);
+    }
+    keyed(rule, by, fields)
+}
+
+/// The parts of a `key`, and how many keys are kept apart.
+pub(super) fn keyed_by(key: &Located<'_>, fields: &Fields<'_>) -> Result<KeyedBy, ConfigError> {
     let mut by = KeyedBy::new(key.list(part)?).map_err(|_| {
         key.error(&format!(
             "is not a valid key; use 1 to {MAX_KEY_PARTS} parts"
@@ -42,15 +58,8 @@ pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, 
         (1..parts.len()).find(|i| parts.iter().take(*i).any(|p| parts.get(*i) == Some(p)))
     {
         let again = key.array()?.nth(again);
-        let at = again.as_ref().unwrap_or(&key);
+        let at = again.as_ref().unwrap_or(key);
         return Err(at.error("is given twice; keep one of the two"));
-    }
-    if let Some(items) = fields.get("keyItems") {
-        let items = items.list(|at| item(at, &by))?;
-        // `item` has checked that each has as many values as there are parts.
-        by = by
-            .with_items(items)
-            .map_err(|_| key.error("does not go with `keyItems`; use as many values as parts"))?;
     }
     if let Some(max_keys) = fields.get("maxKeys") {
         let most = max_keys.integer(1..=MAX_KEYS as u64)? as usize;
@@ -58,10 +67,7 @@ pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, 
             .with_max_keys(most)
             .map_err(|error| number_error(&max_keys, &error))?;
     }
-    if let Some(burst) = fields.get("burst") {
-        by = by.with_burst(burst.integer(0..=Count::MAX as u64)?);
-    }
-    keyed(rule, by, fields)
+    Ok(by)
 }
 
 /// The rule with that key, which its strategy may forbid.

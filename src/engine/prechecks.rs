@@ -4,7 +4,7 @@
 use crate::engine::blocked::Blocked;
 use crate::engine::breakers::{Admissions, BreakerCheck, BreakerChecks};
 use crate::engine::in_force::{ByTarget, Ids, InForce, PrecheckReport};
-use crate::engine::keyed::KeyCaller;
+use crate::engine::keyed::{KeyCaller, KeyParts};
 use crate::engine::store::Store;
 use crate::places::NamePlace;
 use crate::rule::system::{Gauges, Inbound};
@@ -102,12 +102,12 @@ impl PrecheckRules {
         !self.degrade.each.is_empty()
     }
 
-    /// Those that are for the resource of that name.
+    /// Those that are for the resource of that name, whose keys have these parts.
     pub(super) fn of<S: Backend>(
         &self,
         store: &Store<S>,
-        name: &Rc<str>,
-        place: Option<NamePlace>,
+        (name, place): (&Rc<str>, Option<NamePlace>),
+        _parts: &mut KeyParts,
     ) -> Prechecks<S> {
         let check = |rule: &Rc<InForce<DegradeRule>>| BreakerCheck {
             rule: Rc::clone(rule),

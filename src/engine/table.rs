@@ -8,7 +8,7 @@ use crate::engine::resource::{Ordered, Resource};
 use crate::engine::store::{Known, Store};
 use crate::places::{Apart, NamePlace, Places};
 use crate::rule::{
-    FLOW_RULES, FlowRule, GATEWAY_FLOW_RULES, Grade, LimitApp, MAX_RULES_PER_RESOURCE, Mode,
+    FLOW, FLOW_RULES, FlowRule, GATEWAY_FLOW_RULES, Grade, LimitApp, MAX_RULES_PER_RESOURCE, Mode,
     PARAM_FLOW_RULES, RuleId, Rules, RulesError, Strategy, Target,
 };
 use crate::state::backend::Backend;
@@ -262,7 +262,7 @@ impl<S: Backend> Table<S> {
             }
             let enforced = listed.rule.mode() == Mode::Enforce && self.mode == Mode::Enforce;
             let names = (listed.id.clone(), listed.beside.clone());
-            let check = KeyCheck::new(Rc::clone(&listed.rule), names, enforced, &mut parts);
+            let check = KeyCheck::new(FLOW, Rc::clone(&listed.rule), names, enforced, &mut parts);
             store.open_keyed(&check, false);
             order.push(Ordered::Keyed(keys.len()));
             keys.push(check);
@@ -272,7 +272,7 @@ impl<S: Backend> Table<S> {
         let told_of_ends = checks.iter().enumerate().filter(|(_, check)| {
             check.terms.compat && matches!(check.rule.grade(), Grade::Qps { .. })
         });
-        let prechecks = self.prechecks.of(store, name, place);
+        let prechecks = self.prechecks.of(store, (name, place), &mut parts);
         let has_origins = checks.iter().any(Check::is_by_origin);
         let is_further = name.is_empty() && self.has_states_of_each();
         let has_places = is_further && store.tallies.places(None).is_some();

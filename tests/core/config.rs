@@ -7,7 +7,7 @@
     reason = "helpers of tests are tests"
 )]
 
-use leapgate::config::{ConfigError, Located, MAX_DOCUMENT, Value, read};
+use leapgate::config::{ConfigError, KEYS, Located, MAX_DOCUMENT, Value, read};
 use leapgate::rule::{
     AuthorityRule, AuthorityStrategy, Comparison, Counting, DegradeGrade, DegradeRule, FlowRule,
     Grade, LimitApp, MAX_LISTED_ORIGINS, MAX_RULES_PER_RESOURCE, MAX_SYSTEM_RULES, MaxQueueing,
@@ -465,7 +465,8 @@ fn a_long_document_is_refused() {
 
 #[test]
 fn a_document_of_the_wrong_form_is_refused() {
-    let rest = "`paramFlowRules`, `gatewayFlowRules`, `degradeRules`, `systemRules`, `authorityRules`, `mode`, `envoy`";
+    let rest: Vec<String> = KEYS[1..].iter().map(|key| format!("`{key}`")).collect();
+    let rest = rest.join(", ");
     let keys = format!("`flowRules`, {rest}");
     let cases = [
         (

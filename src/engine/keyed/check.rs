@@ -2,7 +2,7 @@
 
 use super::controller::{KeyedController, count};
 use crate::rule::{
-    Count, FLOW, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,
+    Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,
     MAX_KEYS_OF_REQUEST, Network, RuleId, Target,
 };
 use crate::state::keyed::{Key, KeyedGeometry, KeyedStates, KeyedTerms};
@@ -45,7 +45,7 @@ pub(crate) struct KeyCheck {
     pub(super) opened: OnceCell<Opened>,
 }
 
-pub(super) struct Opened {
+pub(crate) struct Opened {
     /// How the rule has decided.
     pub(super) state: Rc<KeyedController>,
     /// What it decides on: the same, but where that is another rule's.
@@ -79,14 +79,15 @@ impl KeyCaller<'_> {
 }
 
 impl Opened {
-    pub(super) fn states(&self) -> &dyn KeyedStates {
+    pub(crate) fn states(&self) -> &dyn KeyedStates {
         self.measured.states()
     }
 }
 
 impl KeyCheck {
-    /// The rule on a resource whose keys have these `parts`: what it is called, and the rule whose states it looks at.
+    /// The rule, or a part of a rule of that `kind`, on a resource whose keys have these `parts`: what it is called, and the rule whose states it looks at.
     pub(crate) fn new(
+        kind: &'static str,
         rule: Rc<FlowRule>,
         (id, beside): (RuleId, Option<RuleId>),
         enforced: bool,
@@ -102,7 +103,7 @@ impl KeyCheck {
         };
         KeyCheck {
             count: with_burst(&rule, by, rule.count()),
-            kind: FLOW,
+            kind,
             of: parts.places_of(by),
             rule,
             id,
@@ -192,7 +193,7 @@ impl KeyCheck {
         }
     }
 
-    pub(super) fn terms(&self, count: Count) -> KeyedTerms {
+    pub(crate) fn terms(&self, count: Count) -> KeyedTerms {
         KeyedTerms {
             count,
             max_queueing_ns: self.rule.max_queueing().as_nanos(),
@@ -207,7 +208,7 @@ impl KeyCheck {
     }
 
     /// Tells `each` of the keys of a request and their counts. `false` where there are more than [`MAX_KEYS_OF_REQUEST`].
-    pub(super) fn each_key(
+    pub(crate) fn each_key(
         &self,
         caller: &KeyCaller<'_>,
         mut each: impl FnMut(&Opened, Key, Count),
