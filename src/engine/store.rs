@@ -113,6 +113,7 @@ impl<S: Backend> Store<S> {
     }
 
     /// Opens the states of a keyed rule: those that are there, or, `anew`, others.
+    #[inline(never)]
     pub(super) fn open_keyed(&self, check: &KeyCheck, anew: bool) {
         let Some(state) = self.keyed_state(check, check.id(), anew) else {
             return;

@@ -86,6 +86,7 @@ impl Opened {
 
 impl KeyCheck {
     /// The rule, or a part of a rule of that `kind`, on a resource whose keys have these `parts`: what it is called, and the rule whose states it looks at.
+    #[inline(never)]
     pub(crate) fn new(
         kind: &'static str,
         rule: Rc<FlowRule>,
@@ -208,7 +209,7 @@ impl KeyCheck {
     }
 
     /// Tells `each` of the keys of a request and their counts. `false` where there are more than [`MAX_KEYS_OF_REQUEST`].
-    pub(crate) fn each_key(
+    pub(super) fn each_key(
         &self,
         caller: &KeyCaller<'_>,
         mut each: impl FnMut(&Opened, Key, Count),
@@ -245,6 +246,16 @@ impl KeyCheck {
             self.tell(raw, opened, by, caller, &mut each);
         }
         true
+    }
+
+    /// [`KeyCheck::each_key`], out of line: it is long, and most callers are not hot.
+    #[inline(never)]
+    pub(crate) fn for_each_key(
+        &self,
+        caller: &KeyCaller<'_>,
+        each: &mut dyn FnMut(&Opened, Key, Count),
+    ) -> bool {
+        self.each_key(caller, each)
     }
 
     /// Tells `each` of the key of these values, if the rule is for it.

@@ -261,7 +261,7 @@ impl Keys {
         let checks = self.0.iter().filter(|check| check.enforced);
         for check in checks.filter(|check| check.applies_to(caller)) {
             let mut told: Few<Key, 4> = Few::default();
-            check.each_key(caller, |opened, key, _| {
+            check.for_each_key(caller, &mut |opened, key, _| {
                 if told.iter().any(|known| *known == key) {
                     return;
                 }
@@ -282,7 +282,7 @@ impl Keys {
     ) -> Option<(&FlowRule, &RuleId, Count, KeyStatus)> {
         let check = self.0.get(index).filter(|check| check.applies_to(caller))?;
         let mut least: Option<(Count, KeyStatus)> = None;
-        check.each_key(caller, |opened, key, count| {
+        check.for_each_key(caller, &mut |opened, key, count| {
             let own = opened.states().status(key, &check.terms(count), now);
             if least.is_none_or(|(_, least)| own.remaining < least.remaining) {
                 least = Some((count, own));
