@@ -96,6 +96,16 @@
 //!     "id": "admins",
 //!     "mode": "enforce"
 //!   }],
+//!   "banRules": [{               // after so many refusals, no more requests of a key for a time
+//!     "resource": "login",       // "*": each that no other ban rule names
+//!     "key": ["clientIp"],
+//!     "maxKeys": 100000,
+//!     "count": 10,               // refusals, by flow rules and authority rules
+//!     "intervalMs": 1000,
+//!     "banSec": 600,
+//!     "id": "bans",
+//!     "mode": "enforce"
+//!   }],
 //!   "mode": "enforce",           // "shadow": no rule refuses
 //!   "envoy": {}                  // the filter's own settings
 //! }
@@ -128,8 +138,11 @@ pub use limiter::{LimiterOptions, read_limiter};
 pub use value::{ConfigError, Fields, Located, Value};
 
 use crate::rule::{
-    AuthorityRule, AuthorityStrategy, MAX_NAME, RuleError, Rules, RulesError, SystemRule, Target,
+    AuthorityRule, AuthorityStrategy, BanRule, MAX_NAME, RuleError, Rules, RulesError, SystemRule,
+    Target,
 };
+use crate::window::Window;
+use key::keyed_by;
 use parts::{compat, mode, name_error, number_error, refuse_pattern, rule_id};
 use value::DOCUMENT;
 
@@ -150,6 +163,7 @@ pub const KEYS: &[&str] = &[
     "degradeRules",
     "systemRules",
     "authorityRules",
+    "banRules",
     "mode",
     "envoy",
 ];
@@ -177,6 +191,7 @@ pub fn read(document: &Value) -> Result<Document<'_>, ConfigError> {
             degrade: list(&fields, "degradeRules", degrade::rule)?,
             system: list(&fields, "systemRules", system_rule)?,
             authority: list(&fields, "authorityRules", authority_rule)?,
+            ban: list(&fields, "banRules", ban_rule)?,
         },
         envoy: value::find(document, "envoy").filter(|envoy| **envoy != Value::Null),
     })
@@ -283,6 +298,38 @@ fn authority_rule(at: &Located<'_>) -> Result<AuthorityRule, ConfigError> {
             ),
         })
     })?;
+    if let Some(id) = rule_id(&fields)? {
+        rule = rule.with_id(id);
+    }
+    Ok(rule.in_mode(mode(&fields)?))
+}
+
+const BAN_KEYS: [&str; 8] = [
+    "id",
+    "resource",
+    "key",
+    "maxKeys",
+    "count",
+    "intervalMs",
+    "banSec",
+    "mode",
+];
+
+fn ban_rule(at: &Located<'_>) -> Result<BanRule, ConfigError> {
+    let fields = at.object(&BAN_KEYS)?;
+    let (resource, key) = (fields.need("resource")?, fields.need("key")?);
+    let by = keyed_by(&key, &fields)?;
+    let count = fields.need("count")?.integer(1..=u32::MAX.into())? as u32;
+    let interval_ms = match fields.get("intervalMs") {
+        Some(interval) => interval.integer(1..=Window::MAX_INTERVAL_MS)?,
+        None => 1000,
+    };
+    let seconds = fields
+        .need("banSec")?
+        .integer(1..=Window::MAX_INTERVAL_MS / 1000)?;
+    // The numbers are in range.
+    let rule = BanRule::new(resource.string()?, by, count, interval_ms, seconds * 1000);
+    let mut rule = rule.map_err(|_| name_error(&resource))?;
     if let Some(id) = rule_id(&fields)? {
         rule = rule.with_id(id);
     }

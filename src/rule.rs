@@ -1,6 +1,7 @@
 //! Rules. Their small types check what they are made from, once; after that a rule is right by construction.
 
 pub(crate) mod authority;
+mod ban;
 pub(crate) mod degrade;
 mod flow;
 mod key;
@@ -8,6 +9,7 @@ mod parts;
 pub(crate) mod system;
 
 pub use authority::{AuthorityRule, AuthorityStrategy, MAX_LISTED_ORIGINS};
+pub use ban::BanRule;
 pub use degrade::{
     Comparison, DEFAULT_DEGRADE_SAMPLE_COUNT, DEFAULT_MIN_REQUEST_AMOUNT, DegradeGrade,
     DegradeRule, MAX_PROBES,
@@ -45,6 +47,8 @@ pub struct Rules {
     pub system: Vec<SystemRule>,
     /// Which origins may enter a resource.
     pub authority: Vec<AuthorityRule>,
+    /// Bans on keys that are refused too often.
+    pub ban: Vec<BanRule>,
     /// Whether anything refuses: in shadow mode each rule is.
     pub mode: Mode,
 }
@@ -57,10 +61,12 @@ impl Rules {
             (PARAM_FLOW_RULES, &self.param_flow),
             (FLOW_RULES, &self.flow),
         ];
-        lists.into_iter().flat_map(|(list, rules)| {
+        let flow = lists.into_iter().flat_map(|(list, rules)| {
             let keys = rules.iter().enumerate();
             keys.filter_map(move |(i, rule)| Some((list, i, rule.keyed_by()?)))
-        })
+        });
+        let bans = self.ban.iter().enumerate();
+        flow.chain(bans.filter_map(|(i, ban)| Some((BAN_RULES, i, ban.keyed_by()?))))
     }
 }
 
@@ -80,13 +86,17 @@ pub enum Cause {
     System(SystemLimit, Rc<SystemRule>),
     /// An origin that may not enter.
     Authority(Rc<AuthorityRule>),
+    /// A key that was refused too often.
+    Ban(Rc<BanRule>),
 }
 
 impl Cause {
     /// What the refusal means to the client: how it is answered.
     pub fn kind(&self) -> RefusalKind {
         match self {
-            Cause::Flow(_) | Cause::System(SystemLimit::Qps, _) => RefusalKind::Limited,
+            Cause::Flow(_) | Cause::Ban(_) | Cause::System(SystemLimit::Qps, _) => {
+                RefusalKind::Limited
+            }
             Cause::Degrade(_) | Cause::System(..) => RefusalKind::Unavailable,
             Cause::Authority(_) => RefusalKind::Forbidden,
         }
@@ -99,6 +109,7 @@ impl Cause {
             Cause::Degrade(_) => "degrade",
             Cause::System(..) => "system",
             Cause::Authority(_) => "authority",
+            Cause::Ban(_) => BAN,
         }
     }
 
@@ -111,8 +122,9 @@ impl Cause {
     }
 }
 
-/// The kind of flow rules.
+/// The kind of flow rules, and of bans.
 pub(crate) const FLOW: &str = "flow";
+pub(crate) const BAN: &str = "ban";
 
 /// The lists of rules, as a document calls them.
 pub(crate) const FLOW_RULES: &str = "flowRules";
@@ -121,6 +133,7 @@ pub(crate) const GATEWAY_FLOW_RULES: &str = "gatewayFlowRules";
 pub(crate) const DEGRADE_RULES: &str = "degradeRules";
 pub(crate) const SYSTEM_RULES: &str = "systemRules";
 pub(crate) const AUTHORITY_RULES: &str = "authorityRules";
+pub(crate) const BAN_RULES: &str = "banRules";
 
 /// Why rules cannot be put in force. Those in force stay.
 #[derive(Clone, PartialEq, Eq, Debug)]

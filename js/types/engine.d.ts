@@ -229,6 +229,22 @@ export interface AuthorityRule extends AnyRule {
   strategy?: 'white' | 'black' | 0 | 1;
 }
 
+/** After so many refusals of a key, by flow rules and authority rules of the resource, the key is refused for a time. */
+export interface BanRule extends Pick<AnyRule, 'id' | 'mode'> {
+  /** What is guarded; `*` is each resource that no other ban rule names. */
+  resource: string;
+  /** What clients are told apart by, as in `FlowRule`. */
+  key: FlowRule['key'] & {};
+  /** How many keys are kept apart: 100,000 unless given. */
+  maxKeys?: number;
+  /** How many refusals within the interval ban a key, from 1. */
+  count: number;
+  /** The interval: 1000 ms unless given. */
+  intervalMs?: number;
+  /** For how many seconds the key is refused then. */
+  banSec: number;
+}
+
 /** A rules document, with Sentinel's names: the one of the filter for Envoy and of the Rust library. */
 export interface RulesDocument {
   /** Limits, asked in order. */
@@ -243,6 +259,8 @@ export interface RulesDocument {
   systemRules?: readonly SystemRule[];
   /** Who may enter. */
   authorityRules?: readonly AuthorityRule[];
+  /** Bans on clients that are refused too often. */
+  banRules?: readonly BanRule[];
   /** `shadow`: no rule refuses. */
   mode?: Mode;
   /** The settings of the filter for Envoy: not read here. */
@@ -337,7 +355,7 @@ export interface EngineResult {
   /** The first rule that refuses, or else the one of which the least is left; null where the resource has none. */
   rule: string | null;
   /** Of which kind the rule is that refuses; null where none does. */
-  cause: 'flow' | 'degrade' | 'system' | 'authority' | null;
+  cause: 'flow' | 'degrade' | 'system' | 'authority' | 'ban' | null;
   /** The HTTP status of the refusal: 429 of a limit, 503 of a breaker or an overloaded system, 403 of an authority rule; null if it passes. */
   status: 429 | 503 | 403 | null;
   /** How each flow rule stands that is for requests of no origin and no context in particular. */

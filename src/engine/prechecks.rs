@@ -4,15 +4,17 @@
 use crate::engine::blocked::Blocked;
 use crate::engine::breakers::{Admissions, BreakerCheck, BreakerChecks};
 use crate::engine::in_force::{ByTarget, Ids, InForce, PrecheckReport};
-use crate::engine::keyed::{KeyCaller, KeyParts};
+use crate::engine::keyed::{KeyCaller, KeyCheck, KeyParts};
 use crate::engine::store::Store;
+use crate::inline_vec::Few;
 use crate::places::NamePlace;
 use crate::rule::system::{Gauges, Inbound};
 use crate::rule::{
-    AUTHORITY_RULES, AuthorityRule, Cause, DEGRADE_RULES, DegradeRule, MAX_SYSTEM_RULES, Rules,
-    RulesError, SystemRule, Target,
+    AUTHORITY_RULES, AuthorityRule, BAN, BAN_RULES, BanRule, Cause, DEGRADE_RULES, DegradeRule,
+    FlowRule, MAX_SYSTEM_RULES, Rules, RulesError, SystemRule, Target,
 };
 use crate::state::backend::{Backend, BreakerKey};
+use crate::state::keyed::{Key, KeyHandle};
 use crate::stats::node::ClusterNode;
 use crate::time::Timestamp;
 use std::rc::Rc;
@@ -30,6 +32,7 @@ pub(super) struct Asked<'a, S: Backend> {
 /// The rules of a document that are asked before flow rules.
 pub(super) struct PrecheckRules {
     authority: ByTarget<AuthorityRule>,
+    ban: ByTarget<BanRule>,
     system: Rc<[Rc<InForce<SystemRule>>]>,
     degrade: ByTarget<DegradeRule>,
 }
@@ -70,6 +73,14 @@ impl PrecheckRules {
             let rule = InForce::new(rule, id, mode, all);
             authority.add(&target, rule, AUTHORITY_RULES, index)?;
         }
+        let (mut ids, listed) = (Ids::default(), std::mem::take(&mut rules.ban));
+        let in_force = Ids::in_force(&mut listed.iter().map(BanRule::called));
+        let mut ban = ByTarget::default();
+        for (index, rule) in listed.into_iter().enumerate() {
+            let ((mode, id), target) = (in_force.beside(rule.called()), rule.target().clone());
+            ids.take(&id, index, (BAN_RULES, index))?;
+            ban.add(&target, InForce::new(rule, id, mode, all), BAN_RULES, index)?;
+        }
         let in_force = Ids::in_force(&mut system.iter().map(SystemRule::called));
         let in_force = |rule: SystemRule| {
             let (mode, id) = in_force.beside(rule.called());
@@ -77,6 +88,7 @@ impl PrecheckRules {
         };
         Ok(PrecheckRules {
             authority,
+            ban,
             system: system.into_iter().map(in_force).collect(),
             degrade: breakers,
         })
@@ -84,17 +96,16 @@ impl PrecheckRules {
 
     /// Whether there are none.
     pub(super) fn are_none(&self) -> bool {
-        let mut by_resource = self
-            .authority
-            .all()
-            .map(|_| ())
-            .chain(self.degrade.all().map(|_| ()));
+        let by_resource = self.authority.all().map(|_| ());
+        let by_resource = by_resource.chain(self.degrade.all().map(|_| ()));
+        let mut by_resource = by_resource.chain(self.ban.all().map(|_| ()));
         self.system.is_empty() && by_resource.next().is_none()
     }
 
     /// The resources that they name.
     pub(super) fn named(&self) -> impl Iterator<Item = &Rc<str>> {
-        self.degrade.named.keys().chain(self.authority.named.keys())
+        let names = self.degrade.named.keys().chain(self.authority.named.keys());
+        names.chain(self.ban.named.keys())
     }
 
     /// Whether resources that none of them names have states of their own.
@@ -107,7 +118,7 @@ impl PrecheckRules {
         &self,
         store: &Store<S>,
         (name, place): (&Rc<str>, Option<NamePlace>),
-        _parts: &mut KeyParts,
+        parts: &mut KeyParts,
     ) -> Prechecks<S> {
         let check = |rule: &Rc<InForce<DegradeRule>>| BreakerCheck {
             rule: Rc::clone(rule),
@@ -119,8 +130,10 @@ impl PrecheckRules {
                 geometry: rule.rule.geometry(),
             }),
         };
+        let bans = self.ban.of(name).iter();
         Prechecks {
             authority: self.authority.of(name).into(),
+            bans: bans.map(|rule| BanCheck::new(rule, store, parts)).collect(),
             system: Rc::clone(&self.system),
             breakers: BreakerChecks(self.degrade.of(name).iter().map(check).collect()),
         }
@@ -131,6 +144,7 @@ impl PrecheckRules {
         self.authority
             .all()
             .for_each(|rule| each(rule.report("authority")));
+        self.ban.all().for_each(|rule| each(rule.report(BAN)));
         self.system
             .iter()
             .for_each(|rule| each(rule.report("system")));
@@ -143,6 +157,7 @@ impl PrecheckRules {
 /// The rules of one resource that are asked before its flow rules.
 pub(super) struct Prechecks<S: Backend> {
     authority: Box<[Rc<InForce<AuthorityRule>>]>,
+    bans: Box<[BanCheck]>,
     system: Rc<[Rc<InForce<SystemRule>>]>,
     pub(super) breakers: BreakerChecks<S::Breaker>,
 }
@@ -151,7 +166,10 @@ impl<S: Backend> Prechecks<S> {
     /// Whether there are none.
     #[inline]
     pub(super) fn are_none(&self) -> bool {
-        self.authority.is_empty() && self.system.is_empty() && self.breakers.0.is_empty()
+        self.authority.is_empty()
+            && self.bans.is_empty()
+            && self.system.is_empty()
+            && self.breakers.0.is_empty()
     }
 
     /// Whether any of them looks at the origin of a request.
@@ -166,20 +184,29 @@ impl<S: Backend> Prechecks<S> {
         now: Timestamp,
         flow: impl FnOnce() -> Result<A, Blocked>,
     ) -> Result<(A, Admissions), Blocked> {
-        let mut admissions = self.check(asked, now)?;
-        // Before anything is charged: where breakers are shared, another worker may have taken the probe since they were asked.
-        self.breakers.reserve(&mut admissions, now)?;
-        match flow() {
-            Ok(admitted) => Ok((admitted, admissions)),
-            Err(blocked) => {
-                self.breakers.undo(admissions, now);
-                Err(blocked)
+        let decided = self.check(asked, now).and_then(|mut admissions| {
+            // Before anything is charged: where breakers are shared, another worker may have taken the probe since they were asked.
+            self.breakers.reserve(&mut admissions, now)?;
+            match flow() {
+                Ok(admitted) => Ok((admitted, admissions)),
+                Err(blocked) => {
+                    self.breakers.undo(admissions, now);
+                    Err(blocked)
+                }
+            }
+        });
+        if let Err(blocked) = &decided
+            && matches!(blocked.cause, Cause::Flow(_) | Cause::Authority(_))
+        {
+            for ban in &self.bans {
+                ban.note_refusal(asked, now);
             }
         }
+        decided
     }
 
-    /// What refuses a request before any flow rule is asked: an authority rule; for a request from outside, a system rule; a
-    /// breaker. Nothing is taken. Sentinel asks breakers last; none of them is charged, so that only changes which refusal is
+    /// What refuses a request before any flow rule is asked: an authority rule; a ban; for a request from outside, a system
+    /// rule; a breaker. Nothing is taken. Sentinel asks breakers last; none of them is charged, so that only changes which refusal is
     /// reported where several refuse.
     fn check(&self, asked: &Asked<'_, S>, now: Timestamp) -> Result<Admissions, Blocked> {
         for rule in &self.authority {
@@ -190,6 +217,9 @@ impl<S: Backend> Prechecks<S> {
                     retry_after: None,
                 });
             }
+        }
+        for ban in &self.bans {
+            ban.check(asked, now)?;
         }
         if !self.system.is_empty() && asked.is_inbound {
             let inbound = match asked.inbound {
@@ -228,5 +258,102 @@ impl<S: Backend> Prechecks<S> {
             }
         }
         Ok(())
+    }
+}
+
+/// A ban rule on one resource.
+struct BanCheck {
+    rule: Rc<InForce<BanRule>>,
+    refusals: KeyCheck,
+    bans: KeyCheck,
+}
+
+impl BanCheck {
+    #[inline(never)]
+    fn new<S: Backend>(
+        rule: &Rc<InForce<BanRule>>,
+        store: &Store<S>,
+        parts: &mut KeyParts,
+    ) -> BanCheck {
+        let mut check = |of: &FlowRule| {
+            let check = KeyCheck::new(
+                BAN,
+                Rc::new(of.clone()),
+                (rule.id.clone(), None),
+                true,
+                parts,
+            );
+            store.open_keyed(&check, false);
+            check
+        };
+        BanCheck {
+            refusals: check(rule.rule.refusals()),
+            bans: check(rule.rule.bans()),
+            rule: Rc::clone(rule),
+        }
+    }
+
+    /// Opens the states with the first request: then there is a seed for hashes.
+    fn open<S: Backend>(&self, store: &Store<S>) {
+        for check in [&self.refusals, &self.bans] {
+            if !check.is_open() {
+                store.open_keyed(check, true);
+            }
+        }
+    }
+
+    /// Refuses a request with a key that is banned, for as long as its longest ban; for ever, if it has too many keys.
+    #[inline(never)]
+    fn check<S: Backend>(&self, asked: &Asked<'_, S>, now: Timestamp) -> Result<(), Blocked> {
+        self.open(asked.store);
+        // A key that was never banned has no state, and gets none.
+        let mut left = Some(Duration::ZERO);
+        let fits = self
+            .bans
+            .for_each_key(&asked.caller, &mut |opened, key, count| {
+                let status = opened.states().status(key, &self.bans.terms(count), now);
+                if status.remaining == 0 {
+                    left = left.map(|longest| longest.max(status.reset));
+                }
+            });
+        let retry_after = left.filter(|_| fits);
+        if retry_after == Some(Duration::ZERO) || !self.rule.refuse() {
+            return Ok(());
+        }
+        Err(Blocked {
+            cause: Cause::Ban(Rc::clone(&self.rule.rule)),
+            id: self.rule.id.clone(),
+            retry_after,
+        })
+    }
+
+    /// Counts a refusal by another rule, once for each key of the request, and bans the keys that have been refused too often.
+    #[inline(never)]
+    fn note_refusal<S: Backend>(&self, asked: &Asked<'_, S>, now: Timestamp) {
+        self.open(asked.store);
+        let (mut counted, mut banned) = (Few::<Key, 4>::default(), Few::<bool, 4>::default());
+        self.refusals
+            .for_each_key(&asked.caller, &mut |opened, key, count| {
+                let (states, terms) = (opened.states(), self.refusals.terms(count));
+                let is_new = !counted.iter().any(|known| *known == key);
+                counted.push(key);
+                if is_new
+                    && let Some(reserved) = states.reserve(&mut KeyHandle::of(key), &terms, 1, now)
+                {
+                    states.admit(reserved, 1);
+                }
+                banned.push(is_new && states.status(key, &terms, now).remaining == 0);
+            });
+        // Both rules see the keys of a request in one order.
+        let mut banned = banned.iter();
+        self.bans
+            .for_each_key(&asked.caller, &mut |opened, key, count| {
+                let (states, terms) = (opened.states(), self.bans.terms(count));
+                if banned.next() == Some(&true)
+                    && let Some(reserved) = states.reserve(&mut KeyHandle::of(key), &terms, 1, now)
+                {
+                    states.admit(reserved, 1);
+                }
+            });
     }
 }
