@@ -291,7 +291,7 @@ test('a_sentence_says_what_is_wrong_with_an_argument', () => {
     [() => array.addPass(1, -1), 'now: `-1` is not a valid time; use milliseconds, a number of at least 0', RangeError],
     [() => array.list(NaN), 'now: `NaN` is not a valid time; use milliseconds, a number of at least 0', RangeError],
     [() => array.windowValue(), 'at: `undefined` is not a valid time; use milliseconds, a number of at least 0', TypeError],
-    [() => array.isWindowDeprecated(5), 'wrap: `5` is not a bucket of an array; use what `list` or `currentWindow` tells', TypeError],
+    [() => array.isWindowDeprecated(5), 'wrap: `5` is not a bucket of an array; use what `list` or `currentWindow` returns', TypeError],
     [() => array.addPass(1.5), `n: \`1.5\` ${whole}`, RangeError],
     [() => array.addPass('2'), `n: \`2\` ${whole}`, TypeError],
     [() => node.addPassRequest(2 ** 32), `n: \`4294967296\` ${whole}`, RangeError],
@@ -303,7 +303,7 @@ test('a_sentence_says_what_is_wrong_with_an_argument', () => {
     [() => metric.addRt(-1), 'rt: `-1` is not possible; use a number from 0 to 9007199254740991', RangeError],
     [() => node.tryOccupyNext(1, NaN), 'threshold: `NaN` is not possible; use a number from 0 to 9007199254740992', RangeError],
     [() => metric.sum('passes'), 'event: `passes` is not a valid event; use one of pass, block, exception, success, rt, occupiedPass', TypeError],
-    [() => metric.detailsOnCondition(5), 'predicate: `5` is not a function; use one that is told when a bucket starts', TypeError],
+    [() => metric.detailsOnCondition(5), 'predicate: `5` is not a function; use one that takes the start of a bucket', TypeError],
   ]) {
     sentence(act, /^(options|outcome)/.test(message) ? 'ERR_LEAPGATE_OPTIONS' : 'ERR_LEAPGATE_ARGUMENT', message, Kind);
   }
