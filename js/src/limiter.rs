@@ -10,7 +10,7 @@ use leapgate::config::{LimiterOptions, read_limiter};
 use leapgate::rule::Count;
 use leapgate::{Left, Limit, Limiter, Verdict};
 
-/// A limiter, and what its limits are.
+/// A limiter and its limits.
 struct Slot {
     limits: Vec<Limit>,
     limiter: Limiter,
@@ -46,7 +46,7 @@ impl Limiters {
     ///
     /// # Errors
     ///
-    /// A sentence that says what is wrong with them.
+    /// A sentence that names the wrong option, its value and the cure.
     pub(crate) fn add(&mut self, bytes: &[u8]) -> Result<u32, String> {
         let options = read_limiter(&tree::read(bytes)).map_err(|error| error.to_string())?;
         let LimiterOptions { limits, max_keys } = options;
