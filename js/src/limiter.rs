@@ -91,7 +91,7 @@ impl Limiters {
         let Some((verdict_row, limits)) = results.split_first_chunk_mut::<VERDICT_LEN>() else {
             return false;
         };
-        let tell = |left: Left| {
+        let write = |left: Left| {
             let limits = limits.as_chunks_mut::<LIMIT_LEN>().0;
             if let Some(limit) = limits.get_mut(left.index) {
                 limit[LIMIT_COUNT] = left.count.get();
@@ -100,9 +100,9 @@ impl Limiters {
             }
         };
         let verdict = if ask.charges {
-            open.limit(key, cost, count, now, tell)
+            open.limit(key, cost, count, now, write)
         } else {
-            open.peek(key, cost, count, now, tell)
+            open.peek(key, cost, count, now, write)
         };
         let Verdict::Block { index, retry_after } = verdict else {
             return true;
