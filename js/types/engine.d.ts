@@ -1,7 +1,7 @@
 /// <reference lib="esnext.disposable" />
 
 /**
- * An engine applies rules of all kinds to requests: `RulesDocument` lists the kinds.
+ * An engine applies rules of all kinds to requests; `RulesDocument` lists the kinds.
  *
  * ```js
  * import { Engine } from 'leapgate/engine';
@@ -414,7 +414,7 @@ export class Engine {
   replace(rules: RulesDocument): void;
   /** The statistics of all resources, contexts and origins. */
   readonly nodes: NodeTree;
-  /** What each rule has decided since it is in force, ordered by id; a rule for each resource or origin has an item for each. */
+  /** What each rule has decided since it came into force, ordered by id; a rule for each resource or origin has an item for each. */
   counters(): RuleCounters[];
   /** The `n` hottest keys of each rule with keys, hottest first; 10 unless given. Reads all keys, at some nanoseconds each. */
   top(n?: number): HotKey[];
