@@ -5,8 +5,8 @@
 //! The functions check no arguments beyond what memory safety needs: `js/lib` does that, and the core writes the error messages
 //! about options and rules.
 //!
-//! `api` has the functions, above the `shell` that holds all state; `layout` has every position in memory; `rules` is the only file
-//! that knows the kinds of rules.
+//! `api` has the functions, above the `shell` that holds all state; `layout` has every position in memory; `rules` reads rules of
+//! all kinds alike.
 //!
 //! It is built into two modules: a small one with the feature `limiter` alone, and one with `engine`.
 
