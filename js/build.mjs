@@ -1,11 +1,11 @@
-// Makes the package of what wasm-bindgen has left in `work` (its `bundler` target), in a folder for each of two modules, and a
-// few lines around each for each place where it runs. usage: node js/build.mjs WORK OUT
+// Makes the package from the output of wasm-bindgen (its `bundler` target) in WORK, which has a folder for each of two modules, with
+// an entry around each module for each place where it runs. usage: node js/build.mjs WORK OUT
 import { cpSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
 
-// For each module, the entries beside the inlined one, and what it may weigh in bytes; gzipped, what a first import brings along.
+// For each module, the entries beside the inlined one, and the budgets in bytes; gzipped, for all that a first import loads.
 const MODULES = [
   {
     name: 'limiter',
@@ -33,7 +33,7 @@ rmSync(out, { recursive: true, force: true });
 mkdirSync(dist, { recursive: true });
 for (const file of ['js/package.json', 'LICENSE', 'js/README.md']) cpSync(file, `${out}/${file.split('/').pop()}`);
 
-// Node and Bun print the source line of an uncaught error. Edge runtimes do not, and every byte counts there.
+// The longest line: Node and Bun print the source line of an uncaught error. Edge runtimes do not, and every byte counts there.
 const LINE = 160;
 
 const bundle = async (entry, options) => {
@@ -50,15 +50,15 @@ const bundle = async (entry, options) => {
   });
   return outputFiles[0].text;
 };
-// The module as text: a byte is one character, or two where it is rare; entry/inline.js reads it. The text begins with the common
-// bytes, in hexadecimal. Base64 is longer, and compresses badly, since it cuts bytes apart.
+// The module as text: a common byte is one character, a rare one two; entry/inline.js reads it. The text begins with the common
+// bytes, in hexadecimal. Base64 is longer, and compresses badly, since it splits bytes.
 function textOf(bytes) {
   const counts = new Array(256).fill(0);
   for (const byte of bytes) counts[byte]++;
   const all = [...counts.keys()];
   const common = all.toSorted((one, other) => counts[other] - counts[one]).slice(0, 90);
   const rare = all.filter((byte) => !common.includes(byte));
-  // From `$` to `~` without the backslash; those before it, `!` and `#`, begin two characters.
+  // From `$` to `~` without the backslash; the earlier `!` and `#` begin pairs of characters.
   const character = (index) => String.fromCharCode(index < 56 ? index + 36 : index + 37);
   const written = [];
   common.forEach((byte, i) => (written[byte] = character(i)));
@@ -66,7 +66,7 @@ function textOf(bytes) {
   return Buffer.from(common).toString('hex') + Array.from(bytes, (byte) => written[byte]).join('');
 }
 
-// It stands on a line of its own, which cannot throw, and is inserted last: the bundler would break that line, too.
+// The text has a line of its own, which cannot throw, and is inserted last: the bundler would break that line, too.
 const TEXT = '"the module"';
 const inlined = {
   name: 'inlined',
@@ -78,7 +78,7 @@ for (const { name, path, entries, budgets } of MODULES) {
   const parts = `${work}/${name}`;
   const to = `${dist}/${path}`;
   mkdirSync(to, { recursive: true });
-  // The parts lie side by side, so that they find the module and what is in it.
+  // All parts go into one folder, so that their imports of the module resolve.
   for (const dir of ['js/lib', 'js/entry']) cpSync(dir, parts, { recursive: true });
   cpSync(`js/lib/${name}.index.js`, `${parts}/index.js`);
   const bare = await bundle(`${parts}/inline.js`, { plugins: [inlined], inject: [`${parts}/text.js`] });
@@ -89,7 +89,7 @@ for (const { name, path, entries, budgets } of MODULES) {
     writeFileSync(`${to}${entry}.js`, await bundle(`${parts}/${entry}.js`, { ...external, lineLimit }));
   }
 
-  // One instance for `import` and `require`: two would count apart. Each export is an assignment that Node's lexer sees.
+  // One instance for `import` and `require`: two would count separately. Each export is an assignment that Node's lexer sees.
   const [exported, list] = /export ?\{([^}]*)\};?\s*$/.exec(inline);
   const pairs = list.split(',').map((name) => name.trim().split(/ as /));
   const names = pairs.map(([local, name = local]) => name);
@@ -107,7 +107,7 @@ for (const { name, path, entries, budgets } of MODULES) {
   }
 }
 
-// What imports `leapgate` does so by its name: so its `exports` choose where the module comes from, and there is one of it.
+// These import `leapgate` by name: its `exports` choose the source of the module, and there is one instance.
 const around = ['stats', 'http', 'express', 'fastify', 'fetch', 'hono', 'store'];
 for (const name of around) {
   for (const [format, extension] of [['esm', 'js'], ['cjs', 'cjs']]) {
@@ -116,7 +116,7 @@ for (const name of around) {
 }
 
 for (const file of readdirSync('js/types')) cpSync(`js/types/${file}`, `${dist}/${file}`);
-// Else TypeScript would take what `require` gives for an ES module.
+// Else TypeScript would take the result of `require` for an ES module.
 cpSync('js/types/index.d.ts', `${dist}/node.d.cts`);
 for (const name of ['adapter', 'engine', ...around]) {
   const types = readFileSync(`js/types/${name}.d.ts`, 'utf8');

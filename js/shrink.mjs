@@ -1,5 +1,5 @@
-// Makes each way to panic in a module, known by its name, stop at once: what would be said has nowhere to go, and to say it
-// takes two kilobytes; and takes out where in the sources each panic stands. usage: node js/shrink.mjs MODULE
+// Makes each panic function of a module, found by name, trap at once: its message has no output, and formatting it takes two
+// kilobytes. Also removes the source locations of panics. usage: node js/shrink.mjs MODULE
 import { readFileSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 
@@ -24,8 +24,8 @@ if (found < 10) throw new Error(`${file} has only ${found} ways to panic: has ru
 binaryen.setDebugInfo(true);
 const binary = Buffer.from(module.emitBinary());
 
-// The places (where the path lies, its length, line, column) are left in the data, which wasm-opt cannot tell apart; what is
-// zero it leaves out. They stay where the code still names an address in them once arguments that have no use are gone.
+// The locations (address of the path, its length, line, column) remain in the data, which wasm-opt cannot split, but it drops zeros.
+// A location stays if the code still names an address in it after unused arguments are removed.
 module.runPasses(['dae-optimizing', 'simplify-locals', 'vacuum', 'dae-optimizing', 'remove-unused-module-elements']);
 const named = Array.from(module.emitText().matchAll(/i32\.const (-?\d+)|offset=(\d+)/g), (match) => match[1] ?? match[2]);
 const { name, offset, data } = module.getDataSegmentInfo(module.getDataSegmentByIndex(0));

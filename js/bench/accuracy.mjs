@@ -1,16 +1,16 @@
-// How much passes of what adversaries ask, by a clock that stands still between two requests. usage: node accuracy.mjs
+// How many requests of adversaries pass, by a clock that moves only from request to request. usage: node accuracy.mjs
 import { mock } from 'node:test';
 import { ADVERSARIES, LIMIT, STEADY, WINDOW_MS, worst } from '../test/adversaries.mjs';
 import { table } from './table.mjs';
 
-// On a boundary of windows, whatever the time of day.
+// On a boundary of windows, at any time of day.
 const EPOCH = 1_700_000_000_000;
 mock.timers.enable({ apis: ['Date', 'setTimeout', 'setInterval'], now: EPOCH });
 performance.now = () => Date.now() - EPOCH;
 const { SUBJECTS, MORE } = await import('./subjects.mjs');
 
 async function admitted(make, instants) {
-  // A window later than all before.
+  // One window after all earlier instants.
   mock.timers.tick(3 * WINDOW_MS - (Date.now() % WINDOW_MS));
   const start = Date.now();
   const ask = make(LIMIT, WINDOW_MS, 1000);

@@ -1,4 +1,4 @@
-// The figures of the npm package beside those of others: ./build.sh bench npm [RUNS [SUBJECT…]], medians of so many runs, 3 unless told.
+// The figures of the npm package beside other packages: ./build.sh bench npm [RUNS [SUBJECT…]], medians of RUNS runs, 3 unless given.
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
@@ -9,7 +9,7 @@ import { table } from './table.mjs';
 const KEYS = [1, 1000, 1_000_000];
 const [runs = 3, ...wanted] = process.argv.slice(2);
 
-// Beside what build.sh has installed: there they are found by their names, as users find them.
+// Beside the packages that build.sh has installed: there they are imported by name, as users do.
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const dir = mkdtempSync(join(tmpdir(), 'leapgate-'));
 process.on('exit', () => rmSync(dir, { recursive: true }));
@@ -23,7 +23,7 @@ const names = subjects.trim().split('\n').filter((name) => wanted.length === 0 |
 const median = (values) => values.sort((a, b) => a - b)[Math.floor(values.length / 2)];
 
 console.log(`Node ${process.version} on ${cpus()[0].model.trim()} (${cpus().length} cores), medians of ${runs} runs, each in a process of its own`);
-// In turn, so that a bad minute of the machine is everybody's.
+// In turn, so that a slow minute of the machine affects all subjects.
 const results = new Map();
 for (let run = 0; run < runs; run++) {
   for (const name of names) {

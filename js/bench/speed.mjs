@@ -12,21 +12,21 @@ const SINGLE = 200_000;
 const make = SUBJECTS[name];
 await check(name, make);
 
-// Memory of wasm is among what is external.
+// External memory includes the memory of wasm.
 function bytes() {
   globalThis.gc();
   const { heapUsed, external } = process.memoryUsage();
   return heapUsed + external;
 }
 
-// Addresses, and the same as bytes of which a string is made for each call, as a server does when it reads a header.
+// Addresses as strings, and as bytes from which each call makes a new string, as a server does when it reads a header.
 const address = (i) => `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`;
 const ends = new Uint32Array(keys + 1);
 for (let i = 0; i < keys; i++) ends[i + 1] = ends[i] + address(i).length;
 const text = Buffer.alloc(ends[keys]);
 for (let i = 0; i < keys; i++) text.write(address(i), ends[i], 'latin1');
 const fresh = (i) => text.latin1Slice(ends[i], ends[i + 1]);
-// As good as random, and the same for all.
+// A pseudo-random order, the same for all subjects.
 const order = Uint32Array.from({ length: 1 << 20 }, (_, i) => Math.imul(i, 0x9e3779b1) >>> 0).map((mixed) => mixed % keys);
 
 const before = bytes();
@@ -39,7 +39,7 @@ const isPromise = typeof ask(same[0]) === 'object';
 let passed = 0;
 let asked = 0;
 
-// A loop of its own for each kind of key: what is called in it is compiled for it.
+// A loop for each kind of key: the JIT compiles the calls in it for that kind.
 const loops = {};
 for (const kind of ['hot', 'fresh']) {
   const next = kind === 'hot' ? 'same[order[at++ & 0xfffff]]' : 'fresh(order[at++ & 0xfffff])';
@@ -68,7 +68,7 @@ async function perSecond(loop) {
 
 const quantile = (values, q) => values.sort()[Math.floor((values.length - 1) * q)];
 
-// Less what it takes to look at the clock twice.
+// Minus the time of reading the clock twice.
 async function p99() {
   const [taken, clock] = [new Float64Array(SINGLE), new Float64Array(SINGLE)];
   for (let i = 0; i < SINGLE; i++) {

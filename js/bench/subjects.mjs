@@ -1,5 +1,5 @@
-// What is compared: each is made of a limit, a window and how many keys there may be, and answers whether a request of a key
-// passes: at once, or with a promise if that is its way.
+// The subjects of the comparison: each is made from a limit, a window and the number of keys, and returns whether a request with a
+// key passes, at once or as a promise.
 import { Ratelimit } from '@upstash/ratelimit';
 import { MemoryStore as ExpressStore } from 'express-rate-limit';
 import { MemoryStore as HonoStore } from 'hono-rate-limiter';
@@ -21,7 +21,7 @@ const perKey = (make) => {
   };
 };
 
-// Enough of Redis for the scripts of @upstash/ratelimit, in this process.
+// A Redis in this process, with just enough for the scripts of @upstash/ratelimit.
 class Redis {
   #counts = new Map();
 
@@ -71,12 +71,12 @@ export const SUBJECTS = {
       bucket.content = limit;
       return bucket;
     }),
-  // Its local path: the store is told later, and nobody waits for it. Here it forgets all that it is told.
+  // The local path: the store is updated later, and no request waits for it. Here the store forgets all updates.
   '@upstash/ratelimit, cached': (limit, windowMs) =>
     upstash({ evalsha: async (_hash, _keys, [, cost]) => cost }, Ratelimit.cachedFixedWindow(limit, `${windowMs} ms`)),
 };
 
-// What decides otherwise than those, for the accuracy.
+// Subjects that decide otherwise, for the accuracy only.
 export const MORE = {
   "leapgate, window: 'weighted'": leapgate('weighted'),
   "leapgate, window: 'sentinel'": leapgate('sentinel'),
@@ -85,7 +85,7 @@ export const MORE = {
     upstash(new Redis(), Ratelimit.slidingWindow(limit, `${windowMs} ms`), { ephemeralCache: false }),
 };
 
-// Whether it does refuse: one that does not is quick, and no limiter.
+// Whether a subject refuses at all: one that does not is fast, and does not limit.
 export async function check(name, make) {
   const ask = make(5, 60_000, 100);
   const answers = [];

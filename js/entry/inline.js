@@ -1,8 +1,8 @@
-// Browsers, bundlers, Node, Deno, Bun: the module is inlined, as text that is decoded when the first limiter is made.
+// Browsers, bundlers, Node, Deno, Bun: the module is inlined, as text that is decoded when the first limiter or engine is made.
 import text from './leapgate_bg.wasm';
 import { link } from './core.js';
 
-// As build.mjs has written it.
+// Decodes the text, which build.mjs has written.
 function decode() {
   const written = text();
   const common = written.slice(0, 180).match(/../g).map((pair) => parseInt(pair, 16));

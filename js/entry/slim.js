@@ -1,4 +1,4 @@
-// The module is not inlined: who imports this hands it over.
+// The module is not inlined: the user passes it to `init`.
 import { link } from './core.js';
 import { beginAt, fault, wrong } from './errors.js';
 

@@ -1,5 +1,4 @@
-// What encodes and decodes UTF-8, where a test environment that plays a browser has neither (Jest's jsdom): no more of it
-// than what is called here.
+// UTF-8 encoding and decoding for test environments that have neither (Jest's jsdom): only the calls that the package makes.
 
 class Encoder {
   encode(text) {

@@ -1,5 +1,5 @@
-// Cloudflare Workers compile the module when they are deployed, and let nobody do so later. `performance.now()` stands still
-// there as `Date.now()` does, and begins nowhere.
+// Cloudflare Workers compile the module at deployment, and allow no compiling later. `performance.now()` stands still there as
+// `Date.now()` does, and has no zero of its own.
 import module from './leapgate_bg.wasm';
 import { link } from './core.js';
 

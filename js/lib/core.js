@@ -1,37 +1,37 @@
-// The instance of the wasm module: where its memory is, which keys it knows by number, and what becomes of it after a trap.
+// The instance of the wasm module: its memory, the keys that have a number, and its restart after a trap.
 
 import * as glue from './leapgate_bg.js';
-// All that the module imports. The namespace itself would keep the names of all that it exports in each bundle.
+// The module's only import. Using the namespace instead would keep all exported names in each bundle.
 import { __wbindgen_init_externref_table } from './leapgate_bg.js';
 import { fault, wrong } from './errors.js';
 import { flattenTexts } from './tree.js';
 
-// A key is at most so long, in UTF-16 units: what clients choose must not make memory grow without end.
+// The longest key, in UTF-16 units. Clients choose keys: memory must stay bounded.
 export const MAX_KEY = 65536;
 
-// Only keys up to this length are remembered.
+// The longest key that can get a number.
 const MAX_REMEMBERED = 64;
 
-// A key gets a number when it comes again before another one has taken its place among so many: a key that is asked about
-// often soon has one, and keys that are asked about once leave nothing behind.
+// A key gets a number when it comes again before another key has taken its place among so many: a frequent key soon has one, and
+// keys that come once leave nothing behind.
 const SEEN = 4096;
 
-let compile; // gives the module
+let compile; // returns the module
 let compiled;
 let memory;
-let text; // where texts are put: all of it
+let text; // the module's text buffer
 let area; // the results of decisions, in doubles
 let slots; // how many keys can have a number
 let next; // the next number
-const seen = new Uint16Array(SEEN); // of keys that had none, a part of the hash
+const seen = new Uint16Array(SEEN); // of recent keys without a number, a part of the hash
 let isSeeded;
 const numbers = new Map();
 const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
 
-// How many instances there have been. What was made in an earlier one is gone.
+// The number of instances so far. Whatever was made in an earlier instance is gone.
 export let generation = 0;
 
-// Says where the module comes from, and which clock is used where none is given.
+// Sets the source of the module, and the default clock.
 export function link(source, clock) {
   compile = source;
   defaultClock = clock;
@@ -39,7 +39,7 @@ export function link(source, clock) {
 
 export let defaultClock;
 
-// The time of day at an instant of that clock, which may begin anywhere. They are compared once a second: to look at a clock
+// The time of day at an instant of the default clock, whose zero is arbitrary. The two are compared once a second: reading a clock
 // takes as long as the rest of a decision.
 let [ahead, comparedAt] = [0, Infinity];
 export function timeOfDay(now) {
@@ -47,7 +47,7 @@ export function timeOfDay(now) {
   return now + ahead;
 }
 
-// Instantiates the module, if it is not yet.
+// Instantiates the module, unless it is already.
 export function ready() {
   if (generation === 0) start();
 }
@@ -65,7 +65,7 @@ function start() {
   generation++;
 }
 
-// What was thrown out of the module, as an Error: a trap leaves the instance in an unknown state, and another takes its place.
+// The Error for what the module threw. A trap leaves the instance in an unknown state: a new one replaces it.
 export function crashed(error) {
   if (error?.code?.startsWith?.('ERR_LEAPGATE')) return error;
   start();
@@ -74,9 +74,9 @@ export function crashed(error) {
   return fault('ERR_LEAPGATE_CRASHED', message, Error, error);
 }
 
-// Makes the views anew: when memory grows they are detached, and a text buffer that grows moves.
+// Recreates the views: growing memory detaches them, and a growing text buffer moves.
 function refreshViews() {
-  // Asking may make it grow, too.
+  // Each of these calls may grow memory, too.
   const [textAt, textBytes, areaAt, areaLength] = [glue.text(), glue.text_bytes(), glue.results(), glue.results_len()];
   text = new Uint8Array(memory.buffer, textAt, textBytes);
   area = new Float64Array(memory.buffer, areaAt, areaLength);
@@ -88,16 +88,16 @@ export function results() {
   return area;
 }
 
-// So many doubles that lie there, until the module is called again.
+// The `length` doubles at `at`, valid until the next call of the module.
 export const doubles = (at, length) => new Float64Array(memory.buffer, at, length);
 
-// The text of so many bytes that the module has put there.
+// The text of so many bytes that the module has written into the buffer.
 export function readText(bytes) {
   refreshViews();
   return decoder.decode(text.slice(0, bytes));
 }
 
-// The texts of so many bytes that it has put there, each with its length before it.
+// The texts in so many bytes that the module has written into the buffer, each with its length before it.
 export function readTexts(bytes) {
   refreshViews();
   const lengths = new DataView(memory.buffer, text.byteOffset, bytes);
@@ -111,13 +111,13 @@ export function readTexts(bytes) {
 }
 
 function roomFor(bytes) {
-  // Where memory has grown, it has no length any more.
+  // A detached view has length 0.
   if (text.length > bytes) return;
   glue.text_reserve(bytes);
   refreshViews();
 }
 
-// Puts bytes there.
+// Writes bytes into the buffer. Returns how many.
 export function put(bytes) {
   roomFor(bytes.length);
   text.set(bytes);
@@ -139,24 +139,24 @@ function putText(string) {
   return encoder.encodeInto(string, text).written;
 }
 
-// Puts a text behind so many bytes. How long it is.
+// Writes a text into the buffer, from byte `at` on. Returns its length in bytes.
 export function putTextAt(string, at) {
   roomFor(at + 3 * string.length);
   return encoder.encodeInto(string, text.subarray(at)).written;
 }
 
-// Hashes begin with random numbers. They are drawn late: Workers have none while a module is loaded.
+// Seeds the hashes with random numbers. They are drawn late: Workers have none while a module is loaded.
 export function seed() {
   if (isSeeded) return;
   const words = new Uint32Array(4);
-  // Test environments may lack it; without it, keys that collide could be looked for.
+  // Test environments may lack `crypto`; a weaker seed only makes colliding keys easier to find.
   if (globalThis.crypto?.getRandomValues) crypto.getRandomValues(words);
   else words.forEach((_, i) => (words[i] = Math.random() * 2 ** 32));
   glue.seed(...words);
   isSeeded = true;
 }
 
-// The number of a key, or 0 if it has none: then it is in the module's buffer.
+// The number of a key, or 0 if it has none: then the key is in the module's buffer.
 export function numberOf(key) {
   if (typeof key !== 'string') return otherNumberOf(key);
   return numbers.get(key) ?? assignNumber(key);

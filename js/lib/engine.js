@@ -11,16 +11,16 @@ const NO_ENTRY = 2 ** 32 - 1;
 
 const MAX_COST = 2 ** 32 - 1;
 
-// What may come from clients must not make memory grow without end.
+// The longest name. Clients may choose names: memory must stay bounded.
 const MAX_NAME = 1024;
 
-// So many keys may be asked for.
+// The most keys that `top` returns.
 const MAX_TOP = 10_000;
 
-// So many resources are known by number at a time.
+// How many resources have a number at a time.
 const MAX_RESOURCES = 4096;
 
-// Engines and entries that nobody holds any more are dropped.
+// Frees engines and entries that were garbage-collected.
 const registryOf = (drop) =>
   typeof FinalizationRegistry === 'function'
     ? new FinalizationRegistry((at) => {
@@ -34,7 +34,7 @@ const entries = registryOf((number) => core.engine_exit(number, layout.DROP, 0))
 // The options of `enter`.
 const ENTER = [...REQUEST, 'canWait', 'within'];
 
-// How many may wait for an engine unless it says otherwise.
+// How many requests may wait for an engine, by default.
 const MAX_WAITING = 1000;
 
 // Notifies the requests that wait for an engine that a call has ended.
@@ -43,13 +43,13 @@ let notifyWaiting;
 export class Engine {
   #at = { number: -1, generation: 0 };
   #tree;
-  // What a console shows.
+  // For the console.
   #about;
   #now;
   #resources = new Map();
   #maxWaiting;
   #gauges;
-  // Once somebody has waited.
+  // Set by the first `run` or `acquire`.
   #waiting;
 
   constructor(rules, settings = {}) {
@@ -75,24 +75,24 @@ export class Engine {
     engines?.register(this, this.#at, this.#at);
   }
 
-  // Makes it in the module.
+  // Makes the engine in the module.
   #open() {
     const number = this.#guarded(() => core.engine_new(wasm.put(this.#tree)));
-    // A sentence is never empty.
+    // An error message is never empty.
     if (number < 0) throw fault('ERR_LEAPGATE_RULES', wasm.readText(-number), RangeError);
     this.#at.number = number;
     this.#at.generation = wasm.generation;
     this.#resources.clear();
   }
 
-  // Its number in the module.
+  // The engine's number in the module.
   #ready() {
     const at = this.#at;
     if (at.generation === wasm.generation) return at.number;
     if (at.generation < 0) {
       throw freed();
     }
-    // There was another instance, and what it counted is lost: nothing passes until it would have left.
+    // The counts of an earlier instance are lost: nothing passes until its windows would have passed.
     const now = this.now();
     this.#open();
     core.engine_close(at.number, now);
@@ -138,7 +138,7 @@ export class Engine {
     return this.#answer({}, decided !== layout.REFUSED, known, now);
   }
 
-  // `run` and `acquire` have checked the names of options.
+  // `isChecked`: `run` and `acquire` have checked the names of the options.
   enter(resource, request, isChecked = false) {
     const number = this.#ready();
     const known = this.#resource(number, resource);
@@ -176,7 +176,7 @@ export class Engine {
     return this.#policies(known);
   }
 
-  // What there is to know of a resource.
+  // The resource's number, key parts and rules.
   #resource(number, name) {
     const known = this.#resources.get(name);
     if (known !== undefined) return known;
@@ -197,7 +197,7 @@ export class Engine {
     return known;
   }
 
-  // The number of the entry, or one below 0.
+  // Decides. Returns the number of the entry, or a negative one.
   #decide(number, known, request, names, flags, within, now) {
     if (request === undefined) request = {};
     else if (names !== undefined) checkOptions('request', request, names, EXAMPLE);
@@ -216,7 +216,7 @@ export class Engine {
         slot = numberOfKey(parts, values);
         flags |= layout.KEYED;
       }
-      // The key was read before: it lay in the same place.
+      // The module has read the key from the same place before.
       if (origin !== undefined) originBytes = wasm.putTextAt(origin, 0);
       if (context !== undefined) contextBytes = wasm.putTextAt(context, originBytes);
       return core.engine_enter(number, known.number, slot, cost ?? 1, flags, within, originBytes, contextBytes, now);
@@ -225,7 +225,7 @@ export class Engine {
     }
   }
 
-  // How the rules stand, as the latest decision has told.
+  // The policies in the results of the latest decision.
   #policies(known) {
     const many = wasm.results()[layout.DECISION_RULES];
     if (known.rules.length < many) this.#guarded(() => this.#learn(known, many));
@@ -240,7 +240,7 @@ export class Engine {
     return policies;
   }
 
-  // Puts what the latest decision told into `result`.
+  // Fills `result` from the results of the latest decision.
   #answer(result, success, known, now) {
     const policies = this.#policies(known);
     const results = wasm.results();
@@ -275,7 +275,7 @@ export class Engine {
     return result;
   }
 
-  // Learns of the rules of a resource that decisions have named, so many.
+  // Fetches the rules of a resource that decisions have named, up to `many`.
   #learn(known, many) {
     while (known.rules.length < many) {
       const bytes = core.engine_rule(this.#at.number, known.number, known.rules.length);
@@ -348,7 +348,7 @@ class Entry {
     this.#known = known;
     this.#resource = resource;
     this.#request = request;
-    // What it is now: who handed it in may change it.
+    // A copy: the caller may change the original.
     if (known.parts.length > 0) this.#key = [...valuesOf(known.parts, request?.key)];
     this.#at = { number, generation: wasm.generation, engine, resource };
     entries?.register(this, this.#at, this.#at);
@@ -424,7 +424,7 @@ function treeOf(rules) {
   }
 }
 
-// The resources of rules, by list. Rules without a resource are shown themselves.
+// For the console: the resources of the rules, by list. A rule without a resource is shown itself.
 const aboutOf = (rules) =>
   Object.fromEntries(
     Object.entries(rules)
@@ -445,7 +445,7 @@ function checkName(place, name) {
 
 const keyFault = (place, value, why, Kind = TypeError) => wrong(place, value, why, Kind, 'ERR_LEAPGATE_KEY');
 
-// What a key says of each of the parts.
+// The key's value for each part.
 function valuesOf(parts, key) {
   let values = [key];
   if (key === null) values = parts.map(() => null);
@@ -459,7 +459,7 @@ function valuesOf(parts, key) {
   throw keyFault('request.key', key, `does not say \`${parts[missing]}\`; add it, or null if there is none`);
 }
 
-// The number of the key of these values, once it is told.
+// The number of the key with these values, or 0: then the key is in the module's buffer.
 function numberOfKey(parts, values) {
   if (values.every(wasm.isValue)) return wasm.numberOf(values.length === 1 ? values[0] : values);
   const lists = values.map((value, i) => {

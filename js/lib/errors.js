@@ -1,19 +1,19 @@
-// What goes wrong is told as an Error (a TypeError or RangeError where an argument is to blame) with a `code`: one sentence
-// with the place, the value and the cure.
+// Errors: each is an Error (a TypeError or RangeError if an argument is wrong) with a `code`, and one sentence that names the
+// place, the value and the cure.
 
 export function fault(code, message, Kind = Error, cause) {
   const error = cause === undefined ? new Kind(message) : new Kind(message, { cause });
   return Object.assign(error, { code });
 }
 
-// Makes the stack of an error of ours begin at the call of the public function `call`: frames within it mean nothing to users. Engines
-// without `captureStackTrace` keep the whole stack.
+// Makes the stack of an error of this package begin at the call of the public function `call`: frames within it mean nothing to
+// users. JavaScript engines without `captureStackTrace` keep the whole stack.
 export function beginAt(call, error) {
   if (error?.code?.startsWith?.('ERR_LEAPGATE')) Error.captureStackTrace?.(error, call);
   return error;
 }
 
-// An error whose stack begins there, for errors that are frequent: capturing a stack is slow, and this captures it once.
+// As `fault`, with a stack that begins at the call of `call`. For frequent errors: capturing a stack is slow, and this does it once.
 export function faultAt(call, code, message) {
   const { captureStackTrace, stackTraceLimit } = Error;
   if (captureStackTrace === undefined) return fault(code, message);
@@ -24,7 +24,7 @@ export function faultAt(call, code, message) {
   return error;
 }
 
-// A public function that does what `call` does: stacks of its errors begin at its call.
+// Makes a public function of `call`: the stacks of its errors begin at its call.
 export function outermost(name, call) {
   const outer = {
     [name](...args) {
@@ -38,7 +38,7 @@ export function outermost(name, call) {
   return outer;
 }
 
-// Names a class, whose name the bundler has shortened, and makes its methods public functions, including inherited ones.
+// Restores the name of a class, which the bundler has shortened, and makes its methods public functions, including inherited ones.
 export function bounded(Class, name) {
   Object.defineProperty(Class, 'name', { value: name });
   const methods = {};
@@ -52,11 +52,11 @@ export function bounded(Class, name) {
   }
 }
 
-// The consoles of Node, Bun and Deno call this method of an object, and show what it returns.
+// The consoles of Node, Bun and Deno call this method of an object and show the result.
 export const INSPECT = Symbol.for('nodejs.util.inspect.custom');
 export const inspected = (name, parts, options, inspect) => (inspect === undefined ? parts : `${name} ${inspect(parts, options)}`);
 
-// How a sentence shows a value: as the core's sentences do.
+// A value as error messages show it: the same as in the core's.
 export function shown(value) {
   switch (typeof value) {
     case 'string':
@@ -71,36 +71,36 @@ export function shown(value) {
   return String(value);
 }
 
-// That `value`, given as `place`, is wrong: `why` says why, and the cure after a semicolon.
+// An error about `value`, given as `place`: `why` has the reason, a semicolon, and the cure.
 export function wrong(place, value, why, Kind = TypeError, code = codeOf(place)) {
   return fault(code, `${place}: \`${shown(value)}\` ${why}`, Kind);
 }
 
-// Wrong options have one code, in constructors and in calls.
+// Wrong options have the same code in constructors and in calls.
 const codeOf = (place) =>
   /^(options|settings|request|outcome|gauges|config)\b/.test(place) ? 'ERR_LEAPGATE_OPTIONS' : 'ERR_LEAPGATE_ARGUMENT';
 
-// A number in that range, or what is wrong.
+// Returns `value` if it is a number from 0 to `most`, else throws.
 export function checkNumber(place, value, most, isWhole) {
   if (typeof value === 'number' && value >= 0 && value <= most && (!isWhole || Number.isInteger(value))) return value;
   const Kind = typeof value === 'number' ? RangeError : TypeError;
   throw wrong(place, value, `is not possible; use a ${isWhole ? 'whole ' : ''}number from 0 to ${most}`, Kind);
 }
 
-// An object; `cure` begins with one.
+// Returns `value` if it is an object, else throws; `cure` begins with an example.
 export function checkObject(place, value, cure) {
   if (typeof value === 'object' && value !== null) return value;
   throw wrong(place, value, `is not an object; use one, as in ${cure}`);
 }
 
-// Options that have only known names. Decisions come here: looping over names is faster than listing them.
+// Returns `options` if all names are known, else throws. Decisions call this: looping over names is faster than listing them.
 export function checkOptions(place, options, known, cure) {
   checkObject(place, options, cure);
   for (const name in options) if (!known.includes(name)) checkAbsent(place, options, name, known);
   return options;
 }
 
-// A value of undefined is no option, as in JSON; nor is a property that the object inherits.
+// Throws for an unknown name, unless its value is undefined, as in JSON, or inherited.
 function checkAbsent(place, options, name, known) {
   const value = options[name];
   if (value === undefined || !Object.hasOwn(options, name)) return;
@@ -112,7 +112,7 @@ function checkAbsent(place, options, name, known) {
 
 export const listed = (names) => names.map((name) => `\`${name}\``).join(', ');
 
-// What other packages call our options. Of several, the first one counts that is known in this place.
+// Our options, and their names in other packages. The first match that is known in this place is suggested.
 export const PEERS = [
   ['cost', /^(rate|points|weight|tokens)$/],
   ['limit', /^(max|points|rate|tokensPerInterval)$/],

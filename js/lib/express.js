@@ -8,7 +8,7 @@ const PROXY =
   'leapgate: a request has a header of a proxy, which is not trusted: behind a proxy, all of its clients share one limit; ' +
   "tell Express with `app.set('trust proxy', 1)`, or pass `key`";
 
-// By the address that Express gives, or that of the socket where there is no Express.
+// Limits by the address from Express, or from the socket without Express.
 function addressKey() {
   const keyOf = addressKeys('pass `key`');
   let isWarned = false;

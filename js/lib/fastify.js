@@ -1,4 +1,4 @@
-// For Fastify: one plugin for all routes, those of sibling plugins and unknown ones included.
+// For Fastify: one plugin for all routes, including routes of sibling plugins and unknown ones.
 
 import { addressKeys, checkAdapter, hasLimits, isObject, makeGate, warn, whenKnown } from './gate.js';
 import { isForwarded, outcomeOf, whenOver } from './node.js';
@@ -12,7 +12,7 @@ function addressKey() {
   const keyOf = addressKeys('pass `key`');
   let isWarned = false;
   return (request) => {
-    // Where a proxy is trusted, it is the first of several `ips`.
+    // If a proxy is trusted, there are several `ips`.
     if (!isWarned && isForwarded(request) && !(request.ips?.length > 1)) {
       isWarned = true;
       warn('LEAPGATE_PROXY', PROXY);
@@ -21,10 +21,10 @@ function addressKey() {
   };
 }
 
-// A refusal that is an error goes to the error handler of its route.
+// The format `error` passes a refusal to the error handler of the route.
 const FORMATS = ['error'];
 
-// What a route takes over from the plugin: all but what is limited, where it says that itself.
+// The options of a route: its own, and the plugin's for the rest; the plugin's limits only if the route has none.
 function optionsOf(route, { key, skip, countIf, draft, reply, ...limits }) {
   return { key, skip, countIf, draft, reply, ...(hasLimits(route) ? {} : limits), ...route };
 }
@@ -34,7 +34,7 @@ function pluginOf(options) {
   const key = addressKey();
   const common = hasLimits(options) ? makeGate(options, key, FORMATS) : undefined;
 
-  // The gates of routes with options of their own, by these options and then by path: methods of one path share their limit.
+  // The gates of routes with options of their own, by options and then by path: methods of one path share their limit.
   const gates = new Map();
   function gateOf({ url = '', config }) {
     const route = config?.rateLimit;
@@ -80,12 +80,12 @@ function pluginOf(options) {
 
   function plugin(fastify, _, ready) {
     if (!fastify.hasRequestDecorator('rateLimit')) fastify.decorateRequest('rateLimit', null);
-    // What is wrong with the options of a route is told when it is added.
+    // A route with wrong options throws when it is added.
     fastify.addHook('onRoute', (route) => void gateOf(route));
     fastify.addHook('onRequest', (request, reply, done) => {
       let decided;
       try {
-        // A route that was added before the plugin is met here first.
+        // For a route that was added before the plugin, this is the first look at its options.
         const gate = gateOf(request.routeOptions);
         const then = (decision) => () => go(gate, decision, request, reply, done);
         decided = gate === undefined ? done : whenKnown(gate.decide(request, reply), then);
@@ -108,7 +108,7 @@ function forAll(plugin) {
   return plugin;
 }
 
-// Makes a plugin of options; or is the plugin itself in `app.register(leapgate, options)`, where errors go to `ready`.
+// Makes a plugin from options; in `app.register(leapgate, options)` it is the plugin itself, and errors go to `ready`.
 export const leapgate = forAll(
   outermost('leapgate', (options = {}, own = {}, ready = undefined) => {
     if (typeof options?.addHook !== 'function') return pluginOf(options);

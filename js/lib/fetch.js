@@ -1,4 +1,4 @@
-// For what speaks fetch: Workers, Deno, Bun, Next.js and their like.
+// For handlers of fetch's Request: Workers, Deno, Bun, Next.js and the like.
 
 import { addressKeys, checkAdapter, checkFunction, isObject, makeGate } from './gate.js';
 import { checkOptions, fault, outermost, wrong } from './errors.js';
@@ -6,7 +6,7 @@ import { isResponse, responseOf, watch, withHeaders } from './web.js';
 
 const HEADER = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
-// How the address of a client is found.
+// Returns a function from a request to the client's address.
 function addressOf(ip) {
   if (typeof ip === 'function') return ip;
   if (ip === 'cloudflare') return (request) => request.headers.get('cf-connecting-ip');
@@ -29,7 +29,7 @@ function addressOf(ip) {
       RangeError,
     );
   }
-  // Each proxy adds whom it has seen at the end; what stands before that, clients can write themselves.
+  // Each proxy appends the address of its client; clients can forge the addresses before these.
   return (request) => {
     const addresses = request.headers.get(header)?.split(',') ?? [];
     return addresses[Math.max(0, addresses.length - hops)]?.trim();

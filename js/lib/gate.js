@@ -1,4 +1,4 @@
-// What the adapters share: how a request is asked about, what a refusal says, and when what was taken is given back.
+// Shared by the adapters: how they decide about a request, what a refusal says, and when a charge is refunded.
 
 import { Limiter } from 'leapgate';
 import { PEERS, checkObject, checkOptions, fault, shown, wrong } from './errors.js';
@@ -10,7 +10,7 @@ export { warn };
 
 const PROBLEMS = 'https://iana.org/assignments/http-problem-types';
 
-// What the options of all adapters may say beside those of a Limiter.
+// The options of all adapters, beside the options of a Limiter.
 const SHARED = ['key', 'skip', 'countIf', 'draft', 'reply', 'engine', 'resource', 'origin', 'limiter'];
 const LIMITS = ['limit', 'windowMs', 'window', 'sampleCount', 'id', 'limits', 'maxKeys', 'now'];
 
@@ -27,7 +27,7 @@ PEERS.push(
 export const isObject = (value) => typeof value === 'object' && value !== null;
 const isPromise = (value) => typeof value?.then === 'function';
 
-// What `value` becomes once it is known: at once, where it is no promise.
+// Calls `then` with `value`: at once, unless it is a promise.
 export const whenKnown = (value, then) => (isPromise(value) ? value.then(then) : then(value));
 
 function notEnded(error) {
@@ -38,16 +38,16 @@ export function checkFunction(place, value, cure) {
   if (value !== undefined && typeof value !== 'function') throw wrong(place, value, `is not a function; ${cure}`);
 }
 
-// Checks the names of an adapter's options; `own` are those that only this adapter has.
+// Checks the names of an adapter's options; `own` are the names that only this adapter has.
 export function checkAdapter(options, own = []) {
   checkOptions('options', options, [...SHARED, ...own, ...LIMITS], '`{ limit: 100, windowMs: 60_000 }`');
 }
 
-// Whether the options say what is limited: their own limits, a limiter or an engine.
+// Whether the options have limits: their own, a limiter or an engine.
 export const hasLimits = (options) =>
   ['limit', 'limits', 'windowMs', 'limiter', 'engine'].some((name) => options[name] !== undefined);
 
-// What decides: an engine, or a limiter, of one's own where none is given.
+// The engine or the limiter that decides; a new limiter unless one is given.
 function decider(options) {
   const given = ['engine', 'limiter'].find((name) => options[name] !== undefined);
   const limits = LIMITS.filter((name) => options[name] !== undefined);
@@ -72,7 +72,7 @@ function decider(options) {
     throw wrong('options.engine', engine, 'is not an Engine; use one, or the limits themselves');
   if (typeof resource !== 'function')
     throw wrong('options.resource', resource, "is not a function; use one that names what is limited, as in `() => 'login'`");
-  checkFunction('options.origin', origin, 'use one that names who asks, as in `(request) => …`');
+  checkFunction('options.origin', origin, 'use one that names the caller, as in `(request) => …`');
   return { engine, resource, origin };
 }
 
@@ -91,8 +91,8 @@ function checkReply(reply, formats) {
   checkObject('options.reply.headers', headers, "`{ 'X-Limited-By': 'leapgate' }`");
 }
 
-// The key of a client by its address. Where that is unknown, all such clients share one: a limiter must not be passed by
-// hiding one's address.
+// Returns a function from addresses to keys. All clients without a valid address share one key: hiding an address must not evade
+// a limit.
 export function addressKeys(cure) {
   let isWarned = false;
   return (address) => {
@@ -109,7 +109,7 @@ export function addressKeys(cure) {
 
 const isMissing = (value) => value === undefined || value === null;
 
-// `key` tells clients apart where the options have no `key`; `formats` are formats of replies that only this adapter has.
+// `key` is the key function if the options have none; `formats` are the reply formats that only this adapter has.
 export function makeGate(options, key, formats = []) {
   const { skip, countIf, draft = 11, reply = {} } = options;
   const { engine, resource, origin, limiter } = decider(options);
@@ -127,8 +127,8 @@ export function makeGate(options, key, formats = []) {
     );
   }
 
-  // Requests for which `key` returns nothing share one key: by leaving out a header, a client must neither avoid a limit nor cause an
-  // error. An engine takes null for a part that is missing.
+  // Requests for which `key` returns nothing share one key: by omitting a header, a client must neither evade a limit nor cause an
+  // error. An engine takes null for a missing part.
   const nothing = engine === undefined ? '' : null;
   let isWarned = false;
   function known(key) {
@@ -147,7 +147,7 @@ export function makeGate(options, key, formats = []) {
     return Array.isArray(key) ? key.map(whole) : nothing;
   }
 
-  // Whether a request counts. What throws here has nobody to tell.
+  // Whether a request counts. An error here has no caller to reach, so it becomes a warning.
   async function counts(request, response) {
     try {
       return Boolean(await countIf(request, response));
@@ -159,7 +159,7 @@ export function makeGate(options, key, formats = []) {
 
   function ask(key, args) {
     if (engine !== undefined) return whenKnown(origin?.(...args), (origin) => enter(key, origin, args));
-    // Before the charge: what is given back as of an earlier instant does not come back too early.
+    // Read before the charge: a refund as of an earlier instant does not come back too early.
     const at = countIf === undefined ? 0 : limiter.now();
     const result = limiter.limit(key);
     if (!result.success || countIf === undefined) return { result, end: undefined };
@@ -178,7 +178,7 @@ export function makeGate(options, key, formats = []) {
     if (!(await counts(request, response))) limiter.refund(key, 1, { at });
   }
 
-  // A client that has left says nothing about the server: `error` is undefined then.
+  // `error` is undefined if the client has left: that says nothing about the server.
   async function exit(entry, request, { response, error }) {
     const refund = countIf !== undefined && response !== undefined && !(await counts(request, response));
     if (refund) entry.exit(error ? { error, refund } : { refund });
@@ -190,22 +190,23 @@ export function makeGate(options, key, formats = []) {
     keyOf === undefined ? ask(undefined, args) : whenKnown(keyOf(...args), (key) => ask(known(key), args));
 
   return {
-    // What becomes of a request: `{ result, end }`, at once or as a promise of it; undefined where it is skipped. `end` is
-    // there where something is to be told of the end: once, with `{ response, error }`.
+    // Decides about a request: `{ result, end }` or a promise of it; undefined if it is skipped. If there is an `end`, call it once
+    // with `{ response, error }` when the request ends.
     decide: (...args) =>
       skip === undefined ? keyed(args) : whenKnown(skip(...args), (skips) => (skips ? undefined : keyed(args))),
     // Whether entries stay open until the response has ended.
     isOpen: engine !== undefined,
-    // What all responses say.
+    // The headers of all responses.
     headers: (result) => (draft === false ? {} : rateLimitHeaders(result, { draft })),
-    // The function that answers what is refused, if there is one; and what is said without it, or beside what it says.
+    // The user's function that answers refused requests, if given; and the refusal without it, whose status and headers also go
+    // with its answer.
     reply: typeof reply === 'function' ? reply : undefined,
     isError: reply.format === 'error',
     refusal: (result) => refusal(result, draft, reply),
   };
 }
 
-// What is said of each kind of refusal, by its status: tests hold it to the core's table (src/refusal.rs).
+// The text of a refusal, by status: tests compare it with the core's table (src/refusal.rs).
 const REFUSALS = {
   429: { status: 429, body: 'too many requests', type: `${PROBLEMS}#quota-exceeded`, title: 'Quota exceeded' },
   503: {
@@ -220,14 +221,14 @@ const REFUSALS = {
 // The status, headers and body of a refusal; a function writes its own body.
 function refusal(result, draft, reply) {
   const { format = 'text', headers } = reply;
-  let told = REFUSALS[result.status ?? 429];
-  if (told.status === 429) {
-    const { status = told.status, body = told.body } = reply;
-    told = { ...told, status, body, policies: policiesOf(result) };
+  let text = REFUSALS[result.status ?? 429];
+  if (text.status === 429) {
+    const { status = text.status, body = text.body } = reply;
+    text = { ...text, status, body, policies: policiesOf(result) };
   }
   const wait = retryAfterSeconds(result);
   return {
-    status: told.status,
+    status: text.status,
     headers: {
       // RFC 6585, section 4: a 429 must not be stored.
       'Cache-Control': 'no-store',
@@ -236,7 +237,7 @@ function refusal(result, draft, reply) {
       ...(draft === false ? {} : rateLimitHeaders(result, { draft })),
       ...headers,
     },
-    body: write(format, told, result.rule, wait),
+    body: write(format, text, result.rule, wait),
   };
 }
 

@@ -1,4 +1,4 @@
-// What a client is told of its limits, in the drafts of the IETF (draft-ietf-httpapi-ratelimit-headers) and as it was before.
+// The rate limit headers, in the forms of the IETF drafts (draft-ietf-httpapi-ratelimit-headers) and as `X-RateLimit-*`.
 
 import { checkOptions, outermost, wrong } from './errors.js';
 
@@ -11,21 +11,21 @@ const seconds = (ms) => Math.ceil(ms / 1000);
 // A string of a structured field. An id is printable ASCII.
 const quoted = (text) => `"${text.replace(/[\\"]/g, '\\$&')}"`;
 
-// What counts the requests in flight has no window.
+// A limit on requests in flight has no window.
 const isConcurrency = (policy) => !(policy.windowMs > 0);
 
-// Of the limits, that of which the least is left; of those, that which takes longest to come back.
+// The policy with the fewest passes left, and among several the one with the latest reset.
 function tightest(policies) {
   const isTighter = (a, b) => a.remaining < b.remaining || (a.remaining === b.remaining && a.resetMs > b.resetMs);
   return policies.reduce((tightest, policy) => (isTighter(policy, tightest) ? policy : tightest));
 }
 
-// Drafts 6 and 7 want a `w`: what is not in whole seconds is rounded up, which promises less.
+// Drafts 6 and 7 require a `w` in whole seconds: it is rounded up, which promises less.
 const olderPolicy = (policies) => policies.map(({ limit, windowMs }) => `${integer(limit)};w=${seconds(windowMs)}`).join(', ');
 
 const forms = {
-  // And 8 to 10. `w` is left out where it is not in whole seconds, which is all that it can say; `t` stands where there is
-  // something to wait for.
+  // Also drafts 8 to 10. `w` has only whole seconds, and is left out for other windows; `t` is there if there is something to
+  // wait for.
   11({ success, policies }) {
     const quota = ({ id, limit, windowMs }) => {
       const item = `${quoted(id)};q=${integer(limit)}`;
@@ -54,7 +54,7 @@ const forms = {
       'RateLimit-Reset': integer(seconds(resetMs)),
     };
   },
-  // The time to the reset, never the instant: a client cannot tell one from the other.
+  // The time until the reset, never the instant: a client cannot distinguish the two.
   legacy({ policies }) {
     const { limit, remaining, resetMs } = tightest(policies);
     return {
@@ -71,7 +71,7 @@ export function checkDraft(place, draft, cure) {
   }
 }
 
-// Whole seconds, at least one; undefined where nothing is to be waited for, or waiting does not help.
+// Whole seconds, at least one; undefined if the request passes or waiting does not help.
 export function retryAfterSeconds({ success, retryAfterMs }) {
   return success || retryAfterMs === Infinity ? undefined : Math.max(1, seconds(retryAfterMs));
 }
@@ -82,9 +82,9 @@ export const rateLimitHeaders = outermost('rateLimitHeaders', (result, options =
   if (typeof result !== 'object' || result === null || !Array.isArray(result.policies)) {
     throw wrong('result', result, 'is not a result; use what `limit` has answered');
   }
-  // Who counts requests in flight could not be told apart from a window before draft 11.
-  const told = draft === 11 ? result.policies : result.policies.filter((policy) => !isConcurrency(policy));
-  const headers = told.length > 0 ? forms[draft]({ success: result.success, policies: told }) : {};
+  // Before draft 11, a limit on requests in flight looks like one with a window: it is left out.
+  const policies = draft === 11 ? result.policies : result.policies.filter((policy) => !isConcurrency(policy));
+  const headers = policies.length > 0 ? forms[draft]({ success: result.success, policies }) : {};
   const wait = retryAfterSeconds(result);
   if (wait !== undefined) headers['Retry-After'] = String(wait);
   return headers;

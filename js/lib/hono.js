@@ -1,4 +1,4 @@
-// For Hono, wherever it runs.
+// For Hono, in all runtimes.
 
 import { addressKeys, checkAdapter, checkFunction, makeGate } from './gate.js';
 import { fault, outermost, wrong } from './errors.js';
@@ -11,7 +11,7 @@ function addressKey(getConnInfo) {
   return (c) => keyOf(getConnInfo(c).remote.address);
 }
 
-// That of Workers, where there is one: to ask for it elsewhere throws.
+// The execution context of Workers; elsewhere, reading it throws.
 function contextOf(c) {
   try {
     return c.executionCtx;
@@ -35,26 +35,26 @@ export const leapgate = outermost('leapgate', (options) => {
     throw wrong('options.getConnInfo', getConnInfo, 'stands beside `key`; leave one of them out');
   const gate = makeGate(options, addressKey(getConnInfo));
 
-  function tell(c, result) {
+  function setHeaders(c, result) {
     const response = withHeaders(c.res, gate.headers(result));
     if (response !== c.res) c.res = response;
     return c.res;
   }
 
-  // With an engine, entries stay open until the response has ended. Node's own response knows when that is; elsewhere, its body
-  // is watched.
+  // With an engine, an entry stays open until the response has ended. In Node, its own response reports the end; elsewhere, the
+  // body is watched.
   async function watched(c, next, result, end) {
     const { outgoing } = c.env ?? {};
     if (typeof outgoing?.once === 'function') {
       whenOver(outgoing, () => end(outcomeOf(outgoing, c.finalized ? c.res : undefined)));
       await next();
-      tell(c, result);
+      setHeaders(c, result);
       return;
     }
     const { through, failed } = watch(c.req.raw, end, contextOf(c));
     try {
       await next();
-      c.res = through(tell(c, result));
+      c.res = through(setHeaders(c, result));
     } catch (error) {
       failed(error);
       throw error;
@@ -73,7 +73,7 @@ export const leapgate = outermost('leapgate', (options) => {
     }
     if (gate.isOpen) return watched(c, next, result, end);
     await next();
-    tell(c, result);
+    setHeaders(c, result);
     await end?.({ response: c.res });
   };
 });

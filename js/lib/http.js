@@ -1,4 +1,4 @@
-// What servers of any kind need beside a limiter: without the module.
+// Helpers for servers of any kind, without the module.
 
 export { rateLimitHeaders } from './headers.js';
 export { ipKey } from './ip.js';

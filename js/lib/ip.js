@@ -1,14 +1,14 @@
-// Who a request comes from, as a key: an address, or the network that one client has.
+// The key of a client: its address, or its network.
 
 import { checkNumber, checkOptions, outermost, wrong } from './errors.js';
 
-// The longest that is looked at: an IPv6 address with its zone, brackets and port.
+// The longest text that is parsed: an IPv6 address with its zone, brackets and port.
 const MAX_LENGTH = 128;
 
-// How many bits of an address are a client, where nobody says otherwise.
+// How many bits of an address identify a client, by default.
 export const [V4, V6] = [32, 64];
 
-// The four numbers of an IPv4 address as one, or undefined. A leading zero is octal to some: it is refused.
+// An IPv4 address as a number, or undefined. A leading zero is refused: some parsers read it as octal.
 function parseV4(text) {
   const parts = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/.exec(text);
   if (parts === null) return undefined;
@@ -21,7 +21,7 @@ function parseV4(text) {
   return address;
 }
 
-// The groups on one side of `::`, an IPv4 address at the very end being two of them.
+// The groups on one side of `::`; an IPv4 address at the very end counts as two groups.
 function parseGroups(text, isLast) {
   if (text === '') return [];
   const groups = text.split(':');
@@ -50,7 +50,7 @@ function parseV6(text) {
   return [...head, ...new Array(missing).fill(0), ...tail];
 }
 
-// An address without what may stand around it: brackets, a port, a zone.
+// An address without brackets, port and zone.
 function bare(text) {
   const bracketed = /^\[([^\]]*)\](?::\d{1,5})?$/.exec(text);
   let address = text;
@@ -65,7 +65,7 @@ function bare(text) {
   return address.includes(':') && zone < address.length - 1 ? address.slice(0, zone) : undefined;
 }
 
-// RFC 5952: the longest run of at least two zeros is `::`, the first of those that are equally long.
+// RFC 5952: `::` stands for the longest run of at least two zeros, and for the first of several that are equally long.
 function showV6(groups) {
   let [start, length] = [0, 1];
   for (let i = 0; i < 8; i++) {
@@ -90,7 +90,7 @@ function keyOfV6(groups, bits) {
   return bits === 128 ? text : `${text}/${bits}`;
 }
 
-// The key of an address, or undefined where it is none.
+// The key of an address, or undefined if it is not valid.
 export function keyOfAddress(ip, v4, v6) {
   if (typeof ip !== 'string' || ip.length > MAX_LENGTH) return undefined;
   const address = bare(ip);
@@ -101,7 +101,7 @@ export function keyOfAddress(ip, v4, v6) {
   }
   const groups = parseV6(address);
   if (groups === undefined) return undefined;
-  // ::ffff:0:0/96 is how a socket for both shows who has come by IPv4.
+  // A dual-stack socket shows an IPv4 client as an address in ::ffff:0:0/96.
   const isMapped = groups[5] === 0xffff && groups.slice(0, 5).every((group) => group === 0);
   return isMapped ? keyOfV4(groups[6] * 65536 + groups[7], v4) : keyOfV6(groups, v6);
 }

@@ -1,6 +1,6 @@
-// Positions in memory and numbers for things, as js/src/layout.rs has them and says what they are: sources.test.mjs checks it.
+// Positions in memory, and numbers of things: js/src/layout.rs documents them, and sources.test.mjs compares the two files.
 
-// Values, in the buffer: a byte before each.
+// Values in the buffer: the byte before each.
 export const TAG_NULL = 0;
 export const TAG_FALSE = 1;
 export const TAG_TRUE = 2;
@@ -58,7 +58,7 @@ export const DETAIL = ['timestamp', 'pass', 'block', 'success', 'exception', 'rt
 export const COUNTERS = ['passed', 'waited', 'blocked', 'shadowBlocked', 'shared'];
 export const HOT_KEY = ['amount', 'isNamed'];
 
-// Statistics: which of several.
+// Statistics: choices.
 export const VALUE = [
   'passQps',
   'blockQps',

@@ -9,16 +9,16 @@ const MAX_COST = 2 ** 32 - 1;
 const MAX_COUNT = 2 ** 53;
 const MAX_KEYS = 100_000;
 
-// The options of the constructor, and those of calls.
+// The options of the constructor, and of calls.
 const LIMIT = ['limit', 'windowMs', 'window', 'sampleCount', 'id'];
 const OPTIONS = [...LIMIT, 'limits', 'maxKeys', 'now'];
 const REQUEST = ['cost', 'limit'];
 const EXAMPLE = '`{ cost: 2 }`, or leave it out';
 
-// It is looked whether keys share when so many have come that are not remembered: a flood is of such.
+// Checks whether keys share windows each time so many keys without a number have come, as in a flood of new keys.
 const UNREMEMBERED = 64;
 
-// Limiters that nobody holds any more are dropped.
+// Frees limiters that were garbage-collected.
 const registry =
   typeof FinalizationRegistry === 'function'
     ? new FinalizationRegistry((at) => {
@@ -31,7 +31,7 @@ export class Limiter {
   #tree;
   #now;
   #policies = [];
-  // What a console shows.
+  // For the console.
   #counts;
   #maxKeys;
   #unremembered = 0;
@@ -48,7 +48,7 @@ export class Limiter {
   #make(options) {
     const { now, ...rest } = checkOptions('options', options, OPTIONS, '`{ limit: 100, windowMs: 60_000 }`');
     if (Array.isArray(rest.limits)) {
-      // The core tells what is not an object.
+      // The core reports an item that is not an object.
       rest.limits.forEach((limit, i) => Object(limit) === limit && checkOptions(`options.limits[${i}]`, limit, LIMIT));
     }
     if (now !== undefined && typeof now !== 'function') {
@@ -63,10 +63,10 @@ export class Limiter {
     registry?.register(this, this.#at, this.#at);
   }
 
-  // Makes it in the module, and learns what the options leave open.
+  // Makes the limiter in the module, and reads back the defaults.
   #open() {
     const number = core.limiter_new(wasm.put(this.#tree));
-    // A sentence is never empty.
+    // An error message is never empty.
     if (number < 0) throw fault('ERR_LEAPGATE_OPTIONS', wasm.readText(-number), RangeError);
     this.#at.number = number;
     this.#at.generation = wasm.generation;
@@ -77,14 +77,14 @@ export class Limiter {
     }
   }
 
-  // Its number in the module.
+  // The limiter's number in the module.
   #ready() {
     const at = this.#at;
     if (at.generation === wasm.generation) return at.number;
     if (at.generation < 0) {
       throw fault('ERR_LEAPGATE_FREED', 'limiter: it has been freed; make another one, or free it later');
     }
-    // There was another instance, and what it counted is lost: nothing passes until it would have left.
+    // The counts of an earlier instance are lost: nothing passes until its windows would have passed.
     const now = this.now();
     this.#open();
     core.limiter_close(at.number, now);
@@ -127,7 +127,7 @@ export class Limiter {
     return this.#answer(passes, now);
   }
 
-  // Says once that keys share.
+  // Warns once that keys share windows.
   #checkSharing() {
     this.#sharing = this.stats().shared > 0;
     if (!this.#sharing) return;

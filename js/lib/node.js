@@ -1,6 +1,6 @@
-// What the adapters of node:http share.
+// Shared by the adapters of node:http.
 
-// Calls `then` once, when a response has been sent or its connection is gone: at once, where that is so already.
+// Calls `then` once, when the response has been sent or the connection is gone: at once, if it already is.
 export function whenOver(response, then) {
   if (response.writableFinished || response.destroyed) return then();
   let isOver = false;
@@ -13,13 +13,13 @@ export function whenOver(response, then) {
   response.once('close', over);
 }
 
-// How a response has ended: `error` is undefined where nobody knows, since the client has left before.
-// `told` is the response as the adapter's users know it.
-export function outcomeOf(response, told) {
-  // Over HTTP/2, one that was broken off is finished, too.
+// How a response has ended: `error` is undefined, for unknown, if the client has left before.
+// `shown` is the framework's response, which users of the adapter get.
+export function outcomeOf(response, shown) {
+  // Over HTTP/2, an aborted response counts as finished, too.
   const isAnswered = response.writableEnded && response.writableFinished;
-  return { response: told, error: isAnswered ? response.statusCode >= 500 : undefined };
+  return { response: shown, error: isAnswered ? response.statusCode >= 500 : undefined };
 }
 
-// Whether a proxy says who the client is.
+// Whether a proxy has sent the client's address.
 export const isForwarded = ({ headers }) => headers['x-forwarded-for'] !== undefined || headers.forwarded !== undefined;

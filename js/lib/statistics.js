@@ -1,5 +1,4 @@
-// The statistics by themselves: rings of buckets, sums and rates over them, nodes. All of it is counted in the module; here
-// are names for it.
+// The statistics alone: rings of buckets, sums and rates over them, nodes. The module counts; this file has the names.
 
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
@@ -10,7 +9,7 @@ import { flatten, flattenTexts } from './tree.js';
 const EVENTS = ['pass', 'block', 'exception', 'success', 'rt', 'occupiedPass'];
 const [PASS, BLOCK, EXCEPTION, SUCCESS, RT, OCCUPIED_PASS] = EVENTS.keys();
 
-// Sums of so many do not go beyond what a number can say.
+// The largest count per call: sums stay within the exact integers of a double.
 const MAX_N = 2 ** 32 - 1;
 const MAX_COUNT = 2 ** 53;
 const MAX_RT_MS = 2 ** 53 - 1;
@@ -24,7 +23,7 @@ function guarded(call) {
 }
 
 const checkN = (place, n) => checkNumber(place, n, MAX_N, true);
-// The module cuts fractions off.
+// The module rounds fractions down.
 const checkRt = (rt) => checkNumber('rt', rt, MAX_RT_MS, false);
 
 function checkTime(place, time, code) {
@@ -41,25 +40,25 @@ function checkEvent(event) {
 
 function checkPredicate(predicate) {
   if (typeof predicate === 'function') return predicate;
-  throw wrong('predicate', predicate, 'is not a function; use one that is told when a bucket starts');
+  throw wrong('predicate', predicate, 'is not a function; use one that takes the start of a bucket');
 }
 
 const MAYBE_NONE = ['shortestRt', 'maxRt'];
 const orNull = (rt) => (rt < 0 ? null : rt);
 
-// The rows that have been told, `doubles` in all, each under these names.
+// The latest rows of the module, `doubles` in all, as objects with these names.
 function rows(doubles, names) {
-  const told = wasm.doubles(core.stats_rows(), doubles);
+  const values = wasm.doubles(core.stats_rows(), doubles);
   const rows = [];
   for (let at = 0; at < doubles; at += names.length) {
     const row = {};
-    names.forEach((name, i) => (row[name] = told[at + i]));
+    names.forEach((name, i) => (row[name] = values[at + i]));
     rows.push(row);
   }
   return rows;
 }
 
-// What nobody holds any more is dropped.
+// Frees objects that were garbage-collected.
 const registry =
   typeof FinalizationRegistry === 'function'
     ? new FinalizationRegistry((at) => {
@@ -67,12 +66,12 @@ const registry =
       })
     : undefined;
 
-// Calls the module with the number of something.
+// Calls the module with the number of an object.
 let call;
-// The same, with a time at the end: `now`, or else that of its clock.
+// The same, with a time at the end: `now`, or else the time of its clock.
 let callAt;
 
-// Something that has a number in the module: `open` gives it one, and another one in the next instance, after a trap.
+// An object with a number in the module: `open` returns it, and is called again for the next instance, after a trap.
 class Held {
   #at = { number: -1, generation: 0 };
   #what;
@@ -106,7 +105,7 @@ class Held {
     registry?.unregister(at);
   }
 
-  // What belongs to nobody else can be freed.
+  // Makes the objects of a class freeable: they belong to the user, not to an engine.
   static isOwned(Class) {
     const free = { value: Held.#free, writable: true, configurable: true };
     Object.defineProperty(Class.prototype, 'free', free);
@@ -128,7 +127,7 @@ class Held {
 
 const EXAMPLE = '`{ intervalMs: 1000, sampleCount: 2 }`';
 
-// What the constructors of those that have options hand on: `make` is told how many bytes the options have.
+// The arguments that a constructor with options passes on. `make` gets the number of bytes of the options.
 function made(what, options, make, example = EXAMPLE) {
   const { now, ...rest } = checkObject('options', options, example);
   if (now !== undefined && typeof now !== 'function') {
@@ -140,11 +139,11 @@ function made(what, options, make, example = EXAMPLE) {
   return [what, open, clock];
 }
 
-// The number of what `make` makes.
+// The number of the object that `make` makes.
 function opened(make) {
   wasm.ready();
   const number = guarded(make);
-  // A sentence is never empty.
+  // An error message is never empty.
   if (number < 0) throw fault('ERR_LEAPGATE_OPTIONS', wasm.readText(-number), RangeError);
   return number;
 }
@@ -153,7 +152,7 @@ function add(held, event, n, now) {
   callAt(held, now, core.stats_add, event, checkN('n', n));
 }
 
-// With what is recorded in the current bucket.
+// Adds the methods that record in the current bucket.
 const recording = (Base) =>
   class extends Base {
     addPass(n = 1, now) {
@@ -185,7 +184,7 @@ const recording = (Base) =>
     }
   };
 
-// With the geometry of its window.
+// Adds the geometry of the window.
 const windowed = (Base) =>
   class extends Base {
     get intervalMs() {
@@ -265,7 +264,7 @@ export class LeapArray extends recording(windowed(Held)) {
 
   isWindowDeprecated(wrap, now) {
     if (typeof wrap?.windowStart !== 'number') {
-      throw wrong('wrap', wrap, 'is not a bucket of an array; use what `list` or `currentWindow` tells');
+      throw wrong('wrap', wrap, 'is not a bucket of an array; use what `list` or `currentWindow` returns');
     }
     return !this.list(now).some(({ windowStart }) => windowStart === wrap.windowStart);
   }
@@ -279,7 +278,7 @@ export class LeapArray extends recording(windowed(Held)) {
   }
 }
 
-// What is read of a window.
+// The statistics of a window.
 class Metric extends windowed(Held) {
   sum(event, now) {
     return callAt(this, now, core.metric_sum, checkEvent(event));
@@ -387,7 +386,7 @@ export class ArrayMetric extends recording(Metric) {
   }
 }
 
-// What is read of a resource.
+// The statistics of a resource.
 class Node extends Held {
   static {
     for (const [i, name] of layout.VALUE.entries()) {
@@ -399,7 +398,7 @@ class Node extends Held {
   }
 }
 
-// Of one at which something is recorded.
+// A node with records of its own.
 class RecordedNode extends Node {
   #clock;
   #second;
@@ -508,14 +507,14 @@ function checkName(place, name) {
   throw wrong(place, name, 'is not a string; use one');
 }
 
-// The nodes of an engine. Each is found once, and is the same object from then on.
+// The nodes of an engine. Each is looked up once, and is the same object from then on.
 export class NodeTree {
   #engine;
   #clock;
   #known = new Map();
   #generation = 0;
 
-  // `engine` gives its number, and `clock` its time.
+  // `engine` returns the engine's number, and `clock` its time.
   constructor(engine, clock) {
     this.#engine = engine;
     this.#clock = clock;
@@ -647,12 +646,12 @@ Object.entries({ Metric, NodeTree, EntranceNode, DefaultNode, ClusterNode, Origi
 
 const byName = (one, other) => (one < other ? -1 : one > other ? 1 : 0);
 
-// How the rules of the engine of that number have decided.
+// The counters of the rules of the engine with this number.
 export function counters(engine) {
   const names = wasm.readTexts(guarded(() => core.engine_counters(engine)));
-  const told = rows((names.length / 3) * layout.COUNTERS.length, layout.COUNTERS);
+  const counted = rows((names.length / 3) * layout.COUNTERS.length, layout.COUNTERS);
   const all = new Map();
-  told.forEach(({ passed, waited, shared, ...refused }, i) => {
+  counted.forEach(({ passed, waited, shared, ...refused }, i) => {
     const [rule, resource, origin] = names.slice(3 * i, 3 * i + 3);
     const place = JSON.stringify([rule, passed < 0, resource, origin]);
     const row = { rule, resource: resource || null, origin: origin || null, passed: orNull(passed), waited: orNull(waited), ...refused, shared: orNull(shared) };
@@ -663,7 +662,7 @@ export function counters(engine) {
   return [...all].sort(([one], [other]) => byName(one, other)).map(([, row]) => row);
 }
 
-// The `n` hottest keys of each of its rules.
+// The `n` hottest keys of each rule of the engine with this number.
 export function top(engine, n, now) {
   const names = wasm.readTexts(guarded(() => core.engine_top(engine, n, now)));
   const hot = rows(names.length, layout.HOT_KEY).map(({ amount, isNamed }, i) => {

@@ -1,20 +1,21 @@
-// A store for express-rate-limit and hono-rate-limiter: their own charges what is refused, and admits twice the limit where
-// one fixed window meets the next.
+// A store for express-rate-limit and hono-rate-limiter: their own store charges refused requests, and admits twice the limit at
+// the boundary of two fixed windows.
 
 import { Limiter } from 'leapgate';
 import { INSPECT, bounded, checkObject, checkOptions, fault, inspected, outermost, shown, wrong } from './errors.js';
 
 const KNOWN = ['window', 'sampleCount', 'maxKeys', 'now'];
 
-// The limit for a middleware whose own is 0. It needs all hits counted: it refuses all itself, or delays, as express-slow-down does.
+// The limit for a middleware whose own limit is 0. It needs all hits counted: it refuses all itself, or delays, as express-slow-down
+// does.
 const ENDLESS = 2 ** 53;
 
-// So many keys may have refusals that the middleware has not taken back yet.
+// How many keys may have refusals that the middleware has not decremented yet.
 const MAX_OWED = 10_000;
 
-// Whether the middleware will take back what is refused, which has not been charged.
+// Whether the middleware will decrement for refused requests, which have not been charged.
 function takesBackRefusals({ skipFailedRequests, skipSuccessfulRequests, statusCode = 429, requestStorePropertyName }) {
-  // hono-rate-limiter asks about a refusal before there is a response, and takes the blank one, a 200, for it.
+  // hono-rate-limiter asks about a refusal before there is a response, and judges by the blank one, a 200.
   const isSuccess = requestStorePropertyName !== undefined || statusCode < 400;
   return Boolean(isSuccess ? skipSuccessfulRequests : skipFailedRequests);
 }
@@ -31,7 +32,7 @@ function checkStore(options) {
 }
 
 class Store {
-  // Keys of another store are others: this one is in memory.
+  // Stores share no keys: this one is in memory.
   localKeys = true;
   #options;
   #limiter;
@@ -48,7 +49,7 @@ class Store {
     this.#options = options;
   }
 
-  // express-rate-limit logs what is thrown here, and goes on: so it is thrown again for each request.
+  // express-rate-limit only logs an error thrown here: so it is thrown again for each request.
   init(theirs) {
     try {
       this.#init(theirs);
@@ -81,7 +82,7 @@ class Store {
     this.#takesBackRefusals = takesBackRefusals(theirs);
   }
 
-  // Forgets all counts and gives their memory back.
+  // Forgets all counts and frees their memory.
   shutdown() {
     this.#limiter?.free();
     this.#owed.clear();
@@ -98,7 +99,7 @@ class Store {
   }
 
   #passed({ remaining }) {
-    // When all of this has left the window: up to then the middleware may take it back.
+    // When all hits will have left the window: until then the middleware may decrement them.
     return { totalHits: this.#limit - remaining, resetTime: new Date(Date.now() + this.#windowMs) };
   }
 
@@ -126,11 +127,11 @@ class Store {
     if (owed > 1) this.#owed.set(key, owed - 1);
     else this.#owed.delete(key);
     if (owed > 0) return;
-    // Nobody says which request it was. The oldest is given back: that never lets more pass, since what is taken for another
-    // then counts for longer, never for less long.
+    // The middleware does not say which request to refund. The oldest charge is refunded, which never admits more: the others then
+    // count at least as long as they should.
     const now = limiter.now();
     const [{ resetMs }] = limiter.peek(key).policies;
-    // A strict window keeps a bucket until its end, and others until its start, is so long ago.
+    // A strict window keeps a bucket until its end is so long ago, other windows until its start is.
     const end = (this.#options.window ?? 'strict') === 'strict' ? 1 : 0;
     limiter.refund(key, 1, { at: Math.max(0, now + resetMs - this.#windowMs - end) });
   }

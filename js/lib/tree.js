@@ -1,4 +1,4 @@
-// A value, flat in bytes: js/src/tree.rs reads it and says how it lies there.
+// Writes a value into bytes: js/src/tree.rs reads it and documents the format.
 
 import * as layout from './layout.js';
 import { fault, shown } from './errors.js';
@@ -18,7 +18,7 @@ export function flattenTexts(texts) {
   return tree.bytes.subarray(0, tree.used);
 }
 
-// Lists of texts, each with how many these are before it.
+// Lists of texts, each with the number of its texts before it.
 export function flattenLists(lists) {
   const tree = { bytes: new Uint8Array(256), used: 0 };
   for (const texts of lists) {
@@ -69,11 +69,11 @@ function put(tree, value, path, depth) {
       if (Array.isArray(value)) {
         tag(layout.TAG_ARRAY);
         putLength(tree, value.length);
-        // A hole is none of the values below.
+        // Not `forEach`, which would skip holes.
         for (let i = 0; i < value.length; i++) put(tree, value[i], `${path}[${i}]`, depth + 1);
         return;
       }
-      // As JSON has it: what is undefined is not there.
+      // As in JSON, a property that is undefined is left out.
       const entries = Object.entries(value).filter(([, value]) => value !== undefined);
       tag(layout.TAG_OBJECT);
       putLength(tree, entries.length);

@@ -1,28 +1,28 @@
-// Who waits for an engine: `acquire` until it is let in, `run` where a rule says so. Those who ask for one resource with one key
-// stand in a queue, and only the first of them asks again: when its refusal has said, or when a call has ended.
+// Requests that wait for an engine: `acquire` until it is admitted, `run` where a rule requires it. Requests for one resource with
+// one key form a queue, of which only the first retries: after its `retryAfterMs`, or when a call ends.
 
 import { beginAt, checkNumber, checkOptions, fault, faultAt, wrong } from './errors.js';
 
-// The longest that setTimeout waits.
+// The longest delay of setTimeout.
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
-// Refusals that may end at any moment say so.
+// The `retryAfterMs` of a refusal that may end at any moment.
 const ANY_MOMENT_MS = 1;
 
-// Where nobody tells when that is, it is asked less and less often, at least every so many milliseconds.
+// A refusal that may end at any moment is retried with pauses that double, up to this.
 const MAX_PAUSE_MS = 50;
 
-// Whoever asks for itself is heard of that often. It is gone when it has been silent for so long, for several times: a process
-// that was busy lets it be late once.
+// A request that retries by itself is taken for gone after it has been silent for so long, in several checks: in a busy process it
+// may be late once.
 const [MAX_SILENCE_MS, MAX_SILENCES] = [500, 3];
 
-// So many of those who ask for themselves look whether it is their turn as often as the first one.
+// So many of the requests that retry by themselves check for their turn as often as the first one.
 const NEXT = 16;
 
-// Timers are early by less than this.
+// A timer may fire early by less than this.
 const EARLY_MS = 2;
 
-// The options of all requests, of `run` and of `acquire`.
+// The options of all requests, of `run`, and of `acquire`.
 export const REQUEST = ['key', 'origin', 'cost', 'prioritized', 'context', 'inbound'];
 const RUN = [...REQUEST, 'within', 'signal'];
 const ACQUIRE = [...RUN, 'maxWaitMs'];
@@ -42,13 +42,13 @@ function checkSignal(signal) {
   if (signal.aborted) throw signal.reason;
 }
 
-// Whether requests share an instance and must not do for each other what takes time, as in Workers: a timer ends with the request
-// that has set it, and a promise of another may be settled in vain. There each asks for itself.
+// Whether requests share an instance but must not wait for each other, as in Workers: a timer ends with the request that has set it,
+// and settling a promise of another request may have no effect. There each request retries by itself.
 const isShared = () => typeof WebSocketPair === 'function' || typeof EdgeRuntime === 'string';
 
 const nothing = () => {};
 
-// Whether it is among the first `count` of them.
+// Whether the waiter is among the first `count` of the waiters.
 function isAmong(count, waiter, waiters) {
   let i = 0;
   for (const other of waiters) {
@@ -58,7 +58,7 @@ function isAmong(count, waiter, waiters) {
   return false;
 }
 
-// Calls `then` in so many milliseconds, however many they are. What it returns calls that off.
+// Calls `then` after `ms`, which may exceed the longest delay of setTimeout. Returns a function that cancels the call.
 function after(ms, then) {
   let timer;
   const wait = (left) => {
@@ -69,7 +69,7 @@ function after(ms, then) {
   return () => clearTimeout(timer);
 }
 
-// The same text for those who stand in one queue: those with one key, and the same rules.
+// The name of the queue of a request: requests with the same key and the same rules share one.
 function nameOf({ key, origin, context, prioritized, inbound } = {}) {
   const text = (value) => (Array.isArray(value) ? value.map(String) : String(value));
   const isRecord = typeof key === 'object' && key !== null && !Array.isArray(key);
@@ -81,12 +81,12 @@ function nameOf({ key, origin, context, prioritized, inbound } = {}) {
 export class Waiting {
   #engine;
   #most;
-  // How many wait, for whatever.
+  // How many requests wait, for any reason.
   #count = 0;
-  // Those who were refused, by resource and then by name. A queue has `waiters`; the latest `refusal` of its first one; `at`,
-  // when that asks again, Infinity where the end of a call is waited for; and `cancel`, which calls that off.
+  // The queues of refused requests, by resource and then by name. A queue has `waiters`; the latest `refusal` of its first waiter;
+  // `at`, when the first waiter retries, Infinity until a call ends; and `cancel`, which cancels that retry.
   #queues = new Map();
-  // Those who have been let in, and wait for their turn.
+  // Admitted requests that wait for their turn.
   #turns = new Set();
   #isShared;
   #isAsking = false;
@@ -124,10 +124,10 @@ export class Waiting {
       result = await call(entry);
     } catch (error) {
       try {
-        // Whatever was thrown, it is an error.
+        // A falsy value that was thrown is an error, too.
         entry.exit({ error: error || true });
       } catch {
-        // What went wrong first is told.
+        // The first error is the one reported.
       }
       throw error;
     }
@@ -152,14 +152,14 @@ export class Waiting {
     });
   }
 
-  // One who asks for the first time.
+  // Handles the first attempt of a request.
   #arrive(waiter) {
     const { resource, request } = waiter;
     let queue = this.#queues.get(resource)?.get(nameOf(request));
-    // One that is late is caught up with.
+    // The queue's retry is overdue.
     if (queue?.at <= this.#engine.now() && !this.#isShared) this.#advance(queue);
     if (queue?.waiters.size > 0) {
-      // Whoever asks wrongly is told so at once.
+      // Throws at once if the request is not valid.
       this.#engine.policies(resource, request);
       if (!this.#isHopeless(waiter, queue)) this.#join(waiter, queue);
       return;
@@ -174,7 +174,7 @@ export class Waiting {
     this.#queues.get(resource).set(name, queue);
   }
 
-  // Whether one who comes behind others waits in vain, as the first of them does not come in while it would wait; it is told so then.
+  // Whether a request would wait in vain, because the first waiter retries only after its deadline. Such a request is refused here.
   #isHopeless({ until, refuse }, { at, refusal }) {
     const isHopeless = at < Infinity && at > until;
     if (isHopeless) refuse(refusal);
@@ -185,12 +185,12 @@ export class Waiting {
     return retryAfterMs === Infinity || retryAfterMs > this.#left(waiter);
   }
 
-  // For how long it waits yet, in whole milliseconds, as refusals tell them.
+  // How much longer a request waits at most, in whole milliseconds, like `retryAfterMs`.
   #left({ until }) {
     return until === Infinity ? Infinity : Math.ceil(until - this.#engine.now());
   }
 
-  // The engine's time; none where its clock fails, which whoever asks next is told.
+  // The engine's time; NaN if its clock fails: the next attempt reports the error.
   #now() {
     try {
       return this.#engine.now();
@@ -199,7 +199,7 @@ export class Waiting {
     }
   }
 
-  // Asks for one. Its refusal, where it goes on waiting; else it has its answer.
+  // Makes an attempt for a request. Returns the refusal if the request goes on waiting; else the request is settled.
   #ask(waiter) {
     const { resource, request } = waiter;
     this.#isAsking = true;
@@ -227,7 +227,7 @@ export class Waiting {
     return undefined;
   }
 
-  // Asks for those in front, until one is refused.
+  // Makes an attempt for each request from the front, until one is refused.
   #advance(queue) {
     queue.cancel();
     for (const waiter of queue.waiters) {
@@ -244,7 +244,7 @@ export class Waiting {
     if (queues?.size === 0) this.#queues.delete(resource);
   }
 
-  // Until its first one asks again.
+  // Holds a queue until its first waiter retries.
   #hold(queue, refusal) {
     const { rule, cause, policies, retryAfterMs } = refusal;
     const isShort = retryAfterMs <= ANY_MOMENT_MS;
@@ -256,7 +256,7 @@ export class Waiting {
       return;
     }
     let pause = isShort ? Math.min(2 ** (queue.pauses - 1), MAX_PAUSE_MS) : retryAfterMs;
-    // A probe may close a breaker at any moment, and nobody tells.
+    // A probe may close a breaker at any moment, and nothing announces it.
     if (this.#isShared && cause === 'degrade') pause = Math.min(pause, MAX_PAUSE_MS);
     queue.at = this.#now() + pause;
     if (!this.#isShared) queue.cancel = after(pause, () => this.#advance(queue));
@@ -273,7 +273,7 @@ export class Waiting {
     if (this.#isShared) this.#beat(waiter, queue);
     if (this.#isShared || waiter.until === Infinity) return true;
     waiter.cancel = after(waiter.until - this.#now(), () => {
-      // It may be its moment.
+      // The request may pass exactly now.
       if (isFirst() || queue.at <= waiter.until) this.#advance(queue);
       if (!queue.waiters.has(waiter)) return;
       waiter.refuse(queue.refusal);
@@ -282,7 +282,7 @@ export class Waiting {
     return true;
   }
 
-  // Each asks for itself, now and then, when it is the first. One that is not heard of any more is gone: its request has ended.
+  // Called by each request for itself, again and again: the first of a queue retries. A silent one is gone: its request has ended.
   #beat(waiter, queue, silences = 0) {
     if (!queue.waiters.has(waiter)) return this.#arriveLate(waiter);
     const now = this.#now();
@@ -298,13 +298,13 @@ export class Waiting {
     }
     const isSilent = first.heardOf + MAX_SILENCE_MS < now;
     if (isSilent && silences === MAX_SILENCES) this.#takeOut(first);
-    // Those in front keep pace with who is first, and take over at once; the others need not.
+    // The waiters in front keep pace with the first, to take over at once; the others need not.
     const next = isAmong(NEXT, waiter, queue.waiters) ? Math.min(queue.at, waiter.until) : waiter.until;
     const pause = Math.min(Math.max(1, next - now), MAX_PAUSE_MS);
     waiter.cancel = after(pause, () => this.#beat(waiter, queue, isSilent ? silences + 1 : 0));
   }
 
-  // One that was thought gone, and was not.
+  // Handles a request that was taken for gone, and was only late.
   #arriveLate(waiter) {
     try {
       this.#arrive(waiter);
@@ -313,7 +313,7 @@ export class Waiting {
     }
   }
 
-  // One who is let in waits for its turn.
+  // Has an admitted request wait for its turn.
   #takeTurn(waiter, entry) {
     const giveUp = () => {
       this.#leave(waiter);
@@ -332,7 +332,7 @@ export class Waiting {
     });
   }
 
-  // Has it wait among others, unless there are too many of them; `leave` is called when it gives up.
+  // Adds a waiter to `among`, unless too many wait; `leave` is called when its signal aborts.
   #begin(waiter, among, leave, whenEmpty = nothing) {
     if (this.#count >= this.#most) {
       const many = `engine: ${this.#count} wait already, as many as \`maxWaiting\` allows; raise it, or ask again later`;
@@ -368,9 +368,9 @@ export class Waiting {
     if (--this.#count === 0) this.#callOffRound();
   }
 
-  // To be called when a call of `resource` has ended that had asked with `request`; and whether it gave back what it was
-  // charged. Those are asked for who are first in their queues, if that may help them. Whom the same rule would refuse that has
-  // just refused another is left for the next round: they need not be waiting for the same.
+  // To be called when a call of `resource` with `request` has ended; `hasGivenBack` says whether its charge was refunded. Retries
+  // the first waiter of each queue that this may admit. If the same rule has just refused the first waiter of another queue, the
+  // retry is left to the next round: the two may wait for different keys.
   ended(resource, request, hasGivenBack) {
     if (this.#queues.size === 0 || this.#isShared) return;
     if (this.#isAsking) return this.#planRound();
@@ -389,7 +389,7 @@ export class Waiting {
       this.#advance(queue);
       if (queue.waiters.size === 0) continue;
       refusing.add(queue.refusal.rule);
-      // Keys take turns.
+      // Queues take turns.
       if (queue.waiters.size < size) {
         queues.delete(queue.name);
         queues.set(queue.name, queue);
@@ -398,7 +398,7 @@ export class Waiting {
     if (!isWhole) this.#planRound();
   }
 
-  // Asks soon for all who wait for the end of a call, of whatever resource: rules may measure others than their own.
+  // Soon retries all queues that wait for a call to end, of any resource: a rule may measure another resource than its own.
   #planRound() {
     this.#cancelRound ??= after(MAX_PAUSE_MS, () => {
       this.#cancelRound = undefined;
@@ -419,15 +419,15 @@ export class Waiting {
     for (const queues of [...this.#queues.values()]) for (const queue of [...queues.values()]) act(queue);
   }
 
-  // To be called when other rules are in force.
+  // To be called when rules were replaced.
   replaced() {
     if (this.#isShared) this.#each((queue) => (queue.at = 0));
     else this.#round(() => true);
   }
 
-  // To be called when the engine is no more: whoever waits is told so.
+  // To be called when the engine is freed: rejects all waiters.
   end(error) {
-    // Those who ask for themselves hear it from the engine.
+    // Requests that retry by themselves get the error from the engine.
     if (this.#isShared) return this.replaced();
     const waiters = [];
     this.#each((queue) => waiters.push(...queue.waiters));

@@ -1,4 +1,4 @@
-// What is told once, and is no error.
+// Warnings, which are not errors: callers give each of them once.
 
 export function warn(code, message) {
   if (typeof globalThis.process?.emitWarning === 'function') process.emitWarning(message, { type: 'LeapgateWarning', code });

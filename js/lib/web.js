@@ -1,11 +1,11 @@
-// What the adapters of fetch's Request and Response share.
+// Shared by the adapters of fetch's Request and Response.
 
 // A handler may return something else: in Bun, a request that becomes a WebSocket has no response. A response may be of another realm
-// or library, so its class does not tell.
+// or library, so its class is not checked.
 export const isResponse = (value) => typeof value?.status === 'number' && typeof value.headers?.set === 'function';
 
-// A response with these headers too; anything else is returned unchanged. A response from elsewhere is immutable and is copied; one
-// that switches protocols (101) cannot be copied.
+// Adds headers to a response; anything else is returned unchanged. A response from elsewhere is immutable and is copied; one that
+// switches protocols (101) cannot be copied.
 export function withHeaders(response, headers) {
   const entries = Object.entries(headers);
   if (entries.length === 0 || !isResponse(response)) return response;
@@ -20,14 +20,14 @@ export function withHeaders(response, headers) {
 
 export const responseOf = ({ status, headers, body }) => new Response(body, { status, headers });
 
-// What nobody can go on with any more: a handler, or a body that is read.
+// Calls `over` for handlers and body readers that were garbage-collected: nothing can continue with them.
 const lost = typeof FinalizationRegistry === 'function' ? new FinalizationRegistry((over) => over()) : undefined;
 
-// Watches what a request is answered with, and calls `end` once, with `{ response, error }`: when the response has been read
-// to its end, or the client has gone, be it before there is a response (`error` is undefined then, as nobody knows).
+// Watches the response to a request, and calls `end` once, with `{ response, error }`: when the response has been read to its end,
+// or when the client has left, even before there is a response (`error` is then undefined, for unknown).
 //
-// Workers drop all that a request has going when its client goes, and nothing runs that could tell, unless there is the flag
-// `enable_request_signal`, or `context`, in which what a body is read with goes on: see `pump`.
+// When a client leaves, Workers stop all code of its request, and the end goes unnoticed, unless the flag `enable_request_signal`
+// is set, or `context` keeps the reader of the body running: see `pump`.
 export function watch(request, end, context) {
   let isOver = false;
   let response;
@@ -40,7 +40,7 @@ export function watch(request, end, context) {
   if (request.signal?.aborted) over();
   request.signal?.addEventListener('abort', () => over(), { once: true });
 
-  // Gives the response to be sent instead.
+  // Returns the response to send instead.
   function through(given) {
     if (!isResponse(given)) {
       over(false);
@@ -48,12 +48,12 @@ export function watch(request, end, context) {
     }
     response = given;
     const failed = response.status >= 500;
-    // A HEAD's body is never read. What switches protocols has none, and another life.
+    // The body of a HEAD is never read. A response that switches protocols has none.
     if (response.body === null || request.method === 'HEAD' || response.status < 200) {
       over(failed);
       return response;
     }
-    // It is lost with who reads it. (The body itself may be held for longer, as by what writes it.)
+    // The reader is collected with its consumer. (The body itself may be held for longer, as by its producer.)
     const held = { reader: response.body.getReader() };
     lost?.unregister(over);
     if (!isOver) lost?.register(held, over, over);
@@ -65,7 +65,7 @@ export function watch(request, end, context) {
     return new Response(readable, response);
   }
 
-  // Read only when it is asked for, as if nothing stood between.
+  // Reads only on demand, as if nothing stood between.
   function pulled(held, failed) {
     const source = {
       async pull(controller) {
@@ -87,7 +87,7 @@ export function watch(request, end, context) {
     return new ReadableStream(source, { highWaterMark: 0 });
   }
 
-  // In Workers, nobody cancels a stream whose client has gone; but what is written to one of theirs is not taken then.
+  // In Workers, a stream is not cancelled when its client leaves; but writes to one of their own streams then fail.
   async function pump(held, failed, writer) {
     try {
       for (;;) {
@@ -107,6 +107,6 @@ export function watch(request, end, context) {
   }
 
   if (!isOver) lost?.register(through, over, over);
-  // Whatever was thrown, it is an error.
+  // A falsy value that was thrown is an error, too.
   return { through, failed: (error) => over(error || true) };
 }

@@ -43,13 +43,13 @@ pub fn results_len() -> usize {
     shell(|shell| shell.buffer.results.len())
 }
 
-/// How many keys have a number. Number 0 is for a key that is used at once.
+/// How many keys can have a number. Number 0 is for a key that is used at once.
 #[wasm_bindgen]
 pub fn key_slots() -> u32 {
     KEYS as u32
 }
 
-/// Sets the random numbers that hashes of keys begin with: once, before the first key is hashed.
+/// Sets the random seed of the key hashes: once, before the first key is hashed.
 #[wasm_bindgen]
 pub fn seed(a: u32, b: u32, c: u32, d: u32) {
     shell(|shell| shell.seed(a, b, c, d));

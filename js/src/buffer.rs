@@ -2,7 +2,7 @@
 
 use crate::layout::RESULTS_LEN;
 
-/// How many keys have a number. JavaScript remembers their texts.
+/// How many keys can have a number. JavaScript remembers their texts.
 pub(crate) const KEYS: usize = 4096;
 
 /// Room for most keys.
@@ -29,7 +29,7 @@ impl Buffer {
         }
     }
 
-    /// The first so many bytes that JavaScript has written.
+    /// The first `bytes` bytes that JavaScript has written.
     pub(crate) fn bytes(&self, bytes: usize) -> &[u8] {
         self.text.get(..bytes).unwrap_or_default()
     }
@@ -39,7 +39,7 @@ impl Buffer {
         self.write(text.as_bytes())
     }
 
-    /// Writes bytes for JavaScript. Returns how many.
+    /// Writes bytes for JavaScript. Returns their number.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> f64 {
         self.reserve(bytes.len());
         for (to, from) in self.text.iter_mut().zip(bytes) {
@@ -49,7 +49,7 @@ impl Buffer {
     }
 }
 
-/// A text of so many bytes that JavaScript has written, from `at` on.
+/// The text of `bytes` bytes, from `at` on, that JavaScript has written.
 #[cfg(feature = "engine")]
 pub(crate) fn text_at(text: &[u8], at: usize, bytes: usize) -> &str {
     let bytes = text.get(at..).and_then(|rest| rest.get(..bytes));

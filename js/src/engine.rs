@@ -24,7 +24,7 @@ pub(crate) struct KnownResource {
 }
 
 impl KnownResource {
-    /// The place of a rule.
+    /// The index of a rule in the results.
     fn index_of(&mut self, rule: RuleInfo<&RuleId>) -> usize {
         if let Some(place) = self.rules.iter().position(|known| rule.is(known)) {
             return place;
@@ -33,7 +33,7 @@ impl KnownResource {
         self.rules.len() - 1
     }
 
-    /// For how long all of its windows count as used up.
+    /// How long all windows of the resource count as used up.
     fn closed_for(&self, closed: Closed, now: Timestamp) -> Option<Duration> {
         let longest = rules::memory(self.resource.flow_rules()).min(closed.longest);
         let passed = now.as_nanos().saturating_sub(closed.since.as_nanos());
@@ -42,30 +42,30 @@ impl KnownResource {
     }
 }
 
-/// The counts up to `since` are lost, in windows of which the longest had this length.
+/// A restart: the counts up to `since` are lost, in windows of at most this length.
 #[derive(Clone, Copy)]
 struct Closed {
     since: Timestamp,
     longest: Duration,
 }
 
-/// An engine, and what JavaScript knows of it.
+/// An engine, and its resources that JavaScript knows by number.
 struct Slot {
     engine: Engine<LateSeed>,
-    /// For how long its flow rules remember at most.
+    /// How long its flow rules remember a charge at most.
     longest: Duration,
     resources: Vec<KnownResource>,
     closed: Option<Closed>,
 }
 
-/// What a request has for the parts of a resource's keys.
+/// The values of a request for the key parts of its resource.
 #[derive(Clone, Default)]
 struct KeyText {
     bytes: Vec<u8>,
     form: Form,
 }
 
-/// How its texts lie.
+/// The layout of the values in the buffer.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Form {
     /// One text, for the one part.
@@ -73,7 +73,7 @@ pub(crate) enum Form {
     One,
     /// A text for each part, each with its length before it.
     Parts,
-    /// For each part the number of its texts, in four bytes, and the texts, each with its length before it.
+    /// For each part the number of its texts, in four bytes, and then the texts, each with its length before it.
     Lists,
 }
 
@@ -145,7 +145,7 @@ impl Engines {
         }
     }
 
-    /// Gives a resource a number: the next one, or 0, and then all others are forgotten. What there is to know of it.
+    /// Gives a resource a number: the next one, or 0, and then all other resources are forgotten. Returns the bits of `engine_resource`.
     pub(crate) fn register(&mut self, engine: u32, number: u32, name: &str) -> Option<f64> {
         let slot = self.slots.get_mut(engine)?;
         let resource = slot.engine.resource(name);
@@ -285,7 +285,7 @@ impl Engines {
     }
 }
 
-/// Tells `each` of the values of a key.
+/// Calls `each` with the values of a key.
 fn with_key<R>(key: Option<&KeyText>, each: impl FnOnce(&[KeyValue<'_>]) -> R) -> R {
     let Some(KeyText { bytes, form }) = key else {
         return each(&[]);
@@ -301,14 +301,14 @@ fn with_key<R>(key: Option<&KeyText>, each: impl FnOnce(&[KeyValue<'_>]) -> R) -
     }
 }
 
-/// What asks to be let in.
+/// A request to be admitted.
 pub(crate) struct Call<'a> {
     pub(crate) engine: u32,
     pub(crate) resource: u32,
     pub(crate) key: u32,
     pub(crate) cost: u32,
     pub(crate) flags: u32,
-    /// The entry within which it is made; none has the number if there is none.
+    /// The number of the entry within which the call is made; a number that no entry has means none.
     pub(crate) within: u32,
     pub(crate) origin: &'a str,
     pub(crate) context: &'a str,

@@ -1,10 +1,10 @@
-//! Positions in memory and numbers for things, on both sides: `js/lib/layout.js` has the same under the same names, which
-//! `js/test/sources.test.mjs` checks. A name there in a list `X` at place 2 is `X_NAME = 2` here.
+//! Positions in memory and numbers of things, shared with `js/lib/layout.js`, which has the same names and values:
+//! `js/test/sources.test.mjs` compares them. A name at index 2 of a list `X` there is `X_NAME = 2` here.
 
 #[cfg(feature = "engine")]
 use leapgate::rule::MAX_RULES_PER_RESOURCE;
 
-// ---- values, in the buffer: a byte before each ----
+// ---- values in the buffer: the byte before each ----
 
 pub(crate) const TAG_NULL: u8 = 0;
 pub(crate) const TAG_FALSE: u8 = 1;
@@ -26,9 +26,9 @@ pub(crate) const VERDICT_REFUSING: usize = 0;
 pub(crate) const VERDICT_RETRY_AFTER: usize = 1;
 pub(crate) const VERDICT_LEN: usize = 2;
 
-/// Of each limit, behind the verdict: its count.
+/// For each limit, after the verdict: its count.
 pub(crate) const LIMIT_COUNT: usize = 0;
-/// Whole passes that are left.
+/// Whole passes left.
 pub(crate) const LIMIT_REMAINING: usize = 1;
 /// When quota comes back, in milliseconds from now.
 pub(crate) const LIMIT_RESET: usize = 2;
@@ -38,11 +38,11 @@ pub(crate) const LIMIT_LEN: usize = 3;
 
 /// How many policies follow.
 pub(crate) const DECISION_POLICIES: usize = 0;
-/// How many rules of the resource decisions have named.
+/// How many rules of the resource have been in results so far.
 pub(crate) const DECISION_RULES: usize = 1;
-/// Which of them refuses; negative for none.
+/// Which of these rules refuses; negative for none.
 pub(crate) const DECISION_REFUSING: usize = 2;
-/// Its count; negative where it has none.
+/// The count of the refusing rule; negative if it has none.
 pub(crate) const DECISION_COUNT: usize = 3;
 /// When to try again, in milliseconds; negative for never.
 pub(crate) const DECISION_RETRY_AFTER: usize = 4;
@@ -50,17 +50,17 @@ pub(crate) const DECISION_RETRY_AFTER: usize = 4;
 pub(crate) const DECISION_WAIT: usize = 5;
 pub(crate) const DECISION_LEN: usize = 6;
 
-/// Of each policy, behind the decision: which rule it is.
+/// For each policy, after the decision: the index of its rule.
 pub(crate) const POLICY_RULE: usize = 0;
-/// What it lets pass.
+/// The count of the policy.
 pub(crate) const POLICY_COUNT: usize = 1;
-/// Whole passes that are left.
+/// Whole passes left.
 pub(crate) const POLICY_REMAINING: usize = 2;
 /// When quota comes back, in milliseconds from now.
 pub(crate) const POLICY_RESET: usize = 3;
 pub(crate) const POLICY_LEN: usize = 4;
 
-/// Of a rule, at the end of the area, where no decision reaches: its window in milliseconds, negative where it has none.
+/// For a rule, at the end of the area, which no decision reaches: its window in milliseconds, negative if it has none.
 pub(crate) const RULE_WINDOW: usize = 0;
 /// The HTTP status of its refusals.
 pub(crate) const RULE_STATUS: usize = 1;
@@ -74,30 +74,30 @@ pub(crate) const RESULTS_LEN: usize = VERDICT_LEN + LIMIT_LEN * leapgate::Limite
 
 // ---- engines ----
 
-/// What a request asks for: a bit each.
+/// The flags of a request: one bit each.
 pub(crate) const PRIORITIZED: u32 = 1;
 pub(crate) const INBOUND: u32 = 2;
-/// It waits where a rule says so. Else it is refused there.
+/// The caller waits if a rule requires it. Without this flag, such a request is refused.
 pub(crate) const CAN_WAIT: u32 = 4;
-/// It ends at once.
+/// The call ends at once.
 pub(crate) const ENDS: u32 = 8;
-/// It has a key, which has been put.
+/// The request has a key, which JavaScript has put.
 pub(crate) const KEYED: u32 = 16;
-/// It only wants to know how the rules stand.
+/// The request only reads the policies, and charges nothing.
 pub(crate) const LOOKS: u32 = 32;
 
-/// What `engine_enter` returns where there is no entry.
+/// Results of `engine_enter` other than an entry.
 pub(crate) const REFUSED: f64 = -1.0;
 pub(crate) const ENDED: f64 = -2.0;
 
-/// What a number is that is not there.
+/// A number that is missing.
 pub(crate) const NONE: f64 = -1.0;
 
-/// How a call ends.
+/// The ways in which a call ends.
 pub(crate) const EXIT: u32 = 0;
 pub(crate) const EXIT_WITH_ERROR: u32 = 1;
 pub(crate) const CANCEL: u32 = 2;
-/// Nothing is known of its end.
+/// The outcome is unknown.
 pub(crate) const DROP: u32 = 3;
 pub(crate) const UNANSWERED: u32 = 4;
 
@@ -131,9 +131,9 @@ pub(crate) const DETAIL: [&str; 8] = [
 pub(crate) const COUNTERS: [&str; 5] = ["passed", "waited", "blocked", "shadowBlocked", "shared"];
 pub(crate) const HOT_KEY: [&str; 2] = ["amount", "isNamed"];
 
-// ---- statistics: which of several ----
+// ---- statistics: choices ----
 
-/// What `node_value` returns.
+/// The values of `node_value`.
 pub(crate) const VALUE_PASS_QPS: u32 = 0;
 pub(crate) const VALUE_BLOCK_QPS: u32 = 1;
 pub(crate) const VALUE_TOTAL_QPS: u32 = 2;
@@ -153,7 +153,7 @@ pub(crate) const VALUE_BLOCK_REQUEST: u32 = 15;
 pub(crate) const VALUE_CUR_THREAD_NUM: u32 = 16;
 pub(crate) const VALUE_WAITING: u32 = 17;
 
-/// What `node_record` records.
+/// The records of `node_record`.
 pub(crate) const RECORD_PASS_REQUEST: u32 = 0;
 pub(crate) const RECORD_BLOCK_QPS: u32 = 1;
 pub(crate) const RECORD_EXCEPTION_QPS: u32 = 2;
@@ -166,20 +166,20 @@ pub(crate) const RECORD_WAITING_REQUEST: u32 = 8;
 pub(crate) const RECORD_THREAD_MORE: u32 = 9;
 pub(crate) const RECORD_THREAD_LESS: u32 = 10;
 
-/// What `metric_extreme` returns.
+/// The values of `metric_extreme`.
 pub(crate) const EXTREME_MAX_SUCCESS: u32 = 0;
 pub(crate) const EXTREME_MIN_RT: u32 = 1;
 pub(crate) const EXTREME_SHORTEST_RT: u32 = 2;
 pub(crate) const EXTREME_MAX_RT: u32 = 3;
 pub(crate) const EXTREME_MAX_CONCURRENCY: u32 = 4;
 
-/// Which bucket of a leap array.
+/// The buckets of a leap array.
 pub(crate) const RING_CURRENT: u32 = 0;
 pub(crate) const RING_PREVIOUS: u32 = 1;
 pub(crate) const RING_VALID_HEAD: u32 = 2;
 pub(crate) const RING_OF: u32 = 3;
 
-/// Which node of an engine.
+/// The kinds of nodes of an engine.
 pub(crate) const NODE_ROOT: u32 = 0;
 pub(crate) const NODE_INBOUND: u32 = 1;
 pub(crate) const NODE_ENTRANCE: u32 = 2;
@@ -187,7 +187,7 @@ pub(crate) const NODE_DEFAULT: u32 = 3;
 pub(crate) const NODE_CLUSTER: u32 = 4;
 pub(crate) const NODE_ORIGIN: u32 = 5;
 
-/// What is below a node.
+/// The kinds of nodes below a node.
 pub(crate) const BELOW_RESOURCES: u32 = 0;
 pub(crate) const BELOW_ENTRANCES: u32 = 1;
 pub(crate) const BELOW_ORIGINS: u32 = 2;

@@ -1,14 +1,14 @@
 //! The npm package: a thin shell over the core.
 //!
-//! A function takes numbers and returns one. Everything else lies in memory where both sides know it: texts and values in a buffer
-//! ([`text`]), the results of a decision in doubles ([`results`]). Limiters, engines, entries and keys that are used often have
-//! numbers. The functions check no arguments beyond what memory safety needs: `js/lib` does that, and the core writes the error
-//! messages about options and rules.
+//! Each function takes numbers and returns one. Everything else is in memory at places that both sides know: texts and values in a
+//! buffer ([`text`]), the results of a decision in doubles ([`results`]). Limiters, engines, entries and frequent keys have numbers.
+//! The functions check no arguments beyond what memory safety needs: `js/lib` does that, and the core writes the error messages
+//! about options and rules.
 //!
-//! `api` has the functions, above the `shell` that holds all state; `layout` has every position in memory; `rules` is the only file
-//! that knows the kinds of rules.
+//! `api` has the functions, above the `shell` that holds all state; `layout` has every position in memory; `rules` reads rules of
+//! all kinds alike.
 //!
-//! Two modules are made of this: one of the feature `limiter` alone, which is small, and one of `engine`.
+//! It is built into two modules: a small one with the feature `limiter` alone, and one with `engine`.
 
 mod api;
 mod buffer;

@@ -10,7 +10,7 @@ use leapgate::config::{LimiterOptions, read_limiter};
 use leapgate::rule::Count;
 use leapgate::{Left, Limit, Limiter, Verdict};
 
-/// A limiter, and what its limits are.
+/// A limiter and its limits.
 struct Slot {
     limits: Vec<Limit>,
     limiter: Limiter,
@@ -46,7 +46,7 @@ impl Limiters {
     ///
     /// # Errors
     ///
-    /// A sentence that says what is wrong with them.
+    /// A sentence that names the wrong option, its value and the cure.
     pub(crate) fn add(&mut self, bytes: &[u8]) -> Result<u32, String> {
         let options = read_limiter(&tree::read(bytes)).map_err(|error| error.to_string())?;
         let LimiterOptions { limits, max_keys } = options;
@@ -91,7 +91,7 @@ impl Limiters {
         let Some((verdict_row, limits)) = results.split_first_chunk_mut::<VERDICT_LEN>() else {
             return false;
         };
-        let tell = |left: Left| {
+        let write = |left: Left| {
             let limits = limits.as_chunks_mut::<LIMIT_LEN>().0;
             if let Some(limit) = limits.get_mut(left.index) {
                 limit[LIMIT_COUNT] = left.count.get();
@@ -100,9 +100,9 @@ impl Limiters {
             }
         };
         let verdict = if ask.charges {
-            open.limit(key, cost, count, now, tell)
+            open.limit(key, cost, count, now, write)
         } else {
-            open.peek(key, cost, count, now, tell)
+            open.peek(key, cost, count, now, write)
         };
         let Verdict::Block { index, retry_after } = verdict else {
             return true;

@@ -7,8 +7,8 @@ use leapgate::backend::{
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The random numbers that hashes of keys begin with, shared by all engines. An engine is made without them, since Workers have
-/// none while a module is loaded; they are set before the first key is hashed.
+/// The random seed of the key hashes, shared by all engines. An engine is made without it, since Workers have no randomness while
+/// a module is loaded; it is set before the first key is hashed.
 #[derive(Clone, Default)]
 pub(crate) struct LateSeed(Rc<Cell<[u64; 2]>>);
 

@@ -1,4 +1,4 @@
-//! What is behind the numbers.
+//! The state behind the numbers.
 
 use crate::buffer::Buffer;
 #[cfg(feature = "engine")]

@@ -12,10 +12,10 @@ use leapgate::stats::{
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The statistics of a node, wherever it stands.
+/// The statistics of a node, anywhere in the tree.
 #[derive(Clone)]
 pub(crate) enum NodeRef {
-    /// By itself, or below its resource: an origin's.
+    /// A node of its own, or the node of an origin below its resource.
     Alone(Rc<StatisticNode>),
     Cluster(Rc<ClusterNode>),
     Default(Rc<DefaultNode>),
@@ -32,7 +32,7 @@ impl NodeRef {
         }
     }
 
-    /// Where something is recorded; an entrance only adds up.
+    /// The node with records of its own; an entrance only adds up.
     pub(crate) fn statistics(&self) -> Option<&StatisticNode> {
         match self {
             NodeRef::Entrance(_) => None,
@@ -43,7 +43,7 @@ impl NodeRef {
     }
 }
 
-/// What has a number.
+/// An object with a number.
 pub(crate) enum Item {
     Array(Box<BucketLeapArray>),
     Metric(Rc<ArrayMetric>),
@@ -64,7 +64,7 @@ impl Item {
         })
     }
 
-    /// The bucket in which something is recorded, opened if need be.
+    /// The bucket to record in, opened if needed.
     pub(crate) fn bucket(&self, now: Timestamp) -> Option<&MetricBucket> {
         match self {
             Item::Array(array) => Some(array.current_window(now).value()),
@@ -136,7 +136,7 @@ pub(crate) fn millis(at: Timestamp) -> f64 {
     at.as_millis() as f64
 }
 
-/// A response time, negative where there is none.
+/// A response time, negative if there is none.
 pub(crate) fn or_none(rt: Option<u64>) -> f64 {
     rt.map_or(NONE, |rt| rt as f64)
 }

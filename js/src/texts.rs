@@ -1,4 +1,4 @@
-//! Texts one behind the other, as the buffer holds several.
+//! Several texts in the buffer, one after another.
 
 /// Texts, each with its length before it, in four bytes, little-endian.
 #[derive(Default)]

@@ -16,11 +16,11 @@ pub(crate) fn instant(millis: f64) -> Timestamp {
     }
     let whole = millis as u64;
     let nanos = ((millis - whole as f64) * NANOS_PER_MILLI as f64) as u64;
-    // So it does not wrap, and to ask whether it does would take 128 bits.
+    // Below `LAST_MILLI` the product does not wrap; a checked one would need 128 bits.
     Timestamp::from_nanos(whole.wrapping_mul(NANOS_PER_MILLI).saturating_add(nanos))
 }
 
-/// `span` in milliseconds, rounded up to whole ones: after so many it is over.
+/// `span` in whole milliseconds, rounded up: it has passed after so many.
 #[inline]
 pub(crate) fn ceiled(span: Duration) -> f64 {
     let part = span.subsec_nanos().div_ceil(NANOS_PER_MILLI as u32);

@@ -1,4 +1,4 @@
-//! A value of JavaScript, as it lies flat in the buffer: `js/lib/tree.js` puts it there.
+//! A value of JavaScript, flat in the buffer: `js/lib/tree.js` writes it.
 //!
 //! Each begins with a byte that says what it is: 0 null, 1 false, 2 true, 3 a number and its eight bytes, 4 a text, 5 an array
 //! and its items, 6 an object and its keys and values in turn. Texts, arrays and objects have their length, in four bytes,
@@ -7,10 +7,10 @@
 use crate::layout::*;
 use leapgate::config::Value;
 
-/// How deep a tree may be. JavaScript refuses deeper ones with a sentence.
+/// How deep a tree may be. JavaScript refuses deeper ones with an error.
 const MAX_DEPTH: usize = 64;
 
-/// The tree; null in place of what is none.
+/// The tree; null if the bytes are not valid.
 pub(crate) fn read(bytes: &[u8]) -> Value {
     value(&mut { bytes }, MAX_DEPTH).unwrap_or(Value::Null)
 }
@@ -62,7 +62,7 @@ fn value(bytes: &mut &[u8], depth: usize) -> Option<Value> {
     })
 }
 
-/// The values of the parts of a key, each part with how many it has before them, and each value with its length.
+/// The values of the parts of a key: each part has the number of its values before them, and each value its length.
 #[cfg(feature = "engine")]
 pub(crate) fn lists(mut bytes: &[u8]) -> Vec<Vec<&[u8]>> {
     let list = || {

@@ -1,4 +1,4 @@
-// How much passes in the worst window, by a list of what has passed: of those who try to get more, and of a steady stream.
+// How much passes in the worst window, by a list of the passed requests: of adversaries, and of a steady stream.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Limiter } from 'leapgate';
@@ -21,14 +21,14 @@ for (const [name, instants] of Object.entries(ADVERSARIES)) {
   }
 }
 
-// A bucket more than the window counts where that is strict, so that a little less than the limit passes of what never ends.
+// A strict window counts one bucket more than its length, so that a little less than the limit passes of an endless stream.
 for (const [window, passes] of [['strict', 2900], ['weighted', 2981], ['sentinel', 3000]]) {
   test(`of twice the limit for thirty windows, ${passes} of 3000 pass: ${window}`, () => {
     assert.equal(admitted(STEADY, { window }).length, passes);
   });
 }
 
-test('no bursts at any instants get more than the limit in any window of a strict limiter', () => {
+test('bursts at any instants never get more than the limit in any window of a strict limiter', () => {
   let random = 1;
   const next = (n) => (random = (random * 48271) % 0x7fffffff) % n;
   let most = 0;
@@ -40,6 +40,6 @@ test('no bursts at any instants get more than the limit in any window of a stric
   assert.equal(most, LIMIT);
 });
 
-test('a window of two buckets as Sentinel has it lets twice the limit pass', () => {
+test('a window of two buckets, as in Sentinel, admits twice the limit', () => {
   assert.equal(worst(admitted(ADVERSARIES.B, { window: 'sentinel', sampleCount: 2 })), 2 * LIMIT);
 });

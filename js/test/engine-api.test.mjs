@@ -22,7 +22,7 @@ function passes(engine, resource, tries, request) {
 const flow = (...flowRules) => ({ flowRules });
 const login = { resource: 'login', count: 3, sampleCount: 20, id: 'login' };
 
-test('says_everything_about_a_decision', () => {
+test('a_decision_has_all_its_fields', () => {
   const [engine, clock] = at(flow(login, { resource: 'login', count: 10, intervalMs: 60_000, id: 'all' }));
   const policies = (left, all, resetMs) => [
     { id: 'login', limit: 3, remaining: left, windowMs: 1000, resetMs },
@@ -63,13 +63,13 @@ test('a_resource_without_rules_passes', () => {
   assert.equal(engine.enter('any', { key: { a: 'b' }, canWait: true }).success, true);
 });
 
-test('what_costs_more_than_the_limit_never_passes', () => {
+test('a_cost_above_the_limit_never_passes', () => {
   const [engine] = at(flow(login));
   const { retryAfterMs, reset } = engine.limit('login', { cost: 4 });
   assert.deepEqual([retryAfterMs, reset], [Infinity, Infinity]);
 });
 
-test('a_refusal_says_by_which_kind_of_rule', () => {
+test('a_refusal_names_the_kind_of_rule', () => {
   const [engine, clock] = at({
     flowRules: [{ resource: 'app', count: 1, limitApp: 'shop', id: 'of shop' }, { resource: 'admin', count: 9 }],
     authorityRules: [{ resource: 'admin', limitApp: 'ops', id: 'admins' }],
@@ -90,7 +90,7 @@ test('a_refusal_says_by_which_kind_of_rule', () => {
   assert.equal(passes(engine, 'any', 5, { inbound: true }), 2);
   const { rule, cause } = engine.limit('any', { inbound: true });
   assert.deepEqual([rule, cause], ['all', 'system']);
-  assert.equal(engine.limit('any').success, true, 'what does not come from outside is not asked');
+  assert.equal(engine.limit('any').success, true, 'a system rule ignores requests that are not inbound');
 });
 
 test('a_key_is_a_value_an_array_or_a_record', () => {
@@ -110,13 +110,13 @@ test('a_key_is_a_value_an_array_or_a_record', () => {
   assert.equal(left('one', { 'arg:0': null }), 5);
 });
 
-test('keys_that_are_written_alike_are_told_apart', () => {
+test('keys_that_are_written_alike_are_distinct', () => {
   const [engine] = at(flow({ resource: 'api', count: 1, key: [{ arg: 0 }, { arg: 1 }] }));
   for (const key of [['ab', 'c'], ['a', 'bc'], ['abc', ''], ['', 'abc']]) assert.equal(engine.limit('api', { key }).success, true);
   assert.equal(engine.limit('api', { key: ['a', 'bc'] }).success, false);
 });
 
-test('another_count_of_a_key_is_its_limit', () => {
+test('a_count_of_its_own_is_the_limit_of_a_key', () => {
   const rule = { resource: 'api', count: 2, key: ['host'], burst: 1, keyItems: [{ value: 'gold', count: 10 }], id: 'hosts' };
   const [engine] = at(flow(rule));
   assert.equal(engine.limit('api', { key: 'gold' }).limit, 11);
@@ -146,7 +146,7 @@ test('never_admits_more_than_the_limit_in_any_window', () => {
   }
 });
 
-test('a_thousand_resources_without_rules_of_their_own_are_told_apart_and_further_ones_share', () => {
+test('a_thousand_resources_without_rules_of_their_own_are_kept_apart_and_further_ones_share', () => {
   const [engine] = at(flow({ resource: '*', count: 2 }, { resource: 'own', count: 2 }));
   const names = Array.from({ length: 5000 }, (_, i) => `resource ${i}`);
   const passed = () => names.map((name) => engine.limit(name).success);
@@ -154,14 +154,14 @@ test('a_thousand_resources_without_rules_of_their_own_are_told_apart_and_further
   assert.equal(passes(engine, 'own', 3), 2);
 });
 
-test('more_keys_than_have_a_number_are_told_apart', () => {
+test('more_keys_than_can_have_a_number_are_kept_apart', () => {
   const [engine] = at(flow({ resource: 'api', count: 2, key: ['path'] }));
   for (const remaining of [1, 0, 0]) {
     for (let key = 0; key < 30_000; key++) assert.equal(engine.limit('api', { key }).remaining, remaining);
   }
 });
 
-test('a_rule_of_a_chain_goes_by_the_context_also_of_the_call_within_which_one_is_made', () => {
+test('a_chain_rule_uses_the_context_of_the_request_or_of_its_outer_call', () => {
   const [engine] = at(flow({ resource: 'stock', count: 1, strategy: 'chain', refResource: 'web' }));
   const outer = engine.enter('orders', { context: 'web' });
   assert.equal(engine.enter('stock', { within: outer }).success, true);
@@ -171,7 +171,7 @@ test('a_rule_of_a_chain_goes_by_the_context_also_of_the_call_within_which_one_is
   assert.equal(engine.enter('stock').success, true);
 });
 
-test('a_call_that_can_wait_is_told_for_how_long_and_one_that_cannot_is_refused', () => {
+test('a_call_that_can_wait_gets_its_wait_and_one_that_cannot_is_refused', () => {
   const rule = { resource: 'mail', count: 10, controlBehavior: 'throttle', maxQueueingTimeMs: 500 };
   const [engine, clock] = at(flow(rule));
   assert.equal(engine.limit('mail').success, true);
@@ -191,7 +191,7 @@ test('a_call_that_can_wait_is_told_for_how_long_and_one_that_cannot_is_refused',
   assert.equal(engine.enter('mail').waitMs, 0);
 });
 
-test('a_prioritized_call_borrows_from_what_comes', () => {
+test('a_prioritized_call_borrows_from_a_later_bucket', () => {
   const [engine, clock] = at(flow({ resource: 'api', count: 1 }));
   engine.limit('api');
   clock.millis += 900;
@@ -227,7 +227,7 @@ test('an_entry_ends_with_its_block', () => {
   assert.equal(engine.enter('report').success, true);
 });
 
-test('only_undefined_null_and_false_are_no_error', () => {
+test('only_undefined_null_and_false_mean_success', () => {
   for (const [error, opens] of [[undefined, false], [null, false], [false, false], [0, true], ['', true], [new Error(), true]]) {
     const [engine] = at({ degradeRules: [{ resource: 'pay', grade: 'errorCount', count: 0, minRequestAmount: 1, timeWindow: 1 }] });
     engine.enter('pay').exit({ error });
@@ -235,7 +235,7 @@ test('only_undefined_null_and_false_are_no_error', () => {
   }
 });
 
-test('a_call_that_does_not_count_gives_back_what_it_was_charged', () => {
+test('a_call_that_does_not_count_is_refunded', () => {
   const [engine] = at(flow({ resource: 'api', count: 3 }, { resource: 'api', count: 2, key: ['host', { arg: 0 }], id: 'keyed' }));
   const enter = (key, cost = 1) => engine.enter('api', { key, cost });
   const left = (key) => engine.policies('api', { key }).map(({ remaining }) => remaining);
@@ -254,7 +254,7 @@ test('a_call_that_does_not_count_gives_back_what_it_was_charged', () => {
   assert.deepEqual(left(['b', null]), [2, 2]);
 });
 
-test('a_call_for_whose_answer_nobody_has_waited_tells_a_breaker_only_that_it_was_slow', () => {
+test('an_unanswered_call_counts_for_a_breaker_only_if_it_was_slow', () => {
   const breaker = { resource: 'pay', minRequestAmount: 1, timeWindow: 10 };
   const [engine, clock] = at({
     degradeRules: [
@@ -272,16 +272,16 @@ test('a_call_for_whose_answer_nobody_has_waited_tells_a_breaker_only_that_it_was
   assert.equal(unanswered(101), 'slow');
 });
 
-test('a_machine_is_as_loaded_as_it_is_told', () => {
+test('system_rules_use_the_gauges_that_are_set', () => {
   const [engine] = at({ systemRules: [{ highestCpuUsage: 0.5, id: 'cpu' }, { highestSystemLoad: 1, id: 'load' }] });
   const ask = () => engine.enter('any', { inbound: true }).rule;
-  assert.equal(ask(), null, 'nobody has told');
+  assert.equal(ask(), null, 'no gauge is set');
   engine.setGauges({ cpu: 0.6 });
   assert.equal(ask(), 'cpu');
   engine.setGauges({ cpu: 0.5 });
   assert.equal(ask(), null);
   engine.setGauges({ load: 3 });
-  assert.equal(ask(), null, 'it works off what is in flight');
+  assert.equal(ask(), null, 'the calls in flight are within the capacity');
   engine.setGauges({});
   assert.equal(ask(), null);
   const most = 'is not possible; use a number from 0 to 1.7976931348623157e+308';
@@ -345,7 +345,7 @@ function documentKeys() {
   return [...fields.matchAll(/^  (\w+)\?:/gm)].map(([, key]) => `\`${key}\``).join(', ');
 }
 
-test('a_document_that_is_wrong_is_told_in_a_sentence', () => {
+test('a_wrong_document_is_refused_with_a_sentence', () => {
   for (const [rules, message, name = 'RangeError'] of [
     [{ rules: [] }, 'document: `rules` is not a known key; use one of ' + documentKeys()],
     [[], 'document: `[…]` is an array; put it in an object, under `flowRules`'],
@@ -368,7 +368,7 @@ test('a_document_that_is_wrong_is_told_in_a_sentence', () => {
   assert.equal(passes(engine, 'a', 3, { key: 'ab' }), 3);
 });
 
-test('what_is_wrong_is_told_in_a_sentence', () => {
+test('a_wrong_argument_is_refused_with_a_sentence', () => {
   const key = ['clientIp', { header: 'X-Api-Key' }];
   const [engine] = at(flow({ resource: 'api', count: 100, key }, { resource: 'one', count: 100, key: ['path'] }));
   const [other] = at({});
@@ -420,7 +420,7 @@ test('what_is_wrong_is_told_in_a_sentence', () => {
   ]) {
     assert.throws(act, { name, code, message });
   }
-  assert.equal(engine.limit('api', { key: ['a', 'b'] }).remaining, 99, 'none of these was charged');
+  assert.equal(engine.limit('api', { key: ['a', 'b'] }).remaining, 99, 'no refused call was charged');
 });
 
 test('a_freed_engine_says_so_and_its_calls_may_end', () => {
@@ -436,7 +436,7 @@ test('a_freed_engine_says_so_and_its_calls_may_end', () => {
   assert.equal(passes(another, 'report', 5), 2);
 });
 
-test('many_calls_in_flight_are_each_their_own', () => {
+test('many_calls_in_flight_are_kept_apart', () => {
   const [engine] = at(flow({ resource: 'report', count: 50_000, grade: 'concurrency' }));
   const open = Array.from({ length: 50_000 }, () => engine.enter('report'));
   assert(open.every(({ success }, i) => success && open[i].remaining === 49_999 - i));
@@ -463,14 +463,14 @@ test('neither_clock_nor_randomness_is_read_before_the_first_decision', () => {
   }
 });
 
-test('without_a_clock_of_its_own_it_goes_by_the_hosts', () => {
+test('without_a_clock_of_its_own_an_engine_uses_the_hosts', () => {
   const engine = new Engine(flow({ resource: 'api', count: 1, intervalMs: 60_000 }));
   const [before, { reset }, after] = [Date.now(), engine.limit('api'), Date.now()];
   assert(Math.abs(engine.now() - performance.now()) < 5000);
   assert(reset >= before + 60_000 && reset <= after + 60_601);
 });
 
-test('what_nobody_holds_any_more_is_dropped', async () => {
+test('garbage_collected_engines_and_entries_are_freed', async () => {
   v8.setFlagsFromString('--expose-gc');
   const gc = vm.runInNewContext('gc');
   const [engine] = at(flow({ resource: 'report', count: 3, grade: 'concurrency' }));
@@ -506,7 +506,7 @@ for (const key of [undefined, ['clientIp']]) {
     assert.deepEqual(counters(engine), { [id]: [4, 5, 0] });
   });
 
-  test(`a_rule_in_shadow_beside_its_like_in_force_charges_nothing (${id})`, () => {
+  test(`a_shadow_rule_beside_an_equal_rule_in_force_charges_nothing (${id})`, () => {
     const [engine] = at(flow(rule(2, { mode: 'shadow', window: 'weighted' }), rule(4)));
     assert.equal(passes(engine, 'login', 6, request), 4);
     assert.deepEqual(counters(engine), { [id]: [4, 2, 0], [`${id}/shadow`]: [2, 0, 4] });

@@ -1,4 +1,4 @@
-// The module of engines: how it is found, and what a trap does to it.
+// The module of engines: its imports, and its restart after a trap.
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { test } from 'node:test';
@@ -18,7 +18,7 @@ const rules = {
   degradeRules: [{ resource: 'pay', grade: 'errorCount', count: 0, minRequestAmount: 1, timeWindow: 100 }],
 };
 
-test('imported_and_required_it_is_one_instance', () => {
+test('import_and_require_share_one_instance', () => {
   const required = require('leapgate/engine');
   assert.equal(required.Engine, Engine);
 });
@@ -38,7 +38,7 @@ test('after_a_trap_all_windows_are_full_until_they_have_passed', () => {
     assert.deepEqual(policies, [{ id: 'keyed', limit: 5, remaining: 0, windowMs: 1000, resetMs: 1050 }]);
     assert.equal(engine.limit('any').success, true, 'it has no rules');
   }
-  assert.equal(api(made()).success, true, 'what is made afterwards has lost nothing');
+  assert.equal(api(made()).success, true, 'an engine made afterwards has lost nothing');
   assert.equal(replaced.limit('api').limit, 7, 'the latest rules are in force');
   millis = 6049;
   assert.equal(api(one).retryAfterMs, 1);
@@ -51,7 +51,7 @@ test('after_a_trap_all_windows_are_full_until_they_have_passed', () => {
   assert.equal(one.limit('slow').retryAfterMs, 60_600, 'a clock that steps back waits no longer than the window');
 });
 
-test('rules_that_come_after_a_trap_have_lost_nothing', () => {
+test('rules_made_after_a_trap_have_lost_nothing', () => {
   let millis = 5000;
   const engine = new Engine({ flowRules: [{ resource: 'login', count: 1 }] }, { now: () => millis });
   crash('engine_enter', () => engine.limit('login'));
@@ -79,7 +79,7 @@ test('after_a_trap_older_calls_have_ended', () => {
   assert.equal(engine.enter('report').success, true);
 });
 
-test('what_who_asks_throws_is_no_trap', () => {
+test('an_error_of_the_caller_is_not_a_trap', () => {
   const mine = new Error('mine');
   const throws = () => {
     throw mine;
@@ -95,7 +95,7 @@ test('what_who_asks_throws_is_no_trap', () => {
   assert.equal(engine.limit('api', { key: 'a' }).remaining, 3);
 });
 
-test('whatever_traps_the_next_call_works', () => {
+test('after_any_trap_the_next_call_works', () => {
   const engine = new Engine(rules, { now: () => 5000 });
   const key = { path: ['a', 'b'] };
   for (const [name, act] of [
@@ -112,7 +112,7 @@ test('whatever_traps_the_next_call_works', () => {
   }
 });
 
-test('after_a_trap_who_waits_goes_on', async () => {
+test('after_a_trap_waiting_requests_go_on', async () => {
   const engine = new Engine(rules, { now: () => 5000 });
   const log = [];
   const ask = (name) => engine.acquire('report').then((entry) => (log.push(name), entry));
@@ -131,12 +131,12 @@ test('after_a_trap_who_waits_goes_on', async () => {
   await assert.rejects(
     engine.run('report', () => Promise.reject(new Error('broken'))),
     { message: 'broken' },
-    'what went wrong first is told',
+    'the first error is reported',
   );
   assert.equal(await engine.run('report', () => 7), 7);
 });
 
-test('after_a_trap_a_machine_is_as_loaded_as_it_was', () => {
+test('after_a_trap_gauges_are_as_before', () => {
   const engine = new Engine({ systemRules: [{ highestCpuUsage: 0.5, id: 'cpu' }] }, { now: () => 5000 });
   engine.setGauges({ cpu: 0.6 });
   crash('engine_resource', () => engine.enter('new'));

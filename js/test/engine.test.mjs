@@ -1,4 +1,4 @@
-// Engines in adapters: what has entered ends with its response, whatever becomes of it, and what is refused is told why.
+// Engines in adapters: an entry ends with its response, however that ends, and a refusal has its reason.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -22,7 +22,7 @@ import { leapgate as forFetch } from 'leapgate/fetch';
 import { leapgate as forHono } from 'leapgate/hono';
 import { flood, get, listen, until, visitor } from './http.mjs';
 
-// What the paths do. `hold` and `stream` go on when they are told to, one after another.
+// The handlers of the paths. `/hold` and `/stream` go on at `release`, one after another.
 class Handlers {
   reached = [];
   waiting = [];
@@ -135,7 +135,7 @@ const kinds = {
   },
 };
 
-// An engine of rules, in a time that stands still but when it is told to pass; `ends` is what its entries were ended with.
+// An engine with a clock that only tests move; `ends` has the outcomes of its entries.
 function engineOf(rules) {
   const clock = { ms: 0 };
   const engine = new Engine(rules, { now: () => clock.ms });
@@ -162,7 +162,7 @@ function engineOf(rules) {
   return { engine, clock, ends, asked, isFree };
 }
 
-// One call at a time.
+// An engine that admits one call at a time.
 const oneAtATime = () => engineOf({ flowRules: [{ resource: 'all', grade: 'concurrency', count: 1, id: 'one' }] });
 
 async function serve(kind, more = {}, made = oneAtATime()) {
@@ -173,7 +173,7 @@ async function serve(kind, more = {}, made = oneAtATime()) {
 }
 
 for (const kind of Object.keys(kinds)) {
-  test(`${kind}: a call is in until it is answered`, async () => {
+  test(`${kind}: a call is in flight until it is answered`, async () => {
     const { url, handlers, ends, isFree, reached } = await serve(kind);
     const first = get(`${url}/hold`);
     await reached('/hold');
@@ -191,7 +191,7 @@ for (const kind of Object.keys(kinds)) {
     assert.deepEqual(ends, [{}, {}]);
   });
 
-  test(`${kind}: many calls at once, never more in than there may be`, async () => {
+  test(`${kind}: many calls at once, never more in flight than the limit`, async () => {
     const atOnce = 3;
     const { engine } = engineOf({ flowRules: [{ resource: 'all', grade: 'concurrency', count: atOnce }] });
     let [inside, most, passed] = [0, 0, 0];
@@ -210,7 +210,7 @@ for (const kind of Object.keys(kinds)) {
     const statuses = await flood(() => get(url), 300);
     assert.deepEqual([most, passed], [atOnce, statuses.filter((status) => status === 200).length]);
     assert.ok(passed > 10 && passed < 300, `${passed} have passed`);
-    // Nothing is held any more.
+    // No entry is open any more.
     const isFree = () => {
       const entries = Array.from({ length: atOnce }, () => engine.enter('all'));
       entries.forEach((entry) => entry.cancel());
@@ -219,7 +219,7 @@ for (const kind of Object.keys(kinds)) {
     await until(isFree, 'all have ended');
   });
 
-  test(`${kind}: a handler that throws gives back what it held, as an error`, async () => {
+  test(`${kind}: a handler that throws ends the entry with an error`, async () => {
     const { url, ends, isFree } = await serve(kind);
     assert.equal((await get(`${url}/throws`)).status, 500);
     await until(() => ends.length === 1, 'it has ended');
@@ -234,7 +234,7 @@ for (const kind of Object.keys(kinds)) {
     assert.ok(ends[0].error);
   });
 
-  test(`${kind}: a client that hangs up while its handler runs gives back what it held`, async () => {
+  test(`${kind}: a client that hangs up while its handler runs ends the entry`, async () => {
     const { url, ends, isFree, reached } = await serve(kind);
     const client = await visitor(url, '/hold');
     await reached('/hold');
@@ -245,7 +245,7 @@ for (const kind of Object.keys(kinds)) {
     assert.equal((await get(url)).status, 200);
   });
 
-  test(`${kind}: a streamed body is in until its end`, async () => {
+  test(`${kind}: a call with a streamed body is in flight until its end`, async () => {
     const { url, handlers, ends, isFree, reached } = await serve(kind);
     const answer = get(`${url}/stream`);
     await reached('/stream');
@@ -256,7 +256,7 @@ for (const kind of Object.keys(kinds)) {
     assert.deepEqual(ends, [{}]);
   });
 
-  test(`${kind}: a client that hangs up in a streamed body gives back what it held`, async () => {
+  test(`${kind}: a client that hangs up in a streamed body ends the entry`, async () => {
     const { url, ends, isFree, reached } = await serve(kind);
     const client = await visitor(url, '/stream');
     await client.responded;
@@ -267,7 +267,7 @@ for (const kind of Object.keys(kinds)) {
     assert.deepEqual(ends, [{ unanswered: true }]);
   });
 
-  test(`${kind}: a body that breaks gives back what it held`, async () => {
+  test(`${kind}: a body that breaks ends the entry`, async () => {
     const { url, ends, isFree } = await serve(kind);
     const { status } = await get(`${url}/broken`).catch(() => ({ status: 'none' }));
     assert.notEqual(status, 200);
@@ -275,14 +275,14 @@ for (const kind of Object.keys(kinds)) {
     assert.equal(ends.length, 1);
   });
 
-  test(`${kind}: HEAD gives back what it held`, async () => {
+  test(`${kind}: HEAD ends the entry`, async () => {
     const { url, ends, isFree } = await serve(kind);
     assert.equal((await get(url, { method: 'HEAD' })).status, 200);
     await until(isFree, 'it has ended');
     assert.deepEqual(ends, [{}]);
   });
 
-  test(`${kind}: what does not count is given back when it ends`, async () => {
+  test(`${kind}: a call that does not count is refunded when it ends`, async () => {
     const { url, ends } = await serve(kind, { countIf: (request, response) => (response.statusCode ?? response.status) !== 404 });
     await get(`${url}/missing`);
     await until(() => ends.length === 1, 'it has ended');
@@ -291,7 +291,7 @@ for (const kind of Object.keys(kinds)) {
     assert.deepEqual(ends, [{ refund: true }, {}]);
   });
 
-  test(`${kind}: a breaker opens on handlers that fail, and says so`, async () => {
+  test(`${kind}: a breaker opens on failing handlers, and its refusals name it`, async () => {
     const degradeRules = [{ resource: 'all', grade: 'errorCount', count: 2, timeWindow: 10, minRequestAmount: 1, id: 'errors' }];
     const { url, ends, clock } = await serve(kind, { reply: { format: 'problem' } }, engineOf({ degradeRules }));
     const ask = async (path, many) => {
@@ -304,8 +304,8 @@ for (const kind of Object.keys(kinds)) {
     assert.equal((await ask('/fails', 3)).status, 500);
     assert.equal((await ask('/fails', 4)).status, 500);
     const { status, headers, body } = await ask('/');
-    const told = [status, headers['content-type'].split(';')[0], headers['retry-after'], headers['cache-control']];
-    assert.deepEqual(told, [503, 'application/problem+json', '10', 'no-store']);
+    const seen = [status, headers['content-type'].split(';')[0], headers['retry-after'], headers['cache-control']];
+    assert.deepEqual(seen, [503, 'application/problem+json', '10', 'no-store']);
     assert.deepEqual(JSON.parse(body), {
       type: 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity',
       title: 'Temporary reduced capacity',
@@ -318,7 +318,7 @@ for (const kind of Object.keys(kinds)) {
     assert.equal((await ask('/', 7)).status, 200, 'it is closed');
   });
 
-  test(`${kind}: who hangs up says nothing about the server`, async () => {
+  test(`${kind}: a client that hangs up is not an error of the server`, async () => {
     const degradeRules = [{ resource: 'all', grade: 'errorCount', count: 0, timeWindow: 10, minRequestAmount: 1 }];
     const { url, ends, clock, reached } = await serve(kind, {}, engineOf({ degradeRules }));
     await get(`${url}/fails`);
@@ -336,7 +336,7 @@ for (const kind of Object.keys(kinds)) {
   });
 
   if (!['hono on Node', 'hono elsewhere', 'fetch'].includes(kind)) continue;
-  test(`${kind}: nobody is asked whether a request counts that has no answer`, async () => {
+  test(`${kind}: countIf is not called for a request without a response`, async () => {
     let asked = 0;
     const { url, ends, isFree, reached } = await serve(kind, { countIf: () => ++asked > 0 });
     const client = await visitor(url, '/hold');
@@ -356,7 +356,7 @@ async function serveFastify(options, handler) {
   return app.listen({ host: '127.0.0.1', port: 0 });
 }
 
-test('fastify over HTTP/2: what has entered ends with its stream', async () => {
+test('fastify over HTTP/2: an entry ends with its stream', async () => {
   const { engine, ends, isFree } = oneAtATime();
   const handlers = new Handlers();
   const app = fastify({ http2: true });
@@ -383,7 +383,7 @@ test('fastify over HTTP/2: what has entered ends with its stream', async () => {
   assert.deepEqual(ends, [{}, { unanswered: true }]);
 });
 
-test('an engine is told the resource, the key and the origin of a request, which comes from outside', async () => {
+test('an engine gets the resource, the key and the origin of a request, which is inbound', async () => {
   const { engine, asked } = engineOf({ flowRules: [{ resource: 'login', count: 1, key: ['path', 'method'] }] });
   const request = () => new Request('http://localhost', { headers: { x: 'login', app: 'shop' } });
   const options = { engine, resource: (request) => request.headers.get('x') };
@@ -400,7 +400,7 @@ test('an engine is told the resource, the key and the origin of a request, which
   ]);
 });
 
-// What a refusal answers, in each format.
+// The response to a refusal, in each format.
 async function refusals(rules, more = {}) {
   const answers = [];
   for (const format of ['text', 'json', 'problem']) {
@@ -441,7 +441,7 @@ test('a limit, a system rule and an authority rule are refused with', async () =
   ]);
 });
 
-// What an engine of those rules says of the refusal of a request for 'all', and what an adapter answers it.
+// An engine's decision to refuse a request for 'all', and the response of an adapter to it.
 async function refusal(rules) {
   const { engine } = engineOf(rules);
   engine.setGauges({ load: 9, cpu: 1 });
@@ -456,8 +456,8 @@ async function refusal(rules) {
 
 const table = JSON.parse(readFileSync(new URL('refusals.json', import.meta.url)));
 
-// Of whichever kind of rule, known here or not: the status decides.
-test('each refusal of the table for all shells is answered as it says', async () => {
+// The status decides, also for kinds of rules that are not known here.
+test('each refusal of the table for all shells is answered as it says, by its status', async () => {
   for (const { cause, status, text: detail, title, type } of table) {
     const refused = { success: false, cause, status, rule: 'r', limit: 1, remaining: 0, reset: 0, retryAfterMs: 1000, policies: [] };
     const options = { engine: { enter: () => refused }, resource: () => 'all', reply: { format: 'problem' } };
@@ -480,8 +480,8 @@ test('each refusal is answered as the table for all shells says', async () => {
   const seen = [];
   for (const { cause, limits, status, text: detail, title, type } of table.filter(({ cause }) => cause in rules)) {
     for (const limit of limits.filter((limit) => limit === null || limit in system)) {
-      const { answer, ...told } = await refusal(rules[cause](limit));
-      assert.deepEqual(told, { cause, status }, `${cause} ${limit}`);
+      const { answer, ...decision } = await refusal(rules[cause](limit));
+      assert.deepEqual(decision, { cause, status }, `${cause} ${limit}`);
       delete answer['violated-policies'];
       assert.deepEqual(answer, { ...(type && { type }), title, status, detail }, `${cause} ${limit}`);
       seen.push(limit ?? cause);
@@ -490,7 +490,7 @@ test('each refusal is answered as the table for all shells says', async () => {
   assert.deepEqual(seen.sort(), ['authority', 'cpu', 'degrade', 'flow', 'load', 'qps', 'thread']);
 });
 
-test('what would have to wait is refused, with when its turn would have been', async () => {
+test('a request that would have to wait is refused, with the time to its turn', async () => {
   const rule = { resource: 'all', count: 1, controlBehavior: 'throttle', maxQueueingTimeMs: 10_000, intervalMs: 3000 };
   const { engine } = engineOf({ flowRules: [rule] });
   const limited = forFetch({ engine, resource: () => 'all' })(() => new Response('hello'));
@@ -506,23 +506,23 @@ test('what would have to wait is refused, with when its turn would have been', a
   ]);
 });
 
-test('several rules are told together, of calls in flight without a window', async () => {
+test('the headers have several rules, and limits on calls in flight without a window', async () => {
   const flowRules = [
     { resource: 'all', count: 100, intervalMs: 60_000 },
     { resource: 'all', grade: 'concurrency', count: 10 },
   ];
   const { engine } = engineOf({ flowRules });
   const limited = (draft) => forFetch({ engine, resource: () => 'all', draft })(() => new Response('hello'));
-  const told = async (draft) => Object.fromEntries((await limited(draft)(new Request('http://localhost'))).headers);
-  const { ratelimit, 'ratelimit-policy': policy } = await told(11);
+  const headersOf = async (draft) => Object.fromEntries((await limited(draft)(new Request('http://localhost'))).headers);
+  const { ratelimit, 'ratelimit-policy': policy } = await headersOf(11);
   assert.deepEqual(
     [policy, ratelimit],
     ['"all/60s";q=100;w=60, "all/concurrency";q=10;qu="concurrent-requests"', '"all/60s";r=99;t=61, "all/concurrency";r=9'],
   );
-  assert.equal((await told(7))['ratelimit-policy'], '100;w=60');
+  assert.equal((await headersOf(7))['ratelimit-policy'], '100;w=60');
 });
 
-test('fetch: who has gone before the key is known is not waited for', async () => {
+test('fetch: a client that leaves before its key is known holds no entry', async () => {
   const { engine, ends, isFree } = oneAtATime();
   const controller = new AbortController();
   const request = new Request('http://localhost', { signal: controller.signal });
@@ -532,7 +532,7 @@ test('fetch: who has gone before the key is known is not waited for', async () =
   assert.deepEqual(ends, [{ unanswered: true }]);
 });
 
-test('fetch: who leaves a body gives back what it held, and the body hears of it', async () => {
+test('fetch: a client that cancels a body ends the entry, and the body is cancelled', async () => {
   const { engine, ends, isFree } = oneAtATime();
   let reason;
   const body = new ReadableStream({ cancel: (why) => void (reason = why) });
@@ -542,7 +542,7 @@ test('fetch: who leaves a body gives back what it held, and the body hears of it
   assert.deepEqual([isFree(), ends, reason], [true, [{ unanswered: true }], 'enough']);
 });
 
-test('hono: what is thrown past its error handler gives back what it held', async () => {
+test('hono: an error thrown past its error handler ends the entry', async () => {
   const { engine, ends, isFree } = oneAtATime();
   const app = new Hono().use(forHono({ engine, resource: () => 'all' }));
   app.get('/', () => {
@@ -555,7 +555,7 @@ test('hono: what is thrown past its error handler gives back what it held', asyn
   assert.deepEqual([isFree(), ends], [true, [{ error: 'no error' }]]);
 });
 
-test('fetch: whatever a handler throws, it is an error', async () => {
+test('fetch: any value that a handler throws is an error', async () => {
   for (const thrown of [undefined, null, 0]) {
     const { engine, ends } = oneAtATime();
     const limited = forFetch({ engine, resource: () => 'all' })(() => {
@@ -566,7 +566,7 @@ test('fetch: whatever a handler throws, it is an error', async () => {
   }
 });
 
-test('fetch: what cannot be read is not waited for', async () => {
+test('fetch: a response without a readable body ends the entry at once', async () => {
   for (const response of [new Response(null, { status: 204 }), new Response()]) {
     const { engine, isFree } = oneAtATime();
     const answer = await forFetch({ engine, resource: () => 'all' })(() => response)(new Request('http://localhost'));
@@ -575,7 +575,7 @@ test('fetch: what cannot be read is not waited for', async () => {
   }
 });
 
-test('fetch: an aborted request ends even if nobody reads or leaves its body', async () => {
+test('fetch: an aborted request ends even if its body is neither read nor cancelled', async () => {
   const { engine, isFree } = oneAtATime();
   const controller = new AbortController();
   const request = new Request('http://localhost', { signal: controller.signal });
@@ -585,7 +585,7 @@ test('fetch: an aborted request ends even if nobody reads or leaves its body', a
   await until(isFree, 'it has ended');
 });
 
-test('fetch: a response that is dropped unread ends when it is collected', async () => {
+test('fetch: a response that is dropped unread ends when it is garbage-collected', async () => {
   v8.setFlagsFromString('--expose-gc');
   const collect = vm.runInNewContext('gc');
   const { engine, isFree } = oneAtATime();
@@ -594,7 +594,7 @@ test('fetch: a response that is dropped unread ends when it is collected', async
   await until(() => (collect(), isFree()), 'it has ended');
 });
 
-test('fetch: a response is read no faster than it is asked for', async () => {
+test('fetch: a response is read only on demand', async () => {
   const { engine } = oneAtATime();
   let pulled = 0;
   const body = new ReadableStream(

@@ -10,7 +10,7 @@ import { assertHeld, flood, get, listen, stepClock, until, visitor, warningsOf }
 
 const LIMITS = { limit: 20, windowMs: 100 };
 
-// Each of them with a middleware and a handler behind it.
+// A server of each kind, with a middleware and a handler behind it.
 const servers = {
   'express 5': (limit, handler) => express5().use(limit).use(handler),
   'express 4': (limit, handler) => express4().use(limit).use(handler),
@@ -37,7 +37,7 @@ for (const kind of Object.keys(servers)) {
     assertHeld(clock, await flood(() => get(url), 600), LIMITS);
   });
 
-  test(`${kind}: tells the limit to who passes, and to who is refused when to come back`, async () => {
+  test(`${kind}: a passed response has the limit, and a refusal the time to try again`, async () => {
     const seen = [];
     const url = await serve(kind, { limit: 1, windowMs: 60_000, now: () => 0 }, (request, response) => {
       seen.push(request.rateLimit.remaining);
@@ -55,10 +55,10 @@ for (const kind of Object.keys(servers)) {
     assert.equal(refused.headers['retry-after'], '63');
     assert.equal(refused.headers['cache-control'], 'no-store');
     assert.equal(refused.headers['content-type'], 'text/plain; charset=utf-8');
-    assert.deepEqual(seen, [0], 'what is refused reaches no handler');
+    assert.deepEqual(seen, [0], 'a refused request reaches no handler');
   });
 
-  test(`${kind}: goes by the client's address, unless told otherwise`, async () => {
+  test(`${kind}: limits by the client's address, unless a key is given`, async () => {
     const address = await serve(kind, { limit: 1, windowMs: 60_000 });
     assert.deepEqual([(await get(address)).status, (await get(address)).status], [200, 429]);
     const key = await serve(kind, { limit: 1, windowMs: 60_000, key: async (request) => request.headers['x-key'] });
@@ -67,7 +67,7 @@ for (const kind of Object.keys(servers)) {
     assert.deepEqual(statuses, [200, 200, 429]);
   });
 
-  test(`${kind}: does not ask about what is skipped`, async () => {
+  test(`${kind}: does not count a skipped request`, async () => {
     const skip = (request) => request.url === '/health';
     const url = await serve(kind, { limit: 1, windowMs: 60_000, skip });
     const statuses = [];
@@ -75,7 +75,7 @@ for (const kind of Object.keys(servers)) {
     assert.deepEqual(statuses, [200, 200, 200, 429]);
   });
 
-  test(`${kind}: gives back what does not count`, async () => {
+  test(`${kind}: refunds requests that do not count`, async () => {
     const countIf = (request, response) => response.statusCode < 400;
     const url = await serve(kind, { limit: 2, windowMs: 60_000, countIf }, (request, response) => {
       response.statusCode = request.url === '/missing' ? 404 : 200;
@@ -87,7 +87,7 @@ for (const kind of Object.keys(servers)) {
     assert.deepEqual(statuses, [404, 404, 404, 200, 404, 200, 429]);
   });
 
-  test(`${kind}: counts where \`countIf\` throws, and warns`, async () => {
+  test(`${kind}: a request counts if \`countIf\` throws, and it warns`, async () => {
     const countIf = () => {
       throw new Error('no idea');
     };
@@ -131,14 +131,14 @@ for (const kind of Object.keys(servers)) {
     }
   });
 
-  test(`${kind}: who has gone before the key is known is not waited for`, async () => {
-    let tell;
+  test(`${kind}: a client that leaves before its key is known is refunded`, async () => {
+    let reached;
     const limiter = new Limiter({ limit: 1, windowMs: 60_000 });
     const refunded = [];
     limiter.refund = (key) => refunded.push(key);
-    const asked = new Promise((resolve) => (tell = resolve));
+    const asked = new Promise((resolve) => (reached = resolve));
     let known;
-    const key = () => (tell(), new Promise((resolve) => (known = resolve)));
+    const key = () => (reached(), new Promise((resolve) => (known = resolve)));
     let closed = 0;
     const app = servers[kind](leapgate({ limiter, key, countIf: () => false }), () => {});
     const url = await listen(
@@ -152,14 +152,14 @@ for (const kind of Object.keys(servers)) {
     gone.leave();
     await until(() => closed === 1, 'the server notices');
     known('a');
-    await until(() => refunded[0] === 'a', 'what was charged comes back');
+    await until(() => refunded[0] === 'a', 'the charge is refunded');
   });
 }
 
 for (const kind of ['express 5', 'express 4']) {
   const app = kind === 'express 5' ? express5 : express4;
 
-  test(`${kind}: behind a proxy that is trusted, clients are told apart`, async () => {
+  test(`${kind}: behind a trusted proxy, each client has a limit of its own`, async () => {
     const server = app()
       .set('trust proxy', 1)
       .use(leapgate({ limit: 1, windowMs: 60_000 }))
@@ -175,7 +175,7 @@ for (const kind of ['express 5', 'express 4']) {
     assert.deepEqual(warnings, []);
   });
 
-  test(`${kind}: behind a proxy that is not trusted, all share one limit, and it warns once`, async () => {
+  test(`${kind}: behind an untrusted proxy, all clients share one limit, and it warns once`, async () => {
     const server = app()
       .use(leapgate({ limit: 1, windowMs: 60_000 }))
       .use((_, response) => response.end());
@@ -193,7 +193,7 @@ for (const kind of ['express 5', 'express 4']) {
     assert.deepEqual(warnings, [{ code: 'LEAPGATE_PROXY', message }]);
   });
 
-  test(`${kind}: what is no address shares one limit, and it warns once`, async () => {
+  test(`${kind}: clients without a valid address share one limit, and it warns once`, async () => {
     const server = app()
       .set('trust proxy', true)
       .use(leapgate({ limit: 1, windowMs: 60_000 }))
@@ -252,7 +252,7 @@ for (const [reply, status, type, body] of replies) {
   });
 }
 
-test('reply: who is blocked is told no rule', async () => {
+test('reply: the refusal of a blocked key names no rule', async () => {
   const limiter = new Limiter({ limit: 1, windowMs: 60_000, now: () => 0 });
   limiter.block('a', 5000);
   for (const [format, body] of [
@@ -275,7 +275,7 @@ test('reply: its own headers', async () => {
   assert.deepEqual([headers['x-by'], headers['cache-control'], headers['retry-after']], ['us', 'private', undefined]);
 });
 
-test('reply: a function, when status and headers are set', async () => {
+test('reply: a function answers after status and headers are set', async () => {
   const reply = (request, response, result) => response.json(`${request.path} ${result.rule} ${response.statusCode}`);
   const url = await serve('express 5', { limit: 1, windowMs: 60_000, reply });
   await get(url);

@@ -6,7 +6,7 @@ import { Engine } from 'leapgate/engine';
 import plugin, { leapgate } from 'leapgate/fastify';
 import { assertHeld, flood, get, stepClock, warningsOf } from './http.mjs';
 
-// A server with what `add` adds to it.
+// A server with the routes that `add` adds to it.
 async function serve(add, options = {}) {
   const app = fastify({ forceCloseConnections: true, ...options });
   after(() => app.close());
@@ -35,7 +35,7 @@ test('fastify: never admits more than the limit in any window', async () => {
   assertHeld(clock, await flood(() => get(url), 600), limits);
 });
 
-test('fastify: tells the limit to who passes, and to who is refused when to come back', async () => {
+test('fastify: a passed response has the limit, and a refusal the time to try again', async () => {
   const seen = [];
   const url = await serve(async (app) => {
     await app.register(leapgate({ limit: 1, windowMs: MINUTE, now: () => 0, reply: { format: 'problem' } }));
@@ -50,10 +50,10 @@ test('fastify: tells the limit to who passes, and to who is refused when to come
   assert.deepEqual([refused.status, refused.headers.ratelimit, refused.headers['retry-after']], [429, '"60s";r=0;t=63', '63']);
   assert.equal(refused.headers['content-type'], 'application/problem+json; charset=utf-8');
   assert.deepEqual(JSON.parse(refused.body)['violated-policies'], ['60s']);
-  assert.deepEqual(seen, [0], 'what is refused reaches no handler');
+  assert.deepEqual(seen, [0], 'a refused request reaches no handler');
 });
 
-test('fastify: one limit for all routes: sibling plugins, nested ones, and what has no route', async () => {
+test('fastify: one limit for all routes: sibling plugins, nested ones, and requests without a route', async () => {
   for (const paths of [
     ['/a', '/b'],
     ['/b', '/c/d'],
@@ -78,7 +78,7 @@ test('fastify: one limit for all routes: sibling plugins, nested ones, and what 
   }
 });
 
-test('fastify: routes of the same instance are limited that were there before', async () => {
+test('fastify: earlier routes of the same instance are limited', async () => {
   const url = await serve(async (app) => {
     app.get('/a', { config: { rateLimit: { limit: 2, windowMs: MINUTE } } }, async () => 'a');
     app.get('/b', async () => 'b');
@@ -100,7 +100,7 @@ test('fastify: a route may have a limit of its own, or none', async () => {
   assert.deepEqual(await statusesOf(url, paths), [200, 429, 200, 200, 429, 200, 200, 429, 200, 200, 200]);
 });
 
-test('fastify: a route takes over what it does not say', async () => {
+test('fastify: a route inherits the options that it does not set', async () => {
   const url = await serve(async (app) => {
     await app.register(
       leapgate({ limit: 1, windowMs: MINUTE, key: (request) => request.headers['x-key'] ?? 'none', reply: { status: 503 } }),
@@ -113,7 +113,7 @@ test('fastify: a route takes over what it does not say', async () => {
   assert.deepEqual(await statusesOf(url, ['/reply', '/reply']), [200, 420]);
 });
 
-test('fastify: without limits, only routes are limited that have their own', async () => {
+test('fastify: without limits, only routes with limits of their own are limited', async () => {
   const url = await serve(async (app) => {
     await app.register(leapgate());
     app.get('/', async () => '');
@@ -122,7 +122,7 @@ test('fastify: without limits, only routes are limited that have their own', asy
   assert.deepEqual(await statusesOf(url, ['/', '/', '/own', '/own', '/missing']), [200, 200, 200, 429, 404]);
 });
 
-test('fastify: methods of a path, and a slash at its end, are no way around its limit', async () => {
+test('fastify: other methods of a path, and a slash at its end, do not evade its limit', async () => {
   const url = await serve(async (app) => {
     await app.register(leapgate());
     const config = { rateLimit: { limit: 2, windowMs: MINUTE } };
@@ -134,7 +134,7 @@ test('fastify: methods of a path, and a slash at its end, are no way around its 
   assert.deepEqual(await statusesOf(url, ['/sub/', '/sub', '/sub/']), [200, 429, 429]);
 });
 
-test('fastify: skips, and gives back what does not count', async () => {
+test('fastify: skips requests, and refunds requests that do not count', async () => {
   const url = await serve(async (app) => {
     const skip = async (request) => request.url === '/health';
     await app.register(leapgate({ limit: 1, windowMs: MINUTE, skip, countIf: async (request, reply) => reply.statusCode < 400 }));
@@ -182,7 +182,7 @@ test('fastify: inject is limited too', async () => {
   assert.deepEqual(statuses, [404, 200, 429]);
 });
 
-test('fastify: behind a proxy that is trusted, clients are told apart', async () => {
+test('fastify: behind a trusted proxy, each client has a limit of its own', async () => {
   const url = await serve((app) => app.register(leapgate({ limit: 1, windowMs: MINUTE })), { trustProxy: '127.0.0.1' });
   const warnings = await warningsOf(async () => {
     const statuses = [];
@@ -194,7 +194,7 @@ test('fastify: behind a proxy that is trusted, clients are told apart', async ()
   assert.deepEqual(warnings, []);
 });
 
-test('fastify: behind a proxy that is not trusted, all share one limit, and it warns once', async () => {
+test('fastify: behind an untrusted proxy, all clients share one limit, and it warns once', async () => {
   const url = await serve((app) => app.register(leapgate({ limit: 1, windowMs: MINUTE })));
   const warnings = await warningsOf(async () => {
     const statuses = [];
@@ -235,7 +235,7 @@ for (const [form, register] of [
   ['require(), options', (app) => app.register(required, ONE)],
   ['leapgate of require(), options', (app) => app.register(required.leapgate, ONE)],
 ]) {
-  test(`fastify: register(${form}) limits the routes of all plugins, and of itself is told the name`, async () => {
+  test(`fastify: register(${form}) limits the routes of all plugins, and Fastify knows the plugin's name`, async () => {
     const url = await serve(async (app) => {
       await register(app);
       assert.ok(app.hasPlugin('leapgate'));
@@ -246,7 +246,7 @@ for (const [form, register] of [
   });
 }
 
-test('fastify: registered within a plugin, it limits that one alone', async () => {
+test('fastify: registered within a plugin, it limits only the routes of that plugin', async () => {
   const url = await serve(async (app) => {
     app.get('/out', async () => '');
     app.register(async (inner) => {
@@ -257,7 +257,7 @@ test('fastify: registered within a plugin, it limits that one alone', async () =
   assert.deepEqual(await statusesOf(url, ['/out', '/out', '/in', '/in', '/out']), [200, 200, 200, 429, 200]);
 });
 
-test('fastify: register(leapgate) limits only routes that have their own', async () => {
+test('fastify: register(leapgate) limits only routes with limits of their own', async () => {
   const url = await serve(async (app) => {
     await app.register(leapgate);
     app.get('/', async () => '');
@@ -266,7 +266,7 @@ test('fastify: register(leapgate) limits only routes that have their own', async
   assert.deepEqual(await statusesOf(url, ['/', '/', '/own', '/own']), [200, 200, 200, 429]);
 });
 
-test('fastify: what is wrong with options is told to who registers it', async () => {
+test('fastify: register rejects wrong options', async () => {
   for (const [options, message] of [
     [{ limit: -1, windowMs: MINUTE }, 'options.limit: `-1` is not a valid count; use a number from 0 to 9007199254740992'],
     [{ max: 5, windowMs: MINUTE }, 'options.max: `5` means nothing here; use `limit`'],
@@ -279,7 +279,7 @@ test('fastify: what is wrong with options is told to who registers it', async ()
   }
 });
 
-test('fastify: a refusal may be an error, for the error handler of the route', async () => {
+test('fastify: a refusal may be an error for the error handler of the route', async () => {
   const seen = [];
   const url = await serve(async (app) => {
     app.setErrorHandler((error, request, reply) => {
@@ -306,9 +306,9 @@ test('fastify: a refusal may be an error, for the error handler of the route', a
   assert.deepEqual(await statusesOf(url, ['/own', '/own']), [200, 418], 'a route may have its own reply');
 });
 
-test('fastify: without an error handler, a refusal that is an error is what Fastify makes of one', async () => {
+test('fastify: without an error handler, Fastify answers a refusal that is an error', async () => {
   const engine = new Engine({ authorityRules: [{ resource: '/', limitApp: 'a' }] });
-  for (const [options, status, told] of [
+  for (const [options, status, fields] of [
     [{ limit: 0, windowMs: MINUTE }, 429, { error: 'Too Many Requests', message: 'too many requests' }],
     [{ engine, resource: ({ url }) => url, origin: () => 'b' }, 403, { error: 'Forbidden', message: 'forbidden' }],
   ]) {
@@ -316,14 +316,14 @@ test('fastify: without an error handler, a refusal that is an error is what Fast
     after(() => app.close());
     app.register(leapgate, { ...options, reply: { format: 'error' } });
     const { statusCode, body } = await app.inject('/');
-    assert.deepEqual([statusCode, JSON.parse(body)], [status, { statusCode: status, code: 'ERR_LEAPGATE_BLOCKED', ...told }]);
+    assert.deepEqual([statusCode, JSON.parse(body)], [status, { statusCode: status, code: 'ERR_LEAPGATE_BLOCKED', ...fields }]);
   }
 });
 
-test('fastify: what is wrong with a route is told when it is added', async () => {
+test('fastify: a route with wrong options throws when it is added', async () => {
   const limits = [
     [5, 'config.rateLimit: `5` is not an object; use one, as in `{ limit: 5, windowMs: 60_000 }`, or false for no limit'],
-    [{ limit: -1, windowMs: MINUTE }, 'options.limit: `-1` is no count; use a number from 0 to 9007199254740992'],
+    [{ limit: -1, windowMs: MINUTE }, 'options.limit: `-1` is not a valid count; use a number from 0 to 9007199254740992'],
   ];
   for (const [rateLimit, message] of limits) {
     const app = fastify();

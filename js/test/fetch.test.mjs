@@ -29,7 +29,7 @@ test('fetch: never admits more than the limit in any window', async () => {
   assertHeld(clock, await flood(() => get(url), 600), limits);
 });
 
-test('fetch: tells the limit to who passes, and to who is refused when to come back', async () => {
+test('fetch: a passed response has the limit, and a refusal the time to try again', async () => {
   let calls = 0;
   const limited = leapgate({ limit: 1, windowMs: MINUTE, now: () => 0, key: () => 'all', reply: { format: 'problem' } });
   const fetch = limited(async () => {
@@ -43,10 +43,10 @@ test('fetch: tells the limit to who passes, and to who is refused when to come b
   assert.deepEqual([refused.status, refused.headers.get('retry-after')], [429, '63']);
   assert.equal(refused.headers.get('content-type'), 'application/problem+json');
   assert.deepEqual((await refused.json())['violated-policies'], ['60s']);
-  assert.equal(calls, 1, 'what is refused reaches no handler');
+  assert.equal(calls, 1, 'a refused request reaches no handler');
 });
 
-test('fetch: hands over what the runtime gives, and `this`', async () => {
+test('fetch: passes on the arguments of the runtime, and `this`', async () => {
   const limited = leapgate({ limit: 1, windowMs: MINUTE, key: (request, env, context) => env.user + context.id });
   const worker = {
     name: 'worker',
@@ -85,7 +85,7 @@ const sources = [
     ],
     [200, 200, 429],
   ],
-  // What a client writes itself stands before what the proxies have seen.
+  // A forged address comes before the addresses that proxies append.
   [
     { header: 'x-forwarded-for' },
     [
@@ -113,11 +113,11 @@ const sources = [
     [200, 429],
   ],
   [
-    (request) => request.headers.get('who'),
+    (request) => request.headers.get('client'),
     [
-      ['who', '2001:db8::1'],
-      ['who', '2001:db8::2'],
-      ['who', '192.0.2.1'],
+      ['client', '2001:db8::1'],
+      ['client', '2001:db8::2'],
+      ['client', '192.0.2.1'],
     ],
     [200, 429, 200],
   ],
@@ -135,7 +135,7 @@ for (const [ip, headers, statuses] of sources) {
   });
 }
 
-test('fetch: who has no address shares one limit, and it warns once', async () => {
+test('fetch: clients without an address share one limit, and it warns once', async () => {
   const fetch = leapgate({ limit: 1, windowMs: MINUTE, ip: 'cloudflare' })(hello);
   const warnings = await warningsOf(async () => assert.deepEqual(await statusesOf(fetch, [request(), request()]), [200, 429]));
   const message =
@@ -143,7 +143,7 @@ test('fetch: who has no address shares one limit, and it warns once', async () =
   assert.deepEqual(warnings, [{ code: 'LEAPGATE_ADDRESS', message }]);
 });
 
-test('fetch: skips, and gives back what does not count', async () => {
+test('fetch: skips requests, and refunds requests that do not count', async () => {
   const limited = leapgate({
     limit: 1,
     windowMs: MINUTE,
@@ -162,7 +162,7 @@ test('fetch: skips, and gives back what does not count', async () => {
   );
 });
 
-test('fetch: what is given back is what this request was charged, not what another was since', async () => {
+test('fetch: a refund gives back the charge of its request, not a later one', async () => {
   let [ms, answer] = [0, undefined];
   const limiter = new Limiter({ limit: 2, windowMs: 1000, now: () => ms });
   const countIf = (request) => request.url.endsWith('/counts');
@@ -176,7 +176,7 @@ test('fetch: what is given back is what this request was charged, not what anoth
   ms = 900;
   answer();
   await slow;
-  // In any second around 850 there is that one.
+  // Any second around 850 has that charge.
   for (const [at, remaining] of [
     [900, 1],
     [1049, 1],
@@ -200,7 +200,7 @@ test('fetch: a response that switches protocols is left as it is', async () => {
   assert.equal(await leapgate(options)(() => upgrade)(request()), upgrade);
 });
 
-test('fetch: a handler that throws does so still, and counts', async () => {
+test('fetch: the error of a handler is rethrown, and the request counts', async () => {
   const fetch = leapgate({ limit: 1, windowMs: MINUTE, key: () => 'all', countIf: () => false })(() => {
     throw new Error('fails');
   });
@@ -208,7 +208,7 @@ test('fetch: a handler that throws does so still, and counts', async () => {
   assert.equal((await fetch(request())).status, 429);
 });
 
-test('fetch: tells the limit beside a response that cannot be changed', async () => {
+test('fetch: an immutable response gets the headers in a copy', async () => {
   const frozen = await fetch('data:text/plain,hello');
   const response = await leapgate({ limit: 5, windowMs: MINUTE, now: () => 0, key: () => 'all' })(() => frozen)(request());
   assert.deepEqual([response.status, await response.text(), response.headers.get('ratelimit')], [200, 'hello', '"60s";r=4;t=63']);
@@ -249,7 +249,7 @@ test('options: no handler', () => {
   assert.throws(() => leapgate({ ...LIMITS, key: () => 'a' })(), { message });
 });
 
-test('fetch: what is no response is passed on as it is, and ends what has entered', async () => {
+test('fetch: a result other than a response is passed on unchanged, and ends the entry', async () => {
   for (const answer of [undefined, null, 'hello', { status: 101 }, { headers: new Headers() }]) {
     const asked = [];
     const countIf = (_, response) => (asked.push(response), true);
@@ -265,7 +265,7 @@ test('fetch: what is no response is passed on as it is, and ends what has entere
   }
 });
 
-test('fetch: a response of a library is one', async () => {
+test('fetch: a response of another library counts as a response', async () => {
   const headers = new Headers();
   const response = { status: 200, headers, body: null };
   assert.equal(await leapgate({ ...LIMITS, key: () => 'all' })(() => response)(request()), response);

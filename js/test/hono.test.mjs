@@ -30,7 +30,7 @@ test('hono: never admits more than the limit in any window', async () => {
   assertHeld(clock, await flood(() => get(url), 600), limits);
 });
 
-test('hono: tells the limit to who passes, and to who is refused when to come back', async () => {
+test('hono: a passed response has the limit, and a refusal the time to try again', async () => {
   const seen = [];
   const app = new Hono();
   app.use(leapgate({ limit: 1, windowMs: MINUTE, now: () => 0, getConnInfo, reply: { format: 'json' } }));
@@ -49,10 +49,10 @@ test('hono: tells the limit to who passes, and to who is refused when to come ba
   assert.deepEqual([refused.status, refused.headers.ratelimit, refused.headers['retry-after']], [429, '"60s";r=0;t=63', '63']);
   assert.equal(refused.headers['content-type'], 'application/json');
   assert.deepEqual(JSON.parse(refused.body), { status: 429, error: 'too many requests', rule: '60s', retryAfterSeconds: 63 });
-  assert.deepEqual(seen, [0], 'what is refused reaches no handler');
+  assert.deepEqual(seen, [0], 'a refused request reaches no handler');
 });
 
-test('hono: goes by the address that getConnInfo gives', async () => {
+test('hono: limits by the address from getConnInfo', async () => {
   const client = (address) => ({ remote: { address } });
   const app = new Hono();
   const addresses = ['192.0.2.1', '2001:db8::1', '192.0.2.1', '2001:db8::2', undefined, undefined];
@@ -65,7 +65,7 @@ test('hono: goes by the address that getConnInfo gives', async () => {
   assert.deepEqual(warnings, [{ code: 'LEAPGATE_ADDRESS', message }]);
 });
 
-test('hono: limits of a path are its own', async () => {
+test('hono: a path may have a limit of its own', async () => {
   const app = new Hono();
   const limit = () => leapgate({ limit: 1, windowMs: MINUTE, key: () => 'all' });
   app.use('/a/*', limit());
@@ -74,7 +74,7 @@ test('hono: limits of a path are its own', async () => {
   assert.deepEqual(await statusesOf(app, ['/a/1', '/b', '/a/2', '/b', '/c', '/c']), [200, 200, 429, 429, 404, 404]);
 });
 
-test('hono: skips, and gives back what does not count', async () => {
+test('hono: skips requests, and refunds requests that do not count', async () => {
   const app = new Hono();
   app.use(
     leapgate({
@@ -94,7 +94,7 @@ test('hono: skips, and gives back what does not count', async () => {
   assert.deepEqual(await statusesOf(app, paths), [200, 404, 401, 404, 200, 429, 429, 200]);
 });
 
-test('hono: tells the limit beside a response that cannot be changed', async () => {
+test('hono: an immutable response gets the headers in a copy', async () => {
   const app = new Hono();
   const limiter = new Limiter({ limit: 5, windowMs: MINUTE, now: () => 0 });
   app.use(leapgate({ limiter, key: () => 'all' }));

@@ -1,11 +1,11 @@
-// What the tests of the adapters share: servers on 127.0.0.1, clients, a clock, and who was let through when.
+// Shared by the tests of the adapters: servers on 127.0.0.1, clients, a clock, and the instants of admitted requests.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http from 'node:http';
 import { after } from 'node:test';
 
-// The tests' instants are steps of this clock, which each request moves on: nothing waits for the real one.
+// A clock that each request moves by one step: no test waits for the real clock.
 export function stepClock(stepMs = 1) {
   const clock = { ms: 0, admitted: [] };
   clock.now = () => clock.ms;
@@ -14,7 +14,7 @@ export function stepClock(stepMs = 1) {
   return clock;
 }
 
-// A server's address; it is closed after the tests.
+// Starts a server and returns its address; it is closed after the tests.
 export async function listen(server) {
   server.listen?.(0, '127.0.0.1');
   if (!server.listening) await once(server, 'listening');
@@ -28,7 +28,7 @@ export async function listen(server) {
 const agent = new http.Agent({ keepAlive: true, maxSockets: 64 });
 after(() => agent.destroy());
 
-// One request, with all of its answer.
+// Sends a request and reads the whole response.
 export function get(url, { headers = {}, method = 'GET' } = {}) {
   return new Promise((resolve, reject) => {
     const request = http.request(url, { agent, headers, method }, async (response) => {
@@ -45,7 +45,7 @@ export function get(url, { headers = {}, method = 'GET' } = {}) {
   });
 }
 
-// So many requests by so many clients at once: their statuses.
+// Sends so many requests by so many clients at once, and returns the statuses.
 export async function flood(ask, requests, clients = 32) {
   const statuses = [];
   let left = requests;
@@ -56,7 +56,7 @@ export async function flood(ask, requests, clients = 32) {
   return statuses;
 }
 
-// The most instants in any interval of that length, wherever it begins.
+// The most instants in any interval of this length, at any alignment.
 export function mostInAny(windowMs, instants) {
   let [most, first] = [0, 0];
   instants.forEach((instant, last) => {
@@ -66,7 +66,7 @@ export function mostInAny(windowMs, instants) {
   return most;
 }
 
-// That a flood was held to the limit, and not below it: a window that has passed lets as much through again.
+// Asserts that a flood was held to the limit, and not below it: after each window as much passes again.
 export function assertHeld(clock, statuses, { limit, windowMs }) {
   const { admitted, ms } = clock;
   const count = (status) => statuses.filter((other) => other === status).length;
@@ -83,7 +83,7 @@ export function assertHeld(clock, statuses, { limit, windowMs }) {
   );
 }
 
-// A connection whose client hangs up when it is told to: `leave` answers when the server has noticed.
+// A connection whose client hangs up on `leave`, which returns when the server has noticed.
 export async function visitor(url, path) {
   const { port } = new URL(url);
   const request = http.get({ host: '127.0.0.1', port, path, agent: false });
@@ -92,7 +92,7 @@ export async function visitor(url, path) {
   return { responded, leave: () => request.destroy() };
 }
 
-// Until it is so: each turn lets the server's sockets have theirs.
+// Waits until a condition holds: each turn of the loop gives the server's sockets a turn.
 export async function until(isSo, what) {
   for (let turns = 0; !isSo(); turns++) {
     assert.ok(turns < 100_000, `waited for: ${what}`);
@@ -100,7 +100,7 @@ export async function until(isSo, what) {
   }
 }
 
-// What this process is warned of while something is done.
+// The warnings of this process during an action.
 export async function warningsOf(what) {
   const warnings = [];
   const listener = ({ name, code, message }) => name === 'LeapgateWarning' && warnings.push({ code, message });

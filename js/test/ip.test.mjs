@@ -37,17 +37,17 @@ const rows = [
 ];
 
 for (const [ip, options, key] of rows) {
-  test(`ip: ${ip} with ${JSON.stringify(options) ?? 'nothing said'} is ${key}`, () => assert.equal(ipKey(ip, options), key));
+  test(`ip: ${ip} with ${JSON.stringify(options) ?? 'no options'} is ${key}`, () => assert.equal(ipKey(ip, options), key));
 }
 
-test('ip: it takes for addresses what node:net does', () => {
+test('ip: exactly the addresses of node:net are valid', () => {
   const parts = ['', '0', '01', '255', '256', 'ffff', '10000', 'g', ':', '::', '.', '1.2.3.4', '1.2.3', ' '];
   let addresses = 0;
   for (const a of parts) {
     for (const b of parts) {
       for (const c of parts) {
         for (const text of [a + b + c, `${a}:${b}:${c}`, `${a}.${b}.${c}.1`, `1:2:3:4:5:${a}${b}${c}`, `::${a}:${b}:${c}`]) {
-          // What may stand around an address is another matter.
+          // Brackets and ports are accepted only here.
           if (/^\[|^[\d.]+:\d*$/.test(text)) continue;
           const isAddress = isIPv4(text) || isIPv6(text);
           addresses += isAddress;
@@ -62,7 +62,7 @@ test('ip: it takes for addresses what node:net does', () => {
 });
 
 for (const ip of ['', 'unknown', '1.2.3', '1.2.3.4.5', '1.2.3.256', '01.2.3.4', '1.2.3.4:', '1.2.3.4:x', '1.2.3.4:123456', '1.2.3.4%eth0', '[1.2.3.4]:80', '[::1', '::1]', '[::1]x', '[::1]:', 'fe80::1%', ':::', '1::2::3', '1:2:3:4:5:6:7', '1:2:3:4:5:6:7:8:9', '::1.2.3.4:5', '12345::', 'g::', ' 1.2.3.4', '1.2.3.4\n', undefined, null, 7]) {
-  test(`ip: ${JSON.stringify(ip) ?? 'undefined'} is none`, () => {
+  test(`ip: ${JSON.stringify(ip) ?? 'undefined'} is not an address`, () => {
     const message = `ip: \`${ip}\` is not a valid IP address; use one as in \`203.0.113.7\` or \`2001:db8::1\``;
     assert.throws(() => ipKey(ip), { name: 'TypeError', code: 'ERR_LEAPGATE_IP', message });
   });

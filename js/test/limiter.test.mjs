@@ -1,4 +1,4 @@
-// The short form.
+// Limiters.
 import { Limiter } from 'leapgate';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -16,7 +16,7 @@ function passes(limiter, key, tries, options) {
   return passed;
 }
 
-// The same numbers each time.
+// Pseudo-random numbers, the same each time.
 function randoms(state) {
   return (below) => {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
@@ -24,7 +24,7 @@ function randoms(state) {
   };
 }
 
-test('says_everything_about_a_decision', () => {
+test('a_decision_has_all_its_fields', () => {
   const [limiter, clock] = at({ limit: 3, windowMs: 1000 }, 10_000);
   assert.deepEqual(limiter.limit('a', { cost: 2 }), {
     success: true,
@@ -119,7 +119,7 @@ test('whole_milliseconds_of_the_epoch_are_exact', () => {
   }
 });
 
-test('what_can_never_pass_has_no_next_try', () => {
+test('a_request_that_can_never_pass_has_no_time_to_try_again', () => {
   const [limiter] = at({ limit: 3, windowMs: 1000 });
   const { success, retryAfterMs, reset } = limiter.limit('a', { cost: 4 });
   assert.deepEqual([success, retryAfterMs, reset], [false, Infinity, Infinity]);
@@ -144,7 +144,7 @@ test('several_limits_charge_all_or_none', () => {
   assert.equal(limiter.peek('a').policies[0].remaining, 1);
 });
 
-test('a_peek_charges_nothing_and_says_what_would_be', () => {
+test('a_peek_charges_nothing_and_returns_what_limit_would', () => {
   const [limiter] = at({ limit: 3, windowMs: 1000 });
   for (let i = 0; i < 5; i++) {
     assert.equal(limiter.peek('a').remaining, 3);
@@ -163,7 +163,7 @@ test('a_call_may_bring_a_limit_of_its_own', () => {
   assert.equal(limiter.limit('c', { limit: 0 }).retryAfterMs, Infinity);
 });
 
-test('a_refund_gives_back_what_was_charged_then', () => {
+test('a_refund_gives_back_the_charge_of_its_instant', () => {
   const [limiter, clock] = at({ limit: 3, windowMs: 1000, sampleCount: 10 });
   limiter.limit('a');
   clock.millis = 900;
@@ -173,7 +173,7 @@ test('a_refund_gives_back_what_was_charged_then', () => {
   clock.millis = 1100;
   assert.equal(passes(limiter, 'a', 3), 0, 'what was charged at 900 ms still counts, all of it');
   limiter.refund('a', 1, { at: 0 });
-  assert.equal(passes(limiter, 'a', 3), 0, 'what has left is not given back once more');
+  assert.equal(passes(limiter, 'a', 3), 0, 'a charge that has left is not refunded again');
   limiter.refund('a', 2);
   assert.equal(passes(limiter, 'a', 3), 2);
   limiter.refund('a', 100);
@@ -181,7 +181,7 @@ test('a_refund_gives_back_what_was_charged_then', () => {
   limiter.refund('unknown');
 });
 
-test('a_reset_forgets_a_key_and_no_other', () => {
+test('a_reset_forgets_one_key_only', () => {
   const [limiter] = at({ limit: 1, windowMs: 1000 });
   limiter.limit('a');
   limiter.limit('b');
@@ -191,7 +191,7 @@ test('a_reset_forgets_a_key_and_no_other', () => {
   assert.deepEqual(['a', 'b', 'c'].map((key) => limiter.limit(key).success), [true, false, true]);
 });
 
-test('a_blocked_key_waits_for_the_end_of_it', () => {
+test('a_blocked_key_is_refused_until_the_end_of_its_block', () => {
   const [limiter, clock] = at({ limit: 5, windowMs: 1000 });
   limiter.limit('a');
   limiter.block('a', 5000);
@@ -210,7 +210,7 @@ test('a_blocked_key_waits_for_the_end_of_it', () => {
   assert.equal(limiter.limit('a').success, true);
 });
 
-test('as_many_keys_can_be_blocked_as_can_be_kept_apart', () => {
+test('as_many_keys_can_be_blocked_as_have_a_window_of_their_own', () => {
   const [limiter, clock] = at({ limit: 5, windowMs: 1000, maxKeys: 100 });
   for (let i = 0; i < 100; i++) limiter.block(i, 1000 + i);
   assert.throws(() => limiter.block('one more', 1000), {
@@ -252,7 +252,7 @@ test('a_number_is_the_same_key_as_its_text', () => {
   assert.deepEqual(left, [5, 4, 3, 2, 1, 0]);
 });
 
-// More keys than are known by number, in an order in which numbers change hands.
+// More keys than can have a number, in an order in which keys lose their numbers to others.
 test('many_keys_each_have_their_own_window', () => {
   const [limiter] = at({ limit: 4, windowMs: 1000 });
   const random = randoms(5);
@@ -288,9 +288,9 @@ test('of_100_new_clients_99_pass_after_a_flood_of_as_many_keys_as_the_limiter_ha
   }
 });
 
-test('stats_say_how_full_a_limiter_is_and_a_warning_says_once_that_keys_share', async () => {
-  const told = () => new Promise((resolve) => setImmediate(resolve));
-  await told(); // what other tests have caused
+test('stats_show_how_full_a_limiter_is_and_a_warning_says_once_that_keys_share', async () => {
+  const settled = () => new Promise((resolve) => setImmediate(resolve));
+  await settled(); // warnings of other tests
   const warnings = [];
   const hear = (warning) => warnings.push(warning);
   process.on('warning', hear);
@@ -300,7 +300,7 @@ test('stats_say_how_full_a_limiter_is_and_a_warning_says_once_that_keys_share', 
   assert.deepEqual(limiter.stats(), { keys: 100, shared: 0 });
   for (let i = 0; i < 300; i++) limiter.limit(i % 2 ? `further ${i}` : ['further', i]);
   assert.deepEqual(limiter.stats(), { keys: 100, shared: 300 });
-  await told();
+  await settled();
   process.off('warning', hear);
   assert.deepEqual(
     warnings.map(({ name, code, message }) => [name, code, message]),
@@ -314,7 +314,7 @@ test('stats_say_how_full_a_limiter_is_and_a_warning_says_once_that_keys_share', 
   );
 });
 
-test('memory_that_grows_changes_no_answer', () => {
+test('growing_memory_changes_no_result', () => {
   const [limiter] = at({ limit: 2, windowMs: 1000, maxKeys: 300_000 });
   for (let i = 0; i < 150_000; i++) assert.equal(limiter.limit(`key ${i}`).remaining, 1);
   for (let i = 0; i < 150_000; i++) assert.equal(limiter.limit(`key ${i}`).remaining, 0);
@@ -330,7 +330,7 @@ test('limiters_do_not_share_keys', () => {
   assert.equal(passes(third, 'a', 5), 3);
 });
 
-test('one_that_is_freed_cannot_be_used', () => {
+test('a_freed_limiter_cannot_be_used', () => {
   const [limiter] = at({ limit: 1, windowMs: 1000 });
   limiter[Symbol.dispose]();
   limiter.free();
@@ -342,7 +342,7 @@ test('one_that_is_freed_cannot_be_used', () => {
   }
 });
 
-test('without_a_clock_the_epoch_tells_when', () => {
+test('without_a_clock_reset_is_in_epoch_milliseconds', () => {
   const limiter = new Limiter({ limit: 1, windowMs: 60_000 });
   limiter.limit('a');
   const { success, reset, retryAfterMs } = limiter.limit('a');
@@ -371,7 +371,7 @@ test('a_clock_that_is_replaced_later_is_followed', (t) => {
   assert.equal(passes(limiter, 'a', 3), 1);
 });
 
-test('a_sentence_says_what_is_wrong_in_options', () => {
+test('a_wrong_option_is_refused_with_a_sentence', () => {
   const good = { limit: 1, windowMs: 1000 };
   const rows = [
     [undefined, 'options: `undefined` is not an object; use one, as in `{ limit: 100, windowMs: 60_000 }`'],
@@ -404,7 +404,7 @@ test('a_sentence_says_what_is_wrong_in_options', () => {
   }
 });
 
-test('what_other_packages_call_an_option_is_told_by_our_name', () => {
+test('the_error_about_an_option_name_of_another_package_has_ours', () => {
   const [limiter] = at({ limit: 10, windowMs: 1000 });
   const good = { limit: 1, windowMs: 1000 };
   for (const [use, message] of [
@@ -424,7 +424,7 @@ test('what_other_packages_call_an_option_is_told_by_our_name', () => {
   assert.equal(limiter.peek('a').remaining, 10, 'nothing was charged');
 });
 
-test('an_option_that_is_undefined_or_that_all_objects_have_is_not_there', () => {
+test('an_undefined_or_inherited_option_is_ignored', () => {
   const [limiter] = at({ limit: 10, windowMs: 1000, max: undefined });
   Object.prototype.rate = 5;
   try {
@@ -434,7 +434,7 @@ test('an_option_that_is_undefined_or_that_all_objects_have_is_not_there', () => 
   }
 });
 
-test('a_wrong_argument_is_caught_before_it_counts', () => {
+test('a_wrong_argument_is_refused_before_it_counts', () => {
   const [limiter] = at({ limit: 10, windowMs: 1000 });
   const cost = 'options.cost: `%` is not possible; use a whole number from 0 to 4294967295';
   const key = 'key: `%` is not a valid key; use a string, a number, a bigint, or an array of these';

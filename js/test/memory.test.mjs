@@ -1,4 +1,4 @@
-// A million keys, in the memory that is stated.
+// A million keys, in the stated memory.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import v8 from 'node:v8';
@@ -7,16 +7,16 @@ import { Limiter } from 'leapgate';
 
 const KEYS = 1_000_000;
 
-// At the bound, as src/keyed.rs has it; wasm gives no memory back, so what the table has grown out of comes on top.
+// At the bound, as src/state/keyed.rs states it. Wasm never shrinks its memory: earlier, smaller tables come on top.
 const BYTES_PER_KEY = 62;
 const MOST = 1.25 * BYTES_PER_KEY * KEYS;
-// And what further keys share.
+// And the cells that further keys share.
 const SHARED_BYTES_PER_KEY = 8;
 
 v8.setFlagsFromString('--expose-gc');
 const collect = vm.runInNewContext('gc');
 
-// Of the heap and of wasm, which is outside of it.
+// The heap, and the memory of wasm outside of it.
 function bytes() {
   collect();
   const { heapUsed, external } = process.memoryUsage();
@@ -37,12 +37,12 @@ test('a_million_keys_stay_inside_the_stated_memory', () => {
   const filled = bytes() - before;
   assert.ok(filled <= MOST, `${filled / KEYS} bytes per key`);
   console.log(`${(filled / KEYS).toFixed(1)} bytes per key, of ${KEYS} keys`);
-  // Each has a window of its own: it lets one more pass, and not two.
+  // Each key has a window of its own: one more request passes, and not two.
   for (let i = 0; i < KEYS; i += 997) {
     const [second, third] = [1, 2].map(() => limiter.limit(`one ${i}`).success);
     assert.deepEqual([second, third], [true, false]);
   }
-  // As many others take their place when they have expired, and when they have not, they add nothing either.
+  // As many other keys take their place when they have expired; before that, further keys add no memory either.
   millis = 2 * 63_000;
   assert.equal(fill('other'), KEYS);
   const { shared } = limiter.stats();

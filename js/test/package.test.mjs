@@ -1,4 +1,4 @@
-// The package itself: how it is found, and what a trap does to it.
+// The package itself: its imports, and its restart after a trap.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -9,14 +9,14 @@ import { crash } from './traps.mjs';
 const require = createRequire(import.meta.url);
 const options = { limit: 5, windowMs: 1000, now: () => 5000 };
 
-test('imported_and_required_it_is_one_instance', async () => {
+test('import_and_require_share_one_instance', async () => {
   const [imported, required] = [await import('leapgate'), require('leapgate')];
   assert.deepEqual(Object.keys(required), ['Limiter']);
   assert.deepEqual(Object.keys(imported), ['Limiter']);
   assert.equal(imported.Limiter, required.Limiter);
 });
 
-test('a_console_shows_what_an_object_is_for_by_its_name', async () => {
+test('a_console_shows_the_name_and_the_limits_of_an_object', async () => {
   const { Limiter } = await import('leapgate');
   const { ArrayMetric, Engine, LeapArray, StatisticNode } = await import('leapgate/engine');
   const { leapgate } = await import('leapgate/store');
@@ -45,7 +45,7 @@ test('a_console_shows_what_an_object_is_for_by_its_name', async () => {
   assert.equal(shown(new StatisticNode()), 'StatisticNode {}');
 });
 
-test('it_is_loaded_before_a_slim_one_works', async () => {
+test('slim_has_to_be_loaded_before_it_works', async () => {
   const { Limiter, init } = await import('leapgate/slim');
   assert.throws(() => new Limiter(options), {
     code: 'ERR_LEAPGATE_NOT_READY',
@@ -72,7 +72,7 @@ test('after_a_trap_all_windows_are_full_until_they_have_passed', async () => {
     const { success, rule, retryAfterMs } = limiter.limit('hot');
     assert.deepEqual([success, rule, retryAfterMs], [false, null, 1050]);
   }
-  assert.equal(new Limiter(options).limit('hot').success, true, 'what is made afterwards has lost nothing');
+  assert.equal(new Limiter(options).limit('hot').success, true, 'a limiter made afterwards has lost nothing');
   millis = 6050;
   for (const limiter of [one, other]) assert.equal(limiter.limit('hot').remaining, 4);
 });

@@ -1,4 +1,4 @@
-// What the README shows, as it is shown.
+// The examples of the README, exactly as printed.
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -11,7 +11,7 @@ const readme = readFileSync(new URL('node_modules/leapgate/README.md', import.me
 const examples = [...readme.matchAll(/```js\n(.*?)```/gs)].map(([, code]) => code).filter((code) => code.startsWith('import'));
 let made = 0;
 
-// What the one example has declared that imports `from`.
+// The names that an example declares: the only example that imports `from`.
 async function example(from, ...names) {
   const declares = (code) => names.every((name) => new RegExp(`\\b(const|import) [^=;]*\\b${name}\\b`).test(code));
   const found = examples.filter((code) => code.includes(`from '${from}'`) && declares(code));
@@ -62,7 +62,7 @@ test('the first example limits a key', async () => {
   assert.equal(await passing(200, () => (limiter.limit('203.0.113.7').success ? 200 : 429)), 99);
 });
 
-test('the result that it shows has the fields that results have', async () => {
+test('the printed result has the fields of a result', async () => {
   const [, shown] = /```js\n(\{ success.*?)```/s.exec(readme);
   const { Limiter } = await import('leapgate');
   const result = new Limiter({ limit: 100, windowMs: 60_000 }).limit('a');
@@ -120,10 +120,10 @@ test('the example of a store admits its limit', async () => {
   }
 });
 
-test('the example of the parts tells the headers that it shows', async () => {
+test('the example of the parts makes the printed headers', async () => {
   const { code, rateLimitHeaders, answer } = await example('leapgate/http', 'rateLimitHeaders', 'answer');
   const [, shown] = /; \/\/ (\{.*\})\n/.exec(code);
-  // When quota comes back depends on where in its bucket the example has run.
+  // `t` depends on where in its bucket the example has run.
   const masked = (headers) => JSON.stringify(headers).replace(/t=6[0-3]/, 't=…');
   assert.equal(masked(rateLimitHeaders(answer, { draft: 11 })), masked(new Function(`return ${shown}`)()));
 });
@@ -143,7 +143,7 @@ test('the example of an engine before a server admits its limit', async () => {
   }
 });
 
-test('the example of statistics counts what it says', async () => {
+test('the example of statistics has the printed counts', async () => {
   const { code, seen } = await example('leapgate/stats', 'seen');
   assert.deepEqual(seen, JSON.parse(/ \/\/ (\[.*\])\n/.exec(code)[1]));
 });

@@ -1,5 +1,5 @@
-// Installs the package that is in dist/npm as users would, and runs the tests beside this file on it. What is given is passed on
-// to node's test runner.
+// Installs the package in dist/npm as users would, and runs the tests beside this file on it. Arguments are passed on to node's test
+// runner.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-// The scenarios that the core and the filter are held to, replayed: scenarios/README.md says what their keys mean.
+// Replays the scenarios that are also run against the core and the filter: scenarios/README.md explains their keys.
 
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
@@ -8,12 +8,12 @@ import { Engine } from 'leapgate/engine';
 const folder = new URL('./scenarios/', import.meta.url);
 const files = readdirSync(folder).filter((file) => file.endsWith('.json'));
 
-// Values by part; what a part lacks is missing.
+// Values by part, null where they are missing.
 const keyed = (keys = {}) => new Proxy(keys, { get: (keys, part) => keys[part] ?? null });
 
 const sorted = (places) => places.map((place) => JSON.stringify(place)).sort();
 
-// The node of a place.
+// The node at a place in the tree.
 function nodeAt(nodes, place) {
   const [[kind, { context, resource, origin }]] = Object.entries(place);
   if (kind === 'entrance') return nodes.entrance(context);
@@ -23,7 +23,7 @@ function nodeAt(nodes, place) {
   return nodes[kind];
 }
 
-// A scenario as it is played.
+// A scenario in progress.
 class Play {
   open = new Map();
   now = 0;
@@ -61,17 +61,17 @@ class Play {
     return policies.map(({ id, remaining, resetMs }) => [id, remaining, resetMs]);
   }
 
-  // The values of the nodes that are asked for; and that there is no other.
+  // The values of the listed nodes; asserts that no other node exists.
   nodes(_, asked) {
     const rows = asked.map(({ values, ...place }) => place);
-    assert.deepEqual(sorted(rows), sorted(this.places()), 'nodes that are there, and nodes that are asked for');
+    assert.deepEqual(sorted(rows), sorted(this.places()), 'the existing nodes are the listed ones');
     return rows.map((place) => {
       const node = nodeAt(this.engine.nodes, place);
       return { ...place, values: this.scenario.values.map((name) => node[name]()) };
     });
   }
 
-  // Where the nodes stand.
+  // The places of the nodes.
   places() {
     const { nodes } = this.engine;
     const below = (context, calls) =>
@@ -89,10 +89,10 @@ class Play {
 
   step({ at, is, ...operation }) {
     this.now = at;
-    const [[name, told], ...others] = Object.entries(operation);
+    const [[name, given], ...others] = Object.entries(operation);
     assert.equal(others.length, 0, 'one operation');
     assert(['enter', 'exit', 'rules', 'left', 'nodes'].includes(name), `${name} is an operation`);
-    assert.deepEqual(this[name](told, is), is);
+    assert.deepEqual(this[name](given, is), is);
   }
 }
 

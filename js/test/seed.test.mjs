@@ -1,4 +1,4 @@
-// When random numbers are drawn: Workers have none while a module is loaded, and hashes of keys must begin with them.
+// When the seed of the key hashes is drawn: Workers have no randomness while a module is loaded.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,4 +1,4 @@
-// What holds of the sources of the package, rather than of what they do.
+// Properties of the package's sources, rather than of its behaviour.
 
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
@@ -32,7 +32,7 @@ function usesOf(file, all) {
   });
 }
 
-// A circle of files that use each other, or undefined.
+// A circle of imports, or undefined.
 function circle(all, usesOf) {
   const isDone = new Set();
   const visit = (file, way) => {
@@ -69,7 +69,7 @@ test('no_circle_of_files_is_in_the_library', () => {
   assert.equal(circle(all, importsOf), undefined);
 });
 
-// What a layout says, by name: numbers, and lists of names.
+// The contents of a layout, by name: numbers, and lists of names.
 function layoutOf(code, number, list) {
   const lists = Array.from(code.matchAll(list), ([, name, items]) => [name, Array.from(items.matchAll(/\w+/g), ([item]) => item)]);
   return { numbers: Array.from(code.matchAll(number), ([, name, value]) => [name, Number(value)]), lists };
@@ -78,7 +78,7 @@ function layoutOf(code, number, list) {
 test('memory_is_laid_out_alike_on_both_sides', () => {
   const shell = layoutOf(text('src/layout.rs'), /const (\w+): \w+ = (-?[\d.]+);/g, /const (\w+): \[&str; \d+\] = \[([^\]]*)\];/g);
   const library = layoutOf(text('lib/layout.js'), /^export const (\w+) = (-?\d+);/gm, /^export const (\w+) = \[([^\]]*)\];/gm);
-  // A list of one side that the other has as numbers.
+  // A list on one side that is numbers on the other.
   const isShared = ([name]) => shell.lists.some(([other]) => other === name);
   const numbered = library.lists.filter((list) => !isShared(list)).flatMap(([list, names]) =>
     names.map((name, i) => [`${list}_${name.replace(/[A-Z]/g, '_$&').toUpperCase()}`, i]),

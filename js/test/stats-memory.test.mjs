@@ -1,4 +1,4 @@
-// What becomes of statistics that are given up, and of all after a trap.
+// Statistics that are freed, and all statistics after a trap.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -9,7 +9,7 @@ import { crash, memory } from './traps.mjs';
 const { Engine } = await import('leapgate/engine');
 const { ArrayMetric, LeapArray, StatisticNode } = await import('leapgate/stats');
 
-// How much memory there is after `act` has been done many times.
+// The memory in use after many calls of `act`.
 async function memoryAfter(times, act) {
   act();
   const before = memory.buffer.byteLength;
@@ -20,14 +20,14 @@ async function memoryAfter(times, act) {
 const MANY = { intervalMs: 1000, sampleCount: 1000 };
 const BYTES = 100_000; // at least, of one that has so many buckets
 
-test('what_is_freed_gives_its_memory_back', async () => {
+test('free_returns_the_memory', async () => {
   const kept = [];
   assert.ok((await memoryAfter(100, () => kept.push(new LeapArray(MANY)))) > 100 * BYTES);
   assert.ok((await memoryAfter(100, () => new LeapArray(MANY).free())) < 10 * BYTES);
   assert.ok((await memoryAfter(100, () => new ArrayMetric(MANY).free())) < 10 * BYTES);
 });
 
-test('what_nobody_holds_any_more_gives_its_memory_back', async () => {
+test('garbage_collection_returns_the_memory', async () => {
   v8.setFlagsFromString('--expose-gc');
   const gc = vm.runInNewContext('gc');
   const used = await memoryAfter(300, async (i) => {
@@ -42,7 +42,7 @@ test('what_nobody_holds_any_more_gives_its_memory_back', async () => {
 
 const SECOND = { intervalMs: 1000, sampleCount: 2, now: () => 5000 };
 
-test('statistics_begin_anew', () => {
+test('statistics_begin_anew_after_a_trap', () => {
   const [array, metric, node, freed] = [new LeapArray(SECOND), new ArrayMetric(SECOND), new StatisticNode({ now: () => 5000 }), new LeapArray(SECOND)];
   const [view, second] = [metric.view({ intervalMs: 500, sampleCount: 1 }), node.second()];
   array.addPass(3);
@@ -59,7 +59,7 @@ test('statistics_begin_anew', () => {
   assert.throws(() => freed.list(), { code: 'ERR_LEAPGATE_FREED' });
 });
 
-test('nodes_that_nobody_has_entered_since_say_so', () => {
+test('nodes_that_were_not_entered_since_a_trap_are_an_error', () => {
   const engine = new Engine({}, { now: () => 5000 });
   engine.limit('a', { context: 'web' });
   const { nodes } = engine;

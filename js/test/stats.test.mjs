@@ -1,4 +1,4 @@
-// The statistics by themselves. What they say is Sentinel's: vectors-stats.test.mjs holds them to it.
+// The statistics alone. vectors-stats.test.mjs compares their values with Sentinel's.
 
 import { Engine } from 'leapgate/engine';
 import { ArrayMetric, LeapArray, StatisticNode } from 'leapgate/stats';
@@ -8,7 +8,7 @@ import { test } from 'node:test';
 
 const SECOND = { intervalMs: 1000, sampleCount: 2 };
 
-// What a bucket holds in which nothing has happened.
+// The counts of an idle bucket.
 const NOTHING = {
   pass: 0,
   block: 0,
@@ -29,7 +29,7 @@ const sentence = (act, code, message, Kind = Error) =>
     return true;
   });
 
-test('a_bucket_holds_all_that_happens_in_its_time', () => {
+test('a_bucket_counts_all_events_in_its_time', () => {
   const array = new LeapArray(SECOND);
   array.addPass(3, 1000);
   array.addBlock(2, 1100);
@@ -57,7 +57,7 @@ test('a_bucket_holds_all_that_happens_in_its_time', () => {
   assert.deepEqual(array.previousWindow(1500), { windowStart: 1000, windowLength: 500, value });
 });
 
-test('one_is_counted_where_no_number_is_given', () => {
+test('n_is_one_by_default', () => {
   const array = new LeapArray({ ...SECOND, now: () => 1000 });
   array.addPass();
   array.addBlock();
@@ -65,21 +65,21 @@ test('one_is_counted_where_no_number_is_given', () => {
   assert.deepEqual([pass, block], [1, 1]);
 });
 
-test('what_counts_is_listed_and_what_is_still_there_too', () => {
+test('buckets_that_count_are_listed_and_all_buckets_too', () => {
   const array = new LeapArray({ intervalMs: 1000, sampleCount: 10 });
   assert.deepEqual([array.list(5000), array.listAll(), array.validHead(5000)], [[], [], null]);
   for (const [now, n] of [[5000, 1], [5100, 2], [5900, 3], [6000, 4]]) array.addPass(n, now);
-  const told = (wraps) => wraps.map(({ windowStart, value }) => [windowStart, value.pass]);
-  assert.deepEqual(told(array.list(6000)), [[5100, 2], [5900, 3], [6000, 4]]);
-  assert.deepEqual(told(array.listAll()), [[5100, 2], [5900, 3], [6000, 4]], 'the last one has taken the place of the first');
-  assert.deepEqual(told(array.list(6100)), [[5900, 3], [6000, 4]]);
-  assert.equal(told(array.listAll()).length, 3, 'reading opens nothing');
+  const passes = (wraps) => wraps.map(({ windowStart, value }) => [windowStart, value.pass]);
+  assert.deepEqual(passes(array.list(6000)), [[5100, 2], [5900, 3], [6000, 4]]);
+  assert.deepEqual(passes(array.listAll()), [[5100, 2], [5900, 3], [6000, 4]], 'the last one has taken the place of the first');
+  assert.deepEqual(passes(array.list(6100)), [[5900, 3], [6000, 4]]);
+  assert.equal(passes(array.listAll()).length, 3, 'reading opens nothing');
   assert.deepEqual(array.values(6100).map(({ pass }) => pass), [3, 4]);
   assert.deepEqual(array.valuesConditional((start) => start < 6000, 6100).map(({ pass }) => pass), [3]);
   assert.equal(array.validHead(6000).windowStart, 5100);
   array.addPass(5, 6200);
-  assert.deepEqual(told(array.list(6200)), [[5900, 3], [6000, 4], [6200, 5]]);
-  assert.deepEqual(told(array.listAll()), [[5100, 2], [5900, 3], [6000, 4], [6200, 5]], 'nothing has taken its place yet');
+  assert.deepEqual(passes(array.list(6200)), [[5900, 3], [6000, 4], [6200, 5]]);
+  assert.deepEqual(passes(array.listAll()), [[5100, 2], [5900, 3], [6000, 4], [6200, 5]], 'nothing has taken its place yet');
   assert.deepEqual([array.windowValue(5999).pass, array.windowValue(5050), array.windowValue(5200)], [3, null, null]);
 });
 
@@ -112,7 +112,7 @@ test('a_clock_that_steps_back_loses_nothing', () => {
   assert.deepEqual(array.list(2_000).map(({ windowStart, value }) => [windowStart, value.pass]), [[2000, 8]]);
 });
 
-test('sums_and_rates_are_of_what_counts', () => {
+test('sums_and_rates_are_of_the_buckets_that_count', () => {
   const metric = new ArrayMetric({ intervalMs: 2000, sampleCount: 4 });
   metric.addPass(3, 1000);
   metric.addPass(4, 1500);
@@ -134,7 +134,7 @@ test('sums_and_rates_are_of_what_counts', () => {
   assert.deepEqual([metric.minRt(9000), metric.shortestRt(9000), metric.maxRt(9000), metric.maxSuccess(9000)], [5000, null, null, 1]);
 });
 
-test('details_tell_all_that_happened_in_a_bucket', () => {
+test('details_have_all_counts_of_a_bucket', () => {
   const metric = new ArrayMetric(SECOND);
   metric.addPass(5, 1000);
   metric.addSuccess(4, 1000);
@@ -154,7 +154,7 @@ test('a_borrowed_pass_counts_when_its_bucket_begins', () => {
     assert.deepEqual([metric.pass(1499), metric.waiting(1499)], [1, 2]);
     assert.deepEqual([metric.pass(1500), metric.waiting(1500)], [1 + pass, 0], untouched);
     metric.touch(1500);
-    assert.equal(metric.pass(1500), 3, 'what is touched pays');
+    assert.equal(metric.pass(1500), 3, 'a touched bucket pays');
   }
 });
 
@@ -203,7 +203,7 @@ test('a_busy_second_reads_as_in_sentinel', () => {
   assert.deepEqual([node.previousPassQps(11_000), node.previousBlockQps(11_000)], [8, 3]);
 });
 
-test('calls_in_flight_are_never_fewer_than_none', () => {
+test('calls_in_flight_never_fall_below_zero', () => {
   const node = new StatisticNode();
   node.increaseThreadNum();
   node.decreaseThreadNum();
@@ -222,18 +222,18 @@ test('the_second_and_the_minute_are_whole_metrics', () => {
   assert.equal(node.second(), second, 'it is the same one each time');
 });
 
-test('the_metric_log_is_told_each_second_once', () => {
+test('the_metric_log_gets_each_second_once', () => {
   const node = new StatisticNode();
   for (const now of [10_000, 11_500, 13_000]) node.addPassRequest(1, now);
-  const told = (now) => node.metrics(now).map(({ timestamp }) => timestamp);
-  assert.deepEqual([told(13_000), told(13_999), told(14_000)], [[10_000, 11_000], [], [13_000]]);
+  const seconds = (now) => node.metrics(now).map(({ timestamp }) => timestamp);
+  assert.deepEqual([seconds(13_000), seconds(13_999), seconds(14_000)], [[10_000, 11_000], [], [13_000]]);
   assert.deepEqual(
     node.rawMetricsInMin((timestamp) => timestamp > 10_000, 14_000).map(({ timestamp }) => timestamp),
     [11_000, 13_000],
   );
 });
 
-test('what_leaves_at_the_next_boundary_can_be_borrowed_now', () => {
+test('passes_that_expire_at_the_next_boundary_can_be_borrowed_now', () => {
   const node = new StatisticNode();
   node.addPassRequest(4, 1000);
   node.addPassRequest(1, 1600);
@@ -256,7 +256,7 @@ test('the_clock_is_the_one_given_or_else_a_steady_one', () => {
   assert.ok(windowStart >= Math.floor(before) && windowStart <= performance.now());
 });
 
-test('a_sentence_says_what_is_wrong_with_options', () => {
+test('a_wrong_option_is_refused_with_a_sentence', () => {
   const options = (options, message, Kind = RangeError) =>
     sentence(() => new LeapArray(options), 'ERR_LEAPGATE_OPTIONS', message, Kind);
   options({ intervalMs: 0 }, 'options.intervalMs: `0` is not possible; use a whole number from 1 to 315360000000');
@@ -278,7 +278,7 @@ test('a_sentence_says_what_is_wrong_with_options', () => {
   );
 });
 
-test('a_sentence_says_what_is_wrong_with_an_argument', () => {
+test('a_wrong_argument_is_refused_with_a_sentence', () => {
   const [array, metric, node] = [new LeapArray(SECOND), new ArrayMetric(SECOND), new StatisticNode()];
   const whole = 'is not possible; use a whole number from 0 to 4294967295';
   for (const [act, message, Kind] of [
@@ -291,7 +291,7 @@ test('a_sentence_says_what_is_wrong_with_an_argument', () => {
     [() => array.addPass(1, -1), 'now: `-1` is not a valid time; use milliseconds, a number of at least 0', RangeError],
     [() => array.list(NaN), 'now: `NaN` is not a valid time; use milliseconds, a number of at least 0', RangeError],
     [() => array.windowValue(), 'at: `undefined` is not a valid time; use milliseconds, a number of at least 0', TypeError],
-    [() => array.isWindowDeprecated(5), 'wrap: `5` is not a bucket of an array; use what `list` or `currentWindow` tells', TypeError],
+    [() => array.isWindowDeprecated(5), 'wrap: `5` is not a bucket of an array; use what `list` or `currentWindow` returns', TypeError],
     [() => array.addPass(1.5), `n: \`1.5\` ${whole}`, RangeError],
     [() => array.addPass('2'), `n: \`2\` ${whole}`, TypeError],
     [() => node.addPassRequest(2 ** 32), `n: \`4294967296\` ${whole}`, RangeError],
@@ -303,7 +303,7 @@ test('a_sentence_says_what_is_wrong_with_an_argument', () => {
     [() => metric.addRt(-1), 'rt: `-1` is not possible; use a number from 0 to 9007199254740991', RangeError],
     [() => node.tryOccupyNext(1, NaN), 'threshold: `NaN` is not possible; use a number from 0 to 9007199254740992', RangeError],
     [() => metric.sum('passes'), 'event: `passes` is not a valid event; use one of pass, block, exception, success, rt, occupiedPass', TypeError],
-    [() => metric.detailsOnCondition(5), 'predicate: `5` is not a function; use one that is told when a bucket starts', TypeError],
+    [() => metric.detailsOnCondition(5), 'predicate: `5` is not a function; use one that takes the start of a bucket', TypeError],
   ]) {
     sentence(act, /^(options|outcome)/.test(message) ? 'ERR_LEAPGATE_OPTIONS' : 'ERR_LEAPGATE_ARGUMENT', message, Kind);
   }
@@ -312,7 +312,7 @@ test('a_sentence_says_what_is_wrong_with_an_argument', () => {
   sentence(() => stopped.passQps(), 'ERR_LEAPGATE_CLOCK', message, TypeError);
 });
 
-test('the_last_instants_are_instants', () => {
+test('the_last_instants_are_valid', () => {
   const [array, metric, node] = [new LeapArray(SECOND), new ArrayMetric(SECOND), new StatisticNode()];
   for (const now of [0, 1e15, Number.MAX_SAFE_INTEGER, Number.MAX_VALUE, Infinity]) {
     array.addPass(1, now);
@@ -326,7 +326,7 @@ test('the_last_instants_are_instants', () => {
   }
 });
 
-test('what_is_freed_says_so', () => {
+test('using_a_freed_object_is_an_error', () => {
   for (const [made, use, what] of [
     [new LeapArray(SECOND), (array) => array.addPass(), 'array'],
     [new ArrayMetric(SECOND), (metric) => metric.pass(), 'metric'],
@@ -345,13 +345,13 @@ test('what_is_freed_says_so', () => {
   }
 });
 
-test('imported_and_required_it_is_one_instance', () => {
+test('import_and_require_share_one_instance', () => {
   const require = createRequire(import.meta.url);
   assert.equal(require('leapgate/stats').LeapArray, LeapArray);
   assert.equal(require('leapgate/engine').Engine, Engine);
 });
 
-test('many_are_kept_apart', () => {
+test('many_objects_are_kept_apart', () => {
   const arrays = Array.from({ length: 1000 }, () => new LeapArray(SECOND));
   arrays.forEach((array, i) => array.addPass(i, 1000));
   arrays.forEach((array, i) => i % 2 && array.free());
@@ -391,12 +391,12 @@ test('a_tree_has_a_node_for_each_context_resource_and_origin', () => {
   assert.deepEqual(nodes.inbound.origins(), []);
 });
 
-test('nodes_say_what_was_counted_there', () => {
+test('nodes_have_their_own_counts', () => {
   const { engine, clock } = busy();
   const { nodes } = engine;
   const passes = (node) => [node.passQps(), node.curThreadNum()];
   assert.deepEqual(passes(nodes.root), [4, 3]);
-  assert.deepEqual(passes(nodes.entrance('web')), [2, 2], 'what is below a call is not added up again');
+  assert.deepEqual(passes(nodes.entrance('web')), [2, 2], 'inner calls are not added up again');
   assert.deepEqual(passes(nodes.defaultNode('web', 'stock')), [1, 0]);
   assert.deepEqual(passes(nodes.cluster('stock')), [3, 1]);
   assert.deepEqual(passes(nodes.cluster('orders').origin('shop')), [1, 1]);
@@ -411,7 +411,7 @@ test('nodes_say_what_was_counted_there', () => {
   assert.equal(stock.passQps(), 0);
 });
 
-test('a_node_that_is_not_there_is_null_until_it_is', () => {
+test('a_node_is_null_until_it_exists', () => {
   const engine = new Engine({});
   const { nodes } = engine;
   const ask = () => [nodes.entrance('web'), nodes.defaultNode('web', 'a'), nodes.cluster('a'), nodes.cluster('a')?.origin('app')];
@@ -430,7 +430,7 @@ test('a_node_is_the_same_object_each_time', () => {
   assert.equal(nodes.defaultNode('web', 'orders').cluster(), nodes.cluster('orders'));
 });
 
-test('names_are_taken_as_they_are', () => {
+test('any_text_is_a_valid_name', () => {
   const engine = new Engine({});
   const names = ['a", "b', 'a', 'long '.repeat(100), '\0', 'ü€😀', ' ', '__proto__'];
   for (const name of names) engine.limit(name, { context: `in ${name}`, origin: name });
@@ -454,7 +454,7 @@ test('a_name_is_a_string', () => {
   }
 });
 
-test('nodes_outlive_their_engine_and_cannot_be_asked_of_one_that_is_freed', () => {
+test('nodes_outlive_their_engine_and_a_freed_engine_returns_none', () => {
   const { engine } = busy();
   const { nodes } = engine;
   const stock = nodes.cluster('stock');
@@ -463,7 +463,7 @@ test('nodes_outlive_their_engine_and_cannot_be_asked_of_one_that_is_freed', () =
   sentence(() => nodes.cluster('stock'), 'ERR_LEAPGATE_FREED', 'engine: it has been freed; make another one, or free it later');
 });
 
-test('memory_that_has_grown_is_found_again', () => {
+test('results_are_read_after_memory_has_grown', () => {
   for (let i = 0; i < 100; i++) {
     const engine = new Engine({});
     const array = new LeapArray({ intervalMs: 1000, sampleCount: 1000 });
@@ -473,9 +473,9 @@ test('memory_that_has_grown_is_found_again', () => {
   }
 });
 
-// ---- how rules have decided ----
+// ---- decisions of rules ----
 
-test('counters_tell_how_each_rule_has_decided', () => {
+test('counters_have_the_decisions_of_each_rule', () => {
   const engine = new Engine(
     {
       flowRules: [
@@ -494,7 +494,7 @@ test('counters_tell_how_each_rule_has_decided', () => {
   );
   const begun = engine.counters();
   const rules = begun.map(({ rule, resource }) => [rule, resource]);
-  assert.deepEqual(rules, [['each', 'd'], ['each', 'e'], ['only-ops', null], ['shadow', null], ['two', null]], 'those of resources that are named');
+  assert.deepEqual(rules, [['each', 'd'], ['each', 'e'], ['only-ops', null], ['shadow', null], ['two', null]], 'the rules of named resources');
   assert.ok(begun.every(({ passed, blocked }) => !passed && blocked === 0));
   for (let i = 0; i < 3; i++) engine.limit('a');
   for (let i = 0; i < 2; i++) engine.limit('x');
@@ -519,7 +519,7 @@ test('counters_tell_how_each_rule_has_decided', () => {
   );
 });
 
-test('counters_tell_who_was_made_to_wait', () => {
+test('counters_have_the_requests_that_waited', () => {
   const engine = new Engine(
     { flowRules: [{ resource: 'a', count: 10, controlBehavior: 'throttle', maxQueueingTimeMs: 500, id: 'paced' }] },
     { now: () => 1000 },
@@ -529,7 +529,7 @@ test('counters_tell_who_was_made_to_wait', () => {
   assert.deepEqual([passed, waited], [3, 2]);
 });
 
-test('the_hottest_keys_are_told', () => {
+test('top_returns_the_hottest_keys', () => {
   const engine = new Engine(
     {
       flowRules: [
@@ -546,11 +546,11 @@ test('the_hottest_keys_are_told', () => {
   ask();
   engine.top();
   ask();
-  const told = (rule, key, amount) => ({ rule, key, amount });
-  assert.deepEqual(engine.top(2), [told('z', 'client 0', 18), told('z', 'client 2', 14)]);
+  const hot = (rule, key, amount) => ({ rule, key, amount });
+  assert.deepEqual(engine.top(2), [hot('z', 'client 0', 18), hot('z', 'client 2', 14)]);
   assert.deepEqual(engine.top().map(({ key }) => key), ['client 0', 'client 2', 'client 1']);
   for (let n = 0; n < 3; n++) engine.enter('b', { key: 'slow', canWait: true });
-  assert.deepEqual(engine.top(1), [told('paced', 'slow', 300), told('z', 'client 0', 18)]);
+  assert.deepEqual(engine.top(1), [hot('paced', 'slow', 300), hot('z', 'client 0', 18)]);
   sentence(
     () => engine.top(0.5),
     'ERR_LEAPGATE_ARGUMENT',

@@ -10,7 +10,7 @@ import { rateLimiter } from 'hono-rate-limiter';
 import { leapgate } from 'leapgate/store';
 import { assertHeld, flood, get, listen, mostInAny, stepClock } from './http.mjs';
 
-// Each of them, with `options`, before a handler that answers with a status: that which the path names, or 200.
+// Each middleware, with `options`, before a handler that answers with the status in the path, or 200.
 const middlewares = {
   'express-rate-limit': (options, seen = () => {}) => {
     const app = express();
@@ -47,8 +47,8 @@ for (const [name, serve] of Object.entries(middlewares)) {
     assertHeld(clock, await flood(() => get(url), 600), limits);
   });
 
-  test(`${name}: what is refused is not charged`, async () => {
-    // Two requests for each that may pass: who is charged for refusals never gets in again.
+  test(`${name}: a refused request is not charged`, async () => {
+    // Two requests for each one that may pass: a client that is charged for refusals never passes again.
     const clock = stepClock(25);
     const url = await serve(
       { limit: 2, windowMs: 100, store: leapgate({ now: clock.now }), keyGenerator: () => (clock.step(), 'all') },
@@ -59,14 +59,14 @@ for (const [name, serve] of Object.entries(middlewares)) {
     assert.ok(clock.admitted.length >= 2 * Math.floor(clock.ms / 125), `${clock.admitted.length}`);
   });
 
-  test(`${name}: tells how much is left`, async () => {
+  test(`${name}: the headers have the passes left`, async () => {
     const url = await serve({ limit: 2, windowMs: 60_000, store: leapgate({ now: () => 0 }) });
-    const told = [];
+    const seen = [];
     for (let i = 0; i < 3; i++) {
       const { status, headers } = await get(url);
-      told.push([status, headers.ratelimit.replace(/, reset=.*/, ''), headers['retry-after'] !== undefined]);
+      seen.push([status, headers.ratelimit.replace(/, reset=.*/, ''), headers['retry-after'] !== undefined]);
     }
-    assert.deepEqual(told, [
+    assert.deepEqual(seen, [
       [200, 'limit=2, remaining=1', false],
       [200, 'limit=2, remaining=0', false],
       [429, 'limit=2, remaining=0', true],
@@ -78,20 +78,20 @@ for (const [name, serve] of Object.entries(middlewares)) {
     ['skipSuccessfulRequests', '/200', '/404'],
   ]) {
     const asked = Number(charged.slice(1));
-    test(`${name}: ${skips} gives back what has passed`, async () => {
+    test(`${name}: ${skips} refunds a passed request`, async () => {
       const url = await serve({ limit: 2, windowMs: 60_000, store: leapgate(), [skips]: true });
       const statuses = await statusesOf(url, [path, path, path, charged, path, path, charged, path]);
       const passed = Number(path.slice(1));
       assert.deepEqual(statuses, [passed, passed, passed, asked, passed, passed, asked, 429]);
     });
 
-    test(`${name}: ${skips} gives nothing back for what was refused`, async () => {
+    test(`${name}: ${skips} refunds nothing for a refused request`, async () => {
       const url = await serve({ limit: 2, windowMs: 60_000, store: leapgate(), [skips]: true });
       const statuses = await statusesOf(url, Array(8).fill(charged));
       assert.deepEqual(statuses, [asked, asked, ...Array(6).fill(429)]);
     });
 
-    test(`${name}: ${skips} still gives back after a refusal`, async () => {
+    test(`${name}: ${skips} still refunds after a refusal`, async () => {
       const clock = stepClock(0);
       const url = await serve({ limit: 2, windowMs: 60_000, store: leapgate({ now: clock.now }), [skips]: true });
       await statusesOf(url, [charged, charged, charged, charged, charged]);
@@ -108,13 +108,13 @@ for (const [name, serve] of Object.entries(middlewares)) {
     });
   }
 
-  test(`${name}: a limit of 0 lets nothing through`, async () => {
+  test(`${name}: a limit of 0 refuses all requests`, async () => {
     const url = await serve({ limit: 0, windowMs: 60_000, store: leapgate() });
     assert.deepEqual(await statusesOf(url, ['/', '/']), [429, 429]);
   });
 }
 
-test('express-slow-down: hits are counted on, and each beyond the delayed ones waits longer', async () => {
+test('express-slow-down: all hits are counted, and each further delayed one waits longer', async () => {
   const clock = stepClock(0);
   const delays = [];
   const app = express();
@@ -123,15 +123,15 @@ test('express-slow-down: hits are counted on, and each beyond the delayed ones w
   app.use(slowDown({ windowMs: 60_000, delayAfter: 1, delayMs, store, keyGenerator: (request) => request.path }));
   app.use((request, response) => response.json([request.slowDown.used, request.slowDown.remaining]));
   const url = await listen(http.createServer(app));
-  const told = [];
-  for (const path of ['/a', '/a', '/a', '/a', '/b']) told.push(JSON.parse((await get(url + path)).body));
-  assert.deepEqual(told, [[1, 0], [2, 0], [3, 0], [4, 0], [1, 0]]);
+  const hits = [];
+  for (const path of ['/a', '/a', '/a', '/a', '/b']) hits.push(JSON.parse((await get(url + path)).body));
+  assert.deepEqual(hits, [[1, 0], [2, 0], [3, 0], [4, 0], [1, 0]]);
   assert.deepEqual(delays, [2, 3, 4], 'the first hit of each is not delayed');
   clock.ms = 70_000;
   assert.deepEqual(JSON.parse((await get(`${url}/a`)).body), [1, 0], 'when its window has passed');
 });
 
-test('express-slow-down: skipFailedRequests gives back a hit', async () => {
+test('express-slow-down: skipFailedRequests refunds a hit', async () => {
   const app = express();
   const used = [];
   app.use(slowDown({ windowMs: 60_000, delayAfter: 1, delayMs: 0, store: leapgate(), skipFailedRequests: true }));
@@ -150,7 +150,7 @@ const opened = (options) => {
   return store;
 };
 
-test('store: what is given back is the oldest, so that never more pass', () => {
+test('store: the oldest charge is refunded, so that never more pass', () => {
   for (const window of ['strict', 'sentinel', 'weighted']) {
     let ms = 0;
     const store = opened({ window, now: () => ms });
@@ -158,7 +158,7 @@ test('store: what is given back is the oldest, so that never more pass', () => {
     ms = 700;
     store.decrement('a');
     assert.equal(store.get('a').totalHits, 2, window);
-    // What counts is that of 300 and of 600.
+    // The charges at 300 and 600 count.
     ms = 1200;
     assert.equal(store.get('a').totalHits, 2, window);
     ms = 1400;
@@ -169,7 +169,7 @@ test('store: what is given back is the oldest, so that never more pass', () => {
   }
 });
 
-test('store: of two buckets side by side, the older is given back', () => {
+test('store: of two neighbouring buckets, the older is refunded', () => {
   for (const [window, left] of [
     ['strict', 1100],
     ['sentinel', 1050],
@@ -186,7 +186,7 @@ test('store: of two buckets side by side, the older is given back', () => {
   }
 });
 
-test('store: keys are looked at, reset, and reset all at once', () => {
+test('store: keys are read, reset, and all reset at once', () => {
   const store = opened();
   assert.equal(store.get('a'), undefined);
   for (const key of ['a', 'a', 'b', 'c']) store.increment(key);
@@ -214,7 +214,7 @@ test('store: a refusal has one hit more than the limit', () => {
   );
 });
 
-test('store: of a limit of 0 each hit is counted, and all are more than it', () => {
+test('store: with a limit of 0 each hit is counted, and exceeds it', () => {
   const store = leapgate();
   store.init({ limit: 0, windowMs: 1000 });
   assert.deepEqual(
@@ -225,7 +225,7 @@ test('store: of a limit of 0 each hit is counted, and all are more than it', () 
   assert.deepEqual([store.get('a').totalHits, store.get('b')], [2, undefined]);
 });
 
-test('store: when it is shut down, it has given its memory back, and says so', () => {
+test('store: after shutdown its memory is freed, and a call is an error', () => {
   const store = opened();
   store.increment('a');
   store.shutdown();
@@ -239,13 +239,13 @@ test('store: when it is shut down, it has given its memory back, and says so', (
   assert.throws(() => unused.increment('a'), { message });
 });
 
-test('store: refusals that are never taken back cost no memory without end', () => {
+test('store: refusals that are never decremented take bounded memory', () => {
   const store = leapgate();
   store.init({ limit: 1, windowMs: 60_000, skipFailedRequests: true });
   const refuse = (key) => [store.increment(key), store.increment(key)];
   refuse('first');
   for (let key = 0; key < 10_000; key++) refuse(`${key}`);
-  // It is not known any more that this one has a refusal to be taken back, and of the latest it is.
+  // The store has forgotten the refusal of this key, and remembers the latest ones.
   store.decrement('first');
   store.decrement('9999');
   assert.deepEqual([store.get('first'), store.get('9999').totalHits], [undefined, 2]);
@@ -278,7 +278,7 @@ for (const [name, call, message] of [
   test(`store: ${name} is wrong`, () => assert.throws(call, { message }));
 }
 
-test('store: what is wrong with the limit refuses all', async () => {
+test('store: with a wrong limit all requests fail', async () => {
   const logger = { error() {}, warn() {} };
   const url = await middlewares['express-rate-limit']({ limit: () => 5, windowMs: 1000, store: leapgate(), logger });
   assert.deepEqual(await statusesOf(url, ['/']), [500]);

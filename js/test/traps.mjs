@@ -1,9 +1,9 @@
-// Has the module stop, as a trap in it does. To be imported before the package.
+// Makes the module trap. To be imported before the package.
 import assert from 'node:assert/strict';
 
-// What traps when it is called next.
+// The function that traps at its next call.
 let next;
-// That of the latest instance.
+// The exports of the latest instance.
 export let memory;
 const { Instance } = WebAssembly;
 WebAssembly.Instance = function (module, imports) {
@@ -25,7 +25,7 @@ export function trap(name) {
   next = name;
 }
 
-// What `act` throws where the module's `name` traps.
+// The error that `act` throws if the module's function `name` traps.
 export function crash(name, act) {
   trap(name);
   assert.throws(act, (error) => {

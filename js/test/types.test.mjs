@@ -1,4 +1,4 @@
-// The types of the adapters, as a strict user's compiler sees them: `types/` says what is right, and what is an error.
+// The types of the adapters, for a strict compiler: `types/` has the valid uses, and the errors.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -16,7 +16,7 @@ const ENTRIES = [
   ...['express', 'fetch', 'hono', 'store'].map((name) => [name, ['leapgate']]),
 ];
 
-test('types: an option that is right is no error, and a mistyped one is', async () => {
+test('types: valid options compile, and mistyped ones do not', async () => {
   const tsc = require.resolve('typescript/bin/tsc');
   const project = fileURLToPath(new URL('types', import.meta.url));
   const { stdout } = await promisify(execFile)(process.execPath, [tsc, '-p', project]).catch((error) => error);
@@ -24,13 +24,13 @@ test('types: an option that is right is no error, and a mistyped one is', async 
 });
 
 for (const [name, exported] of ENTRIES) {
-  test(`leapgate/${name}: is there for \`import\` and \`require\``, async () => {
+  test(`leapgate/${name}: works with \`import\` and \`require\``, async () => {
     const [imported, required] = [await import(`leapgate/${name}`), require(`leapgate/${name}`)];
     assert.deepEqual([Object.keys(imported).sort(), Object.keys(required).sort()], [exported, exported]);
   });
 }
 
-test('leapgate/fetch: what is imported and what is required count together', async () => {
+test('leapgate/fetch: limiters count together by `import` and `require`', async () => {
   const { Limiter } = await import('leapgate');
   const limiter = new Limiter({ limit: 1, windowMs: 60_000 });
   const options = { limiter, key: () => 'a' };

@@ -1,4 +1,4 @@
-// What an uncaught error prints through a pipe, as in a container, and where stacks begin.
+// The output of an uncaught error through a pipe, as in a container, and the beginning of stacks.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -20,7 +20,7 @@ import { leapgate as store } from 'leapgate/store';
 const here = fileURLToPath(new URL('.', import.meta.url));
 let programs = 0;
 
-// What a program prints on a pipe.
+// The output of a program through a pipe.
 async function printed(extension, text) {
   const [program, out] = [`${here}program-${++programs}.${extension}`, `${here}program-${programs}.out`];
   writeFileSync(program, text);
@@ -79,7 +79,7 @@ freed.free();
 
 for (const [what, throws] of Object.entries({
   'new Limiter': () => new Limiter(5),
-  'new Limiter, of which the core says what is wrong': () => new Limiter({ limit: -1, windowMs: 1 }),
+  'new Limiter, with an error of the core': () => new Limiter({ limit: -1, windowMs: 1 }),
   'limiter.limit': () => limiter.limit('a', { rate: 1 }),
   'limiter.limit of a key': () => limiter.limit({}),
   'limiter.peek': () => limiter.peek('a', { cost: -1 }),
@@ -102,7 +102,7 @@ for (const [what, throws] of Object.entries({
   rateLimitHeaders: () => rateLimitHeaders(5),
   ipKey: () => ipKey('x'),
   'leapgate of Express': () => express(refuse),
-  'leapgate of Express, of which the core says what is wrong': () => express({ limit: -1, windowMs: 1 }),
+  'leapgate of Express, with an error of the core': () => express({ limit: -1, windowMs: 1 }),
   'leapgate of Fastify': () => fastify(refuse),
   'leapgate of fetch': () => fetch(refuse),
   'limited of fetch': () => fetch({ limit: 1, windowMs: 1000, key: () => 'a' })(5),
@@ -122,7 +122,7 @@ for (const [what, throws] of Object.entries({
   });
 }
 
-test('stacks: what a function of the caller throws is left alone', () => {
+test('stacks: an error of a function of the caller is left alone', () => {
   const mine = new Error('mine');
   const { stack } = mine;
   const limiter = new Limiter({

@@ -1,9 +1,9 @@
-// What Sentinel itself answered (vectors/, which tests/oracle/README.md describes), replayed on an engine in JavaScript: as
-// tests/core replays it in Rust, with the same warts named.
+// Replays recordings of Sentinel itself (vectors/, described in tests/oracle/README.md) on an engine in JavaScript, as tests/core does
+// in Rust, with the same warts named.
 //
-// Only what an engine answers can be held against Sentinel here, and not what its statistics say: those are replayed beside this.
-// What cannot be replayed is told with its reason, and counted. Nothing here may fit one recording alone: where an answer of ours
-// may differ from Sentinel's, a rule says when.
+// Only the decisions of an engine are compared here; vectors-stats.test.mjs compares its statistics. Steps that cannot be replayed
+// are counted, with the reason. Nothing here may fit one recording alone: if a decision of ours may differ from Sentinel's, a rule
+// says when.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -22,7 +22,7 @@ class Trace {
     return new Engine(rules, { now: () => this.ms });
   }
 
-  // `each` is given the operation, its arguments, what Sentinel answered, and the step.
+  // `each` gets the operation, its arguments, Sentinel's answer, and the step.
   replay(each) {
     this.steps.forEach((step, i) => {
       const { t, is, ...rest } = step;
@@ -41,7 +41,7 @@ class Trace {
     return { block: entry.cause, rule: entry.rule };
   }
 
-  // One that Sentinel let in may have been refused here, where a wart shows.
+  // Where a wart shows, a call that Sentinel admitted may have been refused here.
   exit({ id, error }) {
     this.open.get(id)?.exit(error ? { error: true } : {});
     this.open.delete(id);
@@ -56,7 +56,7 @@ class Trace {
   }
 }
 
-// Replays all traces of a component, and tells how many steps there were.
+// Replays all traces of a component, and prints the number of steps.
 function replays(component, title, replay) {
   test(`${component}: ${title}`, () => {
     const traces = recorded(component).flatMap(({ file, lines }) => lines.map((line, number) => new Trace(file, number, line)));
@@ -69,7 +69,7 @@ function replays(component, title, replay) {
   });
 }
 
-// Rules that decide as Sentinel's, called by their places.
+// Rules that decide as Sentinel's, with their places as ids.
 const asSentinels = (rules) => rules.map((rule, place) => ({ ...rule, id: String(place), compat: 'sentinel' }));
 
 const isBlock = (is) => is.block !== undefined;
@@ -96,7 +96,7 @@ for (const [component, title] of Object.entries(flow)) {
 
 // ---- several flow rules ----
 
-// `rulesFor` is told which resources have been entered.
+// `rulesFor` gets the resources that have been entered.
 function replaySeveral(trace, rulesFor) {
   const entered = new Set();
   const engine = trace.engine({ flowRules: rulesFor(entered) });
@@ -112,8 +112,8 @@ replays('origin_relate_chain', 'compatible rules by origin, relation and context
   replaySeveral(trace, () => asSentinels(trace.head.flowRules)),
 );
 
-// While the resource that a rule measures has never been entered, Sentinel lets everything pass, whatever it costs: there the
-// default differs, and such rules are left out until then.
+// Until the resource that a rule measures is first entered, Sentinel admits everything at any cost: there the default differs, and
+// such rules are left out.
 replays('origin_relate_chain', 'rules by origin, relation and context decide as Sentinel’s where windows are', (trace) => {
   const rules = trace.head.flowRules.map((rule, place) => ({
     ...rule,
@@ -138,8 +138,8 @@ replays('breaker', 'a compatible breaker decides as Sentinel’s', (trace) => {
 
 const MEASURES = { qps: 'qps', maxThread: 'thread', avgRt: 'rt', highestSystemLoad: 'load', highestCpuUsage: 'cpu' };
 
-// A rule of its own for each threshold, so that its id tells which of them refuses: of several the first is found in the order
-// of thresholds, and then of rules, as where they stand in one.
+// A rule for each threshold, so that the id names the refusing one. The first is found in the order of thresholds, and then of rules,
+// as with all thresholds in one rule.
 const byThreshold = (rules) =>
   rules.flatMap((rule, place) =>
     Object.entries(MEASURES)
@@ -162,8 +162,8 @@ replays('system', 'compatible system rules decide as Sentinel’s', (trace) => {
 
 // ---- authority ----
 
-// Two warts of Sentinel's show in some of the traces: a second rule for a resource is ignored, and names are not trimmed. There,
-// what is said here is held against a log, and what Sentinel said against what the warts make of its rules.
+// Two warts of Sentinel show in some of the traces: a second rule for a resource is ignored, and names are not trimmed. There our
+// decisions are compared with a log, and Sentinel's with its rules as the warts change them.
 replays('authority', 'authority rules decide as Sentinel’s but for its warts', (trace) => {
   const { authorityRules, flowRules } = trace.head;
   const engine = trace.engine({ authorityRules, flowRules: asSentinels(flowRules) });
@@ -195,7 +195,7 @@ replays('authority', 'authority rules decide as Sentinel’s but for its warts',
 
 // ---- rules with a key ----
 
-// A naive restatement of one rule: who was let in, when, at what cost.
+// A naive restatement of one rule: the admitted requests, with their instants and costs.
 class Naive {
   constructor(rule) {
     const { grade, controlBehavior, count, burstCount, durationInSec, paramIdx, maxQueueingTimeMs, paramFlowItemList } = rule;
@@ -214,7 +214,7 @@ class Naive {
     return this.limits === 'passes' && count > 0 ? count + this.burst : count;
   }
 
-  // For how long a request waits; undefined where it is refused.
+  // How long a request waits; undefined if it is refused.
   ask(value, cost, now) {
     const count = this.count(value);
     const fits = (sum) => (sum <= count ? 0 : undefined);
@@ -241,7 +241,7 @@ class Naive {
     }
   }
 
-  // The most that was let in for a value within an interval, by what it may.
+  // The most admitted for a value within an interval, as a ratio to its count.
   most() {
     const within = ({ value, at: start }) =>
       this.passes
@@ -251,7 +251,7 @@ class Naive {
   }
 }
 
-// A value as text. Java tells numbers of different types apart; here the caller hands in what it wants told apart.
+// A value as text. Java distinguishes numbers of different types; here the caller passes texts that differ.
 function textOf(value) {
   if (value === null || value === undefined) return null;
   if (typeof value !== 'object') return String(value);
@@ -261,8 +261,8 @@ function textOf(value) {
 
 const textsOf = (value) => (Array.isArray(value) ? value.map(textOf) : [textOf(value)]);
 
-// Where rules pace or count calls in flight, every answer is Sentinel's. Where they count passes, it has a bucket of tokens for
-// each value, and we a window: there we are held to a naive restatement of that. (tests/oracle/check.py restates the bucket.)
+// For rules that pace or count calls in flight, every answer is Sentinel's. For rules that count passes, Sentinel has a token bucket
+// for each value, and we a window: it is compared with a naive window. (tests/oracle/check.py restates the bucket.)
 class Keyed {
   constructor(trace, engine, written) {
     Object.assign(this, { trace, engine, written });
@@ -271,7 +271,7 @@ class Keyed {
     this.isExact = !several && this.ours.every(({ limits }) => limits !== 'passes');
   }
 
-  // `key` is what the engine is given; `valuesOf` says which values the rule at a place looks at.
+  // `key` is the key for the engine; `valuesOf` returns the values that the rule at a place looks at.
   enter({ id, acquire: cost }, resource, key, valuesOf, is) {
     const { trace } = this;
     let answer = trace.enter(this.engine, resource, { key, cost }, id);
@@ -302,7 +302,7 @@ class Keyed {
     this.trace.replay(each);
   }
 
-  // That nothing of ours was too much.
+  // Asserts that no rule admitted too much.
   end() {
     for (const rule of this.ours) assert.ok(rule.most() <= 1, `${this.trace.name}: ${rule.most()} times the count`);
   }
@@ -326,7 +326,7 @@ replays(
   },
 );
 
-// What a part is given: a value, several, or null where there is none.
+// The argument for a part: a value, several, or null for none.
 function partOf(texts) {
   const there = texts.filter((text) => text !== null);
   return there.length === 0 ? null : there.length === 1 ? there[0] : there;
@@ -334,10 +334,10 @@ function partOf(texts) {
 
 // ---- gateway rules ----
 
-// Sentinel tells addresses apart, and not networks.
+// Sentinel distinguishes addresses, not networks.
 const PARTS = ['clientIp:32:128', 'host', 'header', 'query', 'cookie'];
 
-// What a gateway reads of a request for a rule, and what its part is called.
+// The value that a gateway reads from a request for a rule.
 function readPart({ parseStrategy, fieldName }, { ip, headers, params, cookies }) {
   const header = (name) => Object.entries(headers).find(([known]) => known.toLowerCase() === name.toLowerCase())?.[1];
   const read = [() => ip, () => header('host'), () => header(fieldName), () => params[fieldName], () => cookies[fieldName]];
@@ -364,7 +364,7 @@ function matches({ pattern, matchStrategy }, value) {
   }
 }
 
-// Which values a rule looks at.
+// The values that a rule looks at.
 function valuesFor({ paramItem }, request) {
   if (paramItem === null) return ['$D'];
   const value = readPart(paramItem, request);
@@ -377,7 +377,7 @@ replays(
   (trace) => {
     const written = trace.head.gatewayRules;
     const engine = trace.engine({ gatewayFlowRules: asSentinels(written) });
-    // In our order: Sentinel keeps them in none.
+    // In our order: Sentinel keeps its gateway rules in no order.
     const converted = written.map((rule) => ({
       resource: rule.resource,
       grade: rule.grade,

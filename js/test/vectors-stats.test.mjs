@@ -1,5 +1,5 @@
-// What the statistics say is what Sentinel's said (vectors/, which tests/oracle/README.md describes): they are replayed as
-// tests/core replays them in Rust, with the same warts named.
+// Compares the statistics with recordings of Sentinel's (vectors/, described in tests/oracle/README.md), as tests/core does in Rust,
+// with the same warts named.
 //
 // Most of Sentinel's reads open the current bucket first, which decides whether a borrowed pass counts. Reads here change
 // nothing, so the replay opens the bucket wherever Sentinel does, and only there.
@@ -10,8 +10,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { recorded } from './vectors.mjs';
 
-// A test that replays every trace of `component`: `replay` is given the trace and returns what answers a step, `undefined`
-// where it answers nothing.
+// A test that replays every trace of `component`: `replay` gets the trace and returns a function that answers a step, or undefined
+// for a step without an answer.
 function replays(name, component, replay) {
   test(name, () => {
     for (const { file, lines } of recorded(component)) {
@@ -59,8 +59,8 @@ replays('a_leap_array_answers_as_sentinels', 'leap_array', ({ intervalMs, sample
   };
 });
 
-// Sentinel tells no concurrency (issue 2430).
-const detail = ({ concurrency, ...told }) => told;
+// Sentinel reports no concurrency (issue 2430).
+const detail = ({ concurrency, ...counts }) => counts;
 
 replays('an_array_metric_answers_as_sentinels', 'array_metric', ({ intervalMs, sampleCount, enableOccupy }) => {
   const metric = new ArrayMetric({ intervalMs, sampleCount, untouched: enableOccupy ? 'lost' : 'kept' });
@@ -114,7 +114,7 @@ replays('a_statistic_node_answers_as_sentinels', 'statistic_node', () => {
       case 'addWaitingRequest':
         return node.addWaitingRequest(given.at, given.acquire);
       case 'tryOccupyNext':
-        // Refused outright, where as much is borrowed as may be, before the current second is looked at.
+        // Refused before the current second is read, if nothing more may be borrowed.
         if (node.waiting(t) < given.threshold) node.touch(t);
         return node.tryOccupyNext(given.acquire, given.threshold, t);
       default:
@@ -168,9 +168,9 @@ const below = (nodes) => Object.fromEntries(nodes.map((node) => [node.resource, 
 
 const halfSecond = (t) => t - (t % 500);
 
-// Borrowed passes of which Sentinel's node of the resource does not tell. It loses those at which nobody looked in the half second
-// that pays for them, while they count here; and its `occupiedPassQps` never tells any, while here it tells what was borrowed in
-// the last second.
+// Borrowed passes that Sentinel's node of the resource does not report. It loses a pass if nothing reads the node in the half second
+// that pays for it, while it counts here; and its `occupiedPassQps` is always 0, while here it counts the passes borrowed in the last
+// second.
 class Borrowed {
   #loans = [];
   #looks = new Set();
@@ -183,7 +183,7 @@ class Borrowed {
     this.#loans.push({ resource, taken: halfSecond(taken), due: halfSecond(due), n });
   }
 
-  // What Sentinel says of the node of a resource, with what it does not tell.
+  // Sentinel's values for the node of a resource, plus the passes that it does not report.
   addedTo(is, resource, t) {
     const counting = [halfSecond(t) - 500, halfSecond(t)];
     const loans = this.#loans.filter((loan) => loan.resource === resource);
@@ -200,7 +200,7 @@ replays(borrows, 'node_tree', ({ flowRules }) => {
   const borrowed = new Borrowed();
   const open = new Map();
   let now = 0;
-  // Called by their places.
+  // With their places as ids.
   const rules = flowRules.map((rule, place) => ({ ...rule, id: String(place), compat: 'sentinel' }));
   const engine = new Engine({ flowRules: rules }, { now: () => now });
   const { nodes } = engine;

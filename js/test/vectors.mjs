@@ -1,11 +1,11 @@
-// What was recorded from Sentinel: tests/oracle/README.md describes it.
+// Recordings of Sentinel, described in tests/oracle/README.md.
 
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 
 const folder = new URL('vectors/', import.meta.url);
 
-// The files of a component in the folder and the folders in it, and the lines of each: one for each trace.
+// The files of a component in the folder and its subfolders, with their lines: one for each trace.
 export function recorded(component) {
   const entries = readdirSync(folder, { recursive: true, withFileTypes: true });
   const files = entries.filter(({ name }) => name.startsWith(component) && name.endsWith('.jsonl'));

@@ -1,4 +1,4 @@
-// Who waits for an engine: `run` and `acquire`. Time is the tests' own but where they say so.
+// Requests that wait for an engine: `run` and `acquire`. Time is mocked, unless a test says otherwise.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -19,7 +19,7 @@ const throttled = (count, maxQueueingTimeMs) => ({
 
 const settled = () => new Promise(setImmediate);
 
-// Time that stands still but when it is told to pass, for the engine and for setTimeout.
+// Mocked time, for the engine and for setTimeout: it moves only by `pass`.
 function timeOf(t) {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const time = {
@@ -35,7 +35,7 @@ function timeOf(t) {
       }
     },
   };
-  // How many timers there are: those that are set, and neither run nor cleared.
+  // How many timers are set, and have neither run nor been cleared.
   const { setTimeout: set, clearTimeout: clear } = globalThis;
   const alive = new Set();
   globalThis.setTimeout = (then, ms) => {
@@ -49,7 +49,7 @@ function timeOf(t) {
   return time;
 }
 
-// An engine in that time. It is freed afterwards: nobody waits for it while another test counts timers.
+// An engine in that time. It is freed afterwards, so that no request waits while another test counts timers.
 function engineOfRules(t, rules, settings = {}) {
   const time = timeOf(t);
   const engine = new Engine(rules, { now: time.now, ...settings });
@@ -59,7 +59,7 @@ function engineOfRules(t, rules, settings = {}) {
 
 const engineOf = (t, flowRules, settings) => engineOfRules(t, { flowRules }, settings);
 
-// What becomes of promises, in the order in which it does: `name`, or `name: code`.
+// Logs promises in the order in which they settle: `name`, or `name: code`.
 function logOf(time) {
   const log = [];
   const note = (name, promise) => {
@@ -87,7 +87,7 @@ const isWrong = (promise, code, message) =>
     return true;
   });
 
-test('run gives what its function gives, and ends the entry', async (t) => {
+test('run returns the result of its function, and ends the entry', async (t) => {
   const { engine } = engineOf(t, [inFlight(1)]);
   for (const give of [() => 7, async () => 7, () => Promise.resolve(7)]) {
     let seen;
@@ -98,7 +98,7 @@ test('run gives what its function gives, and ends the entry', async (t) => {
   assert.equal(engine.enter('pay').success, true);
 });
 
-test('run rethrows whatever was thrown, and ends the entry', async (t) => {
+test('run rethrows any thrown value, and ends the entry', async (t) => {
   const { engine } = engineOf(t, [inFlight(1)]);
   for (const thrown of [new Error('broken'), 'text', undefined, null, 0]) {
     const sync = engine.run('pay', {}, () => {
@@ -113,14 +113,14 @@ test('run rethrows whatever was thrown, and ends the entry', async (t) => {
   assert.equal(engine.enter('pay').success, true);
 });
 
-test('run leaves an entry alone that its function has ended', async (t) => {
+test('run leaves alone an entry that its function has ended', async (t) => {
   const { engine } = engineOf(t, [inFlight(2)]);
   engine.enter('pay');
   await engine.run('pay', (entry) => entry.exit());
   assert.deepEqual([engine.enter('pay').success, engine.enter('pay').success], [true, false]);
 });
 
-test('run rejects what is refused, and calls nothing', async (t) => {
+test('run rejects a refused call, and does not make it', async (t) => {
   const { engine, time } = engineOf(t, [perWindow(1, 60_000, { sampleCount: 60 })]);
   await engine.run('pay', () => {});
   const call = () => assert.fail('it is called');
@@ -139,7 +139,7 @@ test('run waits for its turn', async (t) => {
   assert.equal(time.timers, 0);
 });
 
-test('run that is aborted while it waits gives its turn back', async (t) => {
+test('run, aborted while it waits, releases its turn', async (t) => {
   const { engine, time } = engineOf(t, [throttled(10, 500)]);
   const { log, note } = logOf(time);
   const controller = new AbortController();
@@ -154,7 +154,7 @@ test('run that is aborted while it waits gives its turn back', async (t) => {
   assert.deepEqual([time.timers, getEventListeners(controller.signal, 'abort').length], [0, 0]);
 });
 
-test('acquire answers at once where there is room, and the entry is open', async (t) => {
+test('acquire resolves at once if there is room, and the entry is open', async (t) => {
   const { engine, time } = engineOf(t, [inFlight(1)]);
   const entry = await engine.acquire('pay');
   assert.deepEqual([entry.success, entry.waitMs, engine.enter('pay').success, time.timers], [true, 0, false, 0]);
@@ -162,23 +162,23 @@ test('acquire answers at once where there is room, and the entry is open', async
   assert.equal((await engine.acquire('pay', { maxWaitMs: 0 })).success, true);
 });
 
-test('acquire has nothing to wait for where there is no rule', async (t) => {
+test('acquire does not wait without a rule', async (t) => {
   const { engine } = engineOf(t, [inFlight(1)]);
   assert.equal((await engine.acquire('other')).rule, null);
 });
 
-test('who waits for a window is let in when it has said, in order', async (t) => {
+test('requests that wait for a window are admitted at their `retryAfterMs`, in order', async (t) => {
   const { engine, time } = engineOf(t, [perWindow(2, 100, { sampleCount: 10 })]);
   const { log, note } = logOf(time);
   for (const name of 'abcdef') note(name, engine.acquire('pay'));
   await settled();
-  assert.equal(time.timers, 1, 'only the first one in the queue asks again');
+  assert.equal(time.timers, 1, 'only the first request of the queue retries');
   await time.pass(300);
   assert.deepEqual(log, ['a at 0', 'b at 0', 'c at 110', 'd at 110', 'e at 220', 'f at 220']);
   assert.equal(time.timers, 0);
 });
 
-test('who waits for a call to end is told so, and no timer is set', async (t) => {
+test('the end of a call wakes a request that waits for it, and no timer is set', async (t) => {
   const { engine, time } = engineOf(t, [inFlight(2)]);
   const { log, note } = logOf(time);
   const entries = [engine.enter('pay'), engine.enter('pay')];
@@ -196,7 +196,7 @@ test('who waits for a call to end is told so, and no timer is set', async (t) =>
   assert.deepEqual([log, time.timers], [['a at 0', 'b at 0', 'c at 0'], 0]);
 });
 
-test('who waits is before whoever comes when a call has ended', async (t) => {
+test('when a call ends, a waiting request comes before a new one', async (t) => {
   const { engine } = engineOf(t, [inFlight(1)]);
   const { log, note } = logOf();
   const first = engine.enter('pay');
@@ -207,7 +207,7 @@ test('who waits is before whoever comes when a call has ended', async (t) => {
   assert.deepEqual(log, ['a']);
 });
 
-test('acquire waits for its turn, and for more than one may queue for', async (t) => {
+test('acquire waits for its turn, also longer than `maxQueueingTimeMs`', async (t) => {
   const { engine, time } = engineOf(t, [throttled(10, 200)]);
   const { log, note } = logOf(time);
   for (const name of 'abcdef') note(name, engine.acquire('pay'));
@@ -226,7 +226,7 @@ test('a turn that is too far off is not taken', async (t) => {
   assert.deepEqual([log, time.timers], [['a at 100'], 0]);
 });
 
-test('who would wait for too long is refused at once', async (t) => {
+test('a request that would wait for too long is refused at once', async (t) => {
   const { engine, time } = engineOf(t, [perWindow(1, 100, { sampleCount: 10 })]);
   await engine.acquire('pay');
   await isBlocked(engine.acquire('pay', { maxWaitMs: 109 }), 'pay: `window` refuses; try again in 110 ms', { retryAfterMs: 110 });
@@ -243,7 +243,7 @@ test('who would wait for too long is refused at once', async (t) => {
   assert.equal(time.timers, 0);
 });
 
-test('who may wait until its very moment is let in', async (t) => {
+test('a request that may wait exactly long enough is admitted', async (t) => {
   const { engine, time } = engineOf(t, [perWindow(1, 100, { sampleCount: 10 })]);
   const { log, note } = logOf(time);
   await engine.acquire('pay');
@@ -255,7 +255,7 @@ test('who may wait until its very moment is let in', async (t) => {
   assert.equal(time.timers, 0);
 });
 
-test('who has waited for long enough is refused then, with why', async (t) => {
+test('a request is refused after its longest wait, with the reason', async (t) => {
   const { engine, time } = engineOf(t, [inFlight(1)]);
   const entry = engine.enter('pay');
   const { log, note } = logOf(time);
@@ -274,7 +274,7 @@ test('who has waited for long enough is refused then, with why', async (t) => {
   assert.equal(time.timers, 0);
 });
 
-test('at most maxWaiting wait, whatever for', async (t) => {
+test('at most maxWaiting requests wait, for any reason', async (t) => {
   const rules = [inFlight(1), { ...throttled(10, 1000), resource: 'slow' }];
   const { engine, time } = engineOf(t, rules, { maxWaiting: 3 });
   const full = 'engine: 3 wait already, as many as `maxWaiting` allows; raise it, or ask again later';
@@ -285,7 +285,7 @@ test('at most maxWaiting wait, whatever for', async (t) => {
   await isWrong(engine.acquire('pay'), 'ERR_LEAPGATE_FULL', full);
   await isWrong(engine.acquire('slow'), 'ERR_LEAPGATE_FULL', full);
   await isWrong(engine.run('slow', () => assert.fail('it is called')), 'ERR_LEAPGATE_FULL', full);
-  // Those took no turn.
+  // The rejected requests took no turn.
   await time.pass(100);
   await waiting[1];
   const [turn, log] = [engine.acquire('slow'), []];
@@ -302,7 +302,7 @@ test('at most maxWaiting wait, whatever for', async (t) => {
   assert.equal(time.timers, 0);
 });
 
-test('who is aborted gives up its place, wherever that is', async (t) => {
+test('an aborted request leaves the queue, at any place', async (t) => {
   const { engine, time } = engineOf(t, [inFlight(1)]);
   const { log, note } = logOf();
   const controllers = {};
@@ -330,7 +330,7 @@ test('who is aborted gives up its place, wherever that is', async (t) => {
   assert.equal(time.timers, 0);
 });
 
-test('when the first one leaves, who stands behind it may fit', async (t) => {
+test('when the first request leaves, the next one may fit', async (t) => {
   const { engine } = engineOf(t, [perWindow(3, 1000)]);
   const { log, note } = logOf();
   const controller = new AbortController();
@@ -338,13 +338,13 @@ test('when the first one leaves, who stands behind it may fit', async (t) => {
   note('large', engine.acquire('pay', { cost: 3, signal: controller.signal })).catch(() => {});
   note('small', engine.acquire('pay'));
   await settled();
-  assert.deepEqual(log, [], 'nobody is overtaken');
+  assert.deepEqual(log, [], 'no request is overtaken');
   controller.abort('enough');
   await settled();
   assert.deepEqual(log, ['large: enough', 'small']);
 });
 
-test('who is aborted before it asks takes nothing', async (t) => {
+test('a request that is aborted before it begins takes nothing', async (t) => {
   const { engine } = engineOf(t, [perWindow(1, 1000)]);
   const reason = new Error('too late');
   await assert.rejects(engine.acquire('pay', { signal: AbortSignal.abort(reason) }), (error) => error === reason);
@@ -366,7 +366,7 @@ test('an abort after the answer changes nothing', async (t) => {
   assert.equal(engine.enter('pay').success, false);
 });
 
-test('what was given back is given to who waits', async (t) => {
+test('a refund admits a waiting request', async (t) => {
   const { engine, time } = engineOf(t, [perWindow(1, 60_000)]);
   const { log, note } = logOf(time);
   const [first, controller] = [engine.enter('pay'), new AbortController()];
@@ -377,7 +377,7 @@ test('what was given back is given to who waits', async (t) => {
   controller.abort();
 });
 
-test('those with one key stand in one queue, others in others', async (t) => {
+test('requests with one key form one queue', async (t) => {
   const { engine, time } = engineOf(t, [perWindow(1, 100, { key: ['clientIp'], sampleCount: 10 })]);
   const { log, note } = logOf(time);
   for (const key of ['1', '2', '3']) await engine.acquire('pay', { key });
@@ -408,7 +408,7 @@ test('keys by part are the same in any order', async (t) => {
   await Promise.all(all);
 });
 
-test('a call of one key that ends lets in who waits for that key', async (t) => {
+test('the end of a call admits a request that waits for its key', async (t) => {
   const { engine, time } = engineOf(t, [inFlight(1, { key: ['clientIp'] })]);
   const { log, note } = logOf();
   const open = Object.fromEntries(['a', 'b', 'c'].map((key) => [key, engine.enter('pay', { key })]));
@@ -457,7 +457,7 @@ test('a call that ends costs little, however many keys wait', async (t) => {
   for (const one of waiting) one.catch(() => {});
 });
 
-test('who waits for another resource is asked for soon after a call has ended', async (t) => {
+test('a request that waits for another resource retries soon after a call has ended', async (t) => {
   const rules = [inFlight(1), { ...inFlight(1), resource: 'refund', id: 'by pay', strategy: 'relate', refResource: 'pay' }];
   const { engine, time } = engineOf(t, rules);
   const { log, note } = logOf(time);
@@ -471,7 +471,7 @@ test('who waits for another resource is asked for soon after a call has ended', 
   assert.equal(time.timers, 0);
 });
 
-test('who may borrow waits for less long than others', async (t) => {
+test('a request that may borrow waits for less long than others', async (t) => {
   const { engine, time } = engineOf(t, [perWindow(1, 400, { sampleCount: 4 })]);
   const { log, note } = logOf(time);
   await engine.acquire('pay');
@@ -484,7 +484,7 @@ test('who may borrow waits for less long than others', async (t) => {
 
 const breaker = { resource: 'pay', grade: 'errorCount', count: 0, minRequestAmount: 1, timeWindow: 1, id: 'errors' };
 
-test('a call that throws nothing has failed, too', async (t) => {
+test('a call that throws a falsy value has failed, too', async (t) => {
   for (const thrown of [undefined, null, false, 0]) {
     const engine = new Engine({ degradeRules: [breaker] });
     t.after(() => engine.free());
@@ -493,7 +493,7 @@ test('a call that throws nothing has failed, too', async (t) => {
   }
 });
 
-test('who waits for a breaker is its probe, and the others go on when that has ended well', async (t) => {
+test('the first request that waits for a breaker is its probe, and the others go on when it succeeds', async (t) => {
   const { engine, time } = engineOfRules(t, { degradeRules: [breaker] });
   const { log, note } = logOf(time);
   await assert.rejects(engine.run('pay', () => Promise.reject(new Error('broken'))), { message: 'broken' });
@@ -509,7 +509,7 @@ test('who waits for a breaker is its probe, and the others go on when that has e
   assert.deepEqual([log.slice(1), time.timers], [['b at 1100', 'c at 1100'], 0]);
 });
 
-test('who waits for a system rule asks again, now and then', async (t) => {
+test('a request that waits for a system rule retries now and then', async (t) => {
   const { engine, time } = engineOfRules(t, { systemRules: [{ qps: 1, id: 'qps' }] });
   const { log, note } = logOf(time);
   await engine.acquire('pay', { inbound: true });
@@ -522,7 +522,7 @@ test('who waits for a system rule asks again, now and then', async (t) => {
   assert.equal(time.timers, 0);
 });
 
-test('a limit of calls in flight of one origin is asked for again now and then, and when a call ends', async (t) => {
+test('a request that waits for a limit on calls in flight of one origin retries now and then, and when a call ends', async (t) => {
   const { engine, time } = engineOf(t, [inFlight(1, { limitApp: 'shop' })]);
   const { log, note } = logOf(time);
   const request = { origin: 'shop' };
@@ -536,7 +536,7 @@ test('a limit of calls in flight of one origin is asked for again now and then, 
   assert.deepEqual([log[1], time.timers], ['a at 500', 0]);
 });
 
-test('an entry that nobody holds any more lets in who waits', async (t) => {
+test('a garbage-collected entry admits a waiting request', async (t) => {
   v8.setFlagsFromString('--expose-gc');
   const collect = vm.runInNewContext('gc');
   const engine = new Engine({ flowRules: [inFlight(1)] });
@@ -547,7 +547,7 @@ test('an entry that nobody holds any more lets in who waits', async (t) => {
   assert.deepEqual(log, ['a']);
 });
 
-test('what is longer than a timer waits is waited for in parts', async (t) => {
+test('a wait longer than a timer allows is split into parts', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const parts = [];
   const { setTimeout } = globalThis;
@@ -567,7 +567,7 @@ test('what is longer than a timer waits is waited for in parts', async (t) => {
   assert.equal((await waiting).success, true);
 });
 
-test('a timer that is early asks again', async (t) => {
+test('after an early timer a request retries', async (t) => {
   const { engine, time } = engineOf(t, [perWindow(1, 100, { sampleCount: 10 }), { ...throttled(10, 500), resource: 'slow' }]);
   const { log, note } = logOf(time);
   await engine.acquire('pay');
@@ -581,7 +581,7 @@ test('a timer that is early asks again', async (t) => {
   assert.deepEqual(log, ['turn at 100.5', 'window at 110.5']);
 });
 
-test('one that is late is caught up with by whoever comes next', async (t) => {
+test('an overdue retry is made by the next request', async (t) => {
   const { engine, time } = engineOf(t, [perWindow(1, 100, { sampleCount: 10 })]);
   const { log, note } = logOf();
   await engine.acquire('pay');
@@ -594,7 +594,7 @@ test('one that is late is caught up with by whoever comes next', async (t) => {
   assert.deepEqual([log, time.timers], [['a', 'b'], 0]);
 });
 
-test('other rules are asked for at once', async (t) => {
+test('replaced rules are tried at once', async (t) => {
   const { engine, time } = engineOf(t, [perWindow(1, 60_000)]);
   const { log, note } = logOf(time);
   await engine.acquire('pay');
@@ -607,7 +607,7 @@ test('other rules are asked for at once', async (t) => {
   assert.deepEqual([log, time.timers], [['a at 0', 'b at 0', 'c at 0'], 0]);
 });
 
-test('who waits for an engine that is freed is told so', async (t) => {
+test('freeing an engine rejects its waiting requests', async (t) => {
   const { engine, time } = engineOf(t, [inFlight(1), { ...throttled(10, 500), resource: 'slow' }]);
   const { log, note } = logOf();
   engine.enter('pay');
@@ -621,7 +621,7 @@ test('who waits for an engine that is freed is told so', async (t) => {
   await assert.rejects(engine.acquire('pay'), { code: 'ERR_LEAPGATE_FREED' });
 });
 
-test('mistakes are told', async (t) => {
+test('a wrong argument is refused with a sentence', async (t) => {
   const { engine, time } = engineOf(t, [inFlight(1)]);
   const range = 'is not possible; use a number from 0 to 1.7976931348623157e+308';
   const signal = 'is not an AbortSignal; use that of an AbortController, or leave it out';
@@ -664,15 +664,15 @@ function randomOf(seed) {
   };
 }
 
-// Requests that share an instance as in Workers: each asks for itself, and nobody for another.
+// Makes requests share an instance, as in Workers: each one retries by itself, and none for another.
 function share(t) {
   globalThis.EdgeRuntime = 'edge-runtime';
   t.after(() => delete globalThis.EdgeRuntime);
 }
 
-// Whoever comes, waits, gives up and leaves at random: against what was promised.
+// Requests that come, wait, abort and end at random never break a guarantee.
 for (const isShared of [false, true]) {
-  test(`many at random${isShared ? ', each for itself' : ''}: never too many, in order, everybody is answered`, (t) => {
+  test(`many requests at random${isShared ? ', each for itself' : ''}: never too many, in order, each is settled`, (t) => {
     if (isShared) share(t);
     return atRandom(t);
   });
@@ -704,8 +704,8 @@ async function atRandom(t) {
           answered++;
           assert.ok(++open <= most, `${name}: ${open} at once`);
           assert.ok(time.ms - begun <= maxWaitMs, name);
-          // Nobody who has asked earlier, with the same key, waits yet.
-          assert.ok(of.asked.every((other) => other >= step), `${name} was let in before one of ${of.asked}`);
+          // No earlier request with the same key is still waiting.
+          assert.ok(of.asked.every((other) => other >= step), `${name} was admitted before one of ${of.asked}`);
           of.asked.splice(of.asked.indexOf(step), 1);
           of.charged.push(time.ms);
           after(Math.floor(random() * 40)).then(() => (open--, entry.exit()));
@@ -733,11 +733,11 @@ async function atRandom(t) {
   function after(ms) {
     return new Promise((resolve) => (ms === 0 ? resolve() : setTimeout(resolve, ms)));
   }
-  console.log(`${totals.passed} were let in, ${totals.blocked} had waited for too long, ${totals.aborted} were aborted`);
+  console.log(`${totals.passed} were admitted, ${totals.blocked} had waited for too long, ${totals.aborted} were aborted`);
   assert.ok(Object.values(totals).every((count) => count > 50));
 }
 
-test('each for itself: nobody sets a timer for another, or answers it', async (t) => {
+test('each for itself: no request sets a timer for another, or settles it', async (t) => {
   share(t);
   const { engine, time } = engineOf(t, [inFlight(1), { ...perWindow(2, 100, { sampleCount: 10 }), resource: 'window' }]);
   const { log, note } = logOf(time);
@@ -749,14 +749,14 @@ test('each for itself: nobody sets a timer for another, or answers it', async (t
   assert.equal(time.timers, 4);
   entry.exit();
   await settled();
-  assert.deepEqual(log, ['c at 0', 'd at 0'], 'it hears of that by itself');
+  assert.deepEqual(log, ['c at 0', 'd at 0'], 'each request finds out by itself');
   await time.pass(100);
   assert.deepEqual(log.slice(2).map((line) => line[0]).sort(), ['a', 'b', 'e', 'f']);
   assert.deepEqual(log.filter((line) => /[ef]/.test(line)), ['e at 110', 'f at 110']);
   assert.equal(time.timers, 0);
 });
 
-test('each for itself: one whose request has ended does not hold up others, and one that was only late is let in', async (t) => {
+test('each for itself: a request that has ended does not hold up others, and one that was only late is admitted', async (t) => {
   share(t);
   const { engine, time } = engineOf(t, [inFlight(1)], { maxWaiting: 2 });
   const { log, note } = logOf();
@@ -773,13 +773,13 @@ test('each for itself: one whose request has ended does not hold up others, and 
   await time.pass(400);
   assert.deepEqual(log, ['b']);
   assert.equal(time.timers, 0);
-  // It goes on after all.
+  // The request goes on after all.
   timers[0]();
   await time.pass(1);
   assert.deepEqual(log, ['b', 'gone']);
 });
 
-test('each for itself: a call that ends is followed within milliseconds, however many wait', async (t) => {
+test('each for itself: the next request follows the end of a call within milliseconds, however many wait', async (t) => {
   share(t);
   const { engine, time } = engineOf(t, [inFlight(1)]);
   const { log, note } = logOf();
@@ -796,7 +796,7 @@ test('each for itself: a call that ends is followed within milliseconds, however
   assert.deepEqual(log, names);
 });
 
-test('each for itself: who comes behind others is no probe of a breaker', async (t) => {
+test('each for itself: only the first request of a queue becomes the probe of a breaker', async (t) => {
   share(t);
   const { engine, time } = engineOfRules(t, { degradeRules: [breaker] });
   const { log, note } = logOf();
@@ -804,7 +804,7 @@ test('each for itself: who comes behind others is no probe of a breaker', async 
   let probe;
   note('a', engine.acquire('pay')).then((entry) => (probe = entry));
   await time.pass(990);
-  // A moment before the first one asks again.
+  // A moment before the first request retries.
   time.ms = 1000;
   note('b', engine.acquire('pay'));
   await time.pass(100);
@@ -814,7 +814,7 @@ test('each for itself: who comes behind others is no probe of a breaker', async 
   assert.deepEqual(log, ['a', 'b']);
 });
 
-test('who comes behind others and asks wrongly is told so at once', async (t) => {
+test('a wrong request behind others is rejected at once', async (t) => {
   const { engine } = engineOf(t, [inFlight(1)]);
   engine.enter('pay');
   const first = new AbortController();
@@ -824,7 +824,7 @@ test('who comes behind others and asks wrongly is told so at once', async (t) =>
   first.abort();
 });
 
-test('each for itself: aborts, limits of time, other rules and the end of an engine', async (t) => {
+test('each for itself: aborts, longest waits, replaced rules and a freed engine', async (t) => {
   share(t);
   const { engine, time } = engineOf(t, [inFlight(1)]);
   const { log, note } = logOf(time);
@@ -848,12 +848,12 @@ test('each for itself: aborts, limits of time, other rules and the end of an eng
   assert.deepEqual([log[3], time.timers], ['freed: ERR_LEAPGATE_FREED', 0]);
 });
 
-test('200 at once, by the real clock: never too many in any window, first come first served', async () => {
+test('200 requests at once, by the real clock: never too many in any window, first come first served', async () => {
   const [limit, windowMs] = [20, 100];
   let now = 0;
   const clock = () => (now = performance.now());
   const engine = new Engine({ flowRules: [perWindow(limit, windowMs)] }, { now: clock });
-  // The instants that the engine has decided at.
+  // The instants of the engine's admissions.
   const charged = [];
   const enter = engine.enter;
   engine.enter = function (...args) {
@@ -872,7 +872,7 @@ test('200 at once, by the real clock: never too many in any window, first come f
   assert.ok(took >= 9 * windowMs);
 });
 
-test('200 at once, by the real clock: never too many in flight', async () => {
+test('200 requests at once, by the real clock: never too many in flight', async () => {
   const engine = new Engine({ flowRules: [inFlight(7)] });
   let [open, most] = [0, 0];
   const order = [];
@@ -888,7 +888,7 @@ test('200 at once, by the real clock: never too many in flight', async () => {
   assert.deepEqual([most, order], [7, [...order.keys()]]);
 });
 
-test('a process ends when nobody waits any more, and nothing is left unhandled', () => {
+test('a process ends when no request waits any more, and no rejection is left unhandled', () => {
   const script = `
     import { Engine } from 'leapgate/engine';
     const rules = [

@@ -1,8 +1,7 @@
 /// <reference lib="esnext.disposable" />
 
 /**
- * Rules of all kinds: limits that reject, throttle or warm up, for all or for each key; circuit breakers, limits on all that
- * comes from outside, and who may enter.
+ * An engine applies rules of all kinds to requests; `RulesDocument` lists the kinds.
  *
  * ```js
  * import { Engine } from 'leapgate/engine';
@@ -19,10 +18,10 @@ import type { HotKey, NodeTree, RuleCounters } from './stats.js';
 
 export type { HotKey, Key, LeapgateErrorCode, NodeTree, RuleCounters, WindowMode };
 
-/** Whether a rule refuses, or only decides and counts. */
+/** Whether a rule refuses requests, or only decides and counts. */
 export type Mode = 'enforce' | 'shadow';
 
-/** Fields that Sentinel writes and that mean nothing here. */
+/** Fields of Sentinel's rules that are accepted and ignored. */
 export interface SentinelLeftovers {
   clusterMode?: unknown;
   clusterConfig?: unknown;
@@ -33,9 +32,9 @@ export interface SentinelLeftovers {
   port?: unknown;
 }
 
-/** What rules of all kinds have. */
+/** The fields that rules of all kinds have. */
 export interface AnyRule extends SentinelLeftovers {
-  /** What the rule is called in results: printable ASCII, up to 256 bytes, or a whole number. Made of what it says unless given. */
+  /** The rule's name in results: printable ASCII, up to 256 bytes, or a whole number. Derived from the rule's fields unless given. */
   id?: string | number;
   /** `enforce` unless given. */
   mode?: Mode;
@@ -46,125 +45,125 @@ export interface AnyRule extends SentinelLeftovers {
 /** `sentinel`: decides as Sentinel does. */
 export type Compat = 'sentinel';
 
-/** What is limited: passes in a window, or calls in flight. Numbers are Sentinel's. */
+/** What a rule limits: passes in a window, or calls in flight. Numbers are Sentinel's. */
 export type Grade = 'qps' | 'concurrency' | 0 | 1;
 
 /** What happens at the threshold. Numbers are Sentinel's. */
 export type ControlBehavior = 'reject' | 'warmUp' | 'throttle' | 'warmUpThrottle' | 0 | 1 | 2 | 3;
 
-/** Parts of a key that have an argument. */
+/** Parts of a key that take an argument. */
 export interface NamedParts {
-  /** The client's address, of whose bits the first so many count: 32 of IPv4 and 64 of IPv6 unless given. */
+  /** The first bits of the client's address: 32 of IPv4 and 64 of IPv6 unless given. */
   clientIp: { v4?: number; v6?: number };
-  /** The header of this name. */
+  /** The header with this name. */
   header: string;
-  /** The parameter of this name in the query. */
+  /** The query parameter with this name. */
   query: string;
-  /** The cookie of this name. */
+  /** The cookie with this name. */
   cookie: string;
-  /** A value that the caller hands in; below 0 counted from the end, of which -1 is the last one. */
+  /** The value with this index among the caller's arguments; a negative index counts from the end, and -1 is the last value. */
   arg: number;
 }
 
 type OneOf<T> = { [K in keyof T]: { [P in K]: T[P] } & { [P in Exclude<keyof T, K>]?: never } }[keyof T];
 
-/** By what a rule tells requests apart. The caller says what a request has for it, as `key`. */
+/** A property of requests by which a rule distinguishes them. The caller passes its values as `key`. */
 export type KeyPart = 'clientIp' | 'path' | 'method' | 'host' | OneOf<NamedParts>;
 
-/** Another count for one key. */
+/** The count of one key, in place of the rule's. */
 export interface KeyItem {
-  /** The value; of several parts, or of one, an array of one for each, in which null is a part that is missing. */
+  /** The key: a value, or an array with a value for each part, where null means that the part is missing. */
   value: string | readonly (string | null)[];
   count: number;
 }
 
 /** A limit on a resource. */
 export interface FlowRule extends AnyRule {
-  /** What is limited; `*` is each resource that no other flow rule names, on a window of its own. */
+  /** The resource to limit; `*` means each resource that no other flow rule names, each with a window of its own. */
   resource: string;
-  /** How much is admitted. It may have a fraction. */
+  /** How much is admitted; may have a fraction. */
   count: number;
   /** `qps` unless given. */
   grade?: Grade;
   /** The length of the window: 1000 ms unless given. */
   intervalMs?: number;
-  /** Into how many buckets the window is cut: a divisor of `intervalMs`. Its largest up to 100 unless given, 20 with a `key`. */
+  /** The number of buckets in the window: a divisor of `intervalMs`. The largest up to 100 unless given; up to 20 with a `key`. */
   sampleCount?: number;
-  /** How the window counts; `strict` unless given. */
+  /** What the window guarantees; `strict` unless given. */
   window?: WindowMode;
   /** `reject` unless given. */
   controlBehavior?: ControlBehavior;
-  /** How long it takes to warm up: 10 seconds unless given. */
+  /** How long the warm-up takes: 10 seconds unless given. */
   warmUpPeriodSec?: number;
-  /** Which part of the count a cold rule admits: a third (3) unless given. */
+  /** A cold rule admits the count divided by this factor: 3 unless given. */
   coldFactor?: number;
-  /** How long a request may wait where a rule throttles: 500 ms unless given; 0 is not at all. */
+  /** How long a throttled request may wait: 500 ms unless given; 0 for not at all. */
   maxQueueingTimeMs?: number;
-  /** Whose requests: `default` for all, an origin, or `other` for each origin that no rule of the resource names. */
+  /** The origin of the requests to limit: `default` for all, a name, or `other` for each origin that no rule of the resource names. */
   limitApp?: string;
-  /** `direct`; `relate` measures the resource of `refResource`; `chain` is for requests of the context of that name. */
+  /** `direct` unless given; `relate` counts the resource `refResource`; `chain` limits only requests in the context `refResource`. */
   strategy?: 'direct' | 'relate' | 'chain' | 0 | 1 | 2;
-  /** The resource or the context that `strategy` is about. */
+  /** The resource or the context that `strategy` refers to. */
   refResource?: string;
-  /** Limits each combination of values for itself: up to 8 parts. */
+  /** Limits each combination of values separately: up to 8 parts. */
   key?: readonly KeyPart[];
-  /** Keys with another count. */
+  /** Keys with a count of their own. */
   keyItems?: readonly KeyItem[];
-  /** How many keys are kept apart: 100,000 unless given. Further ones share windows, which is stricter for them. */
+  /** How many keys have a window of their own: 100,000 unless given. Further keys share windows, which is stricter for them. */
   maxKeys?: number;
-  /** How much more than the count each key may have: 0 unless given. Nothing to a throttle and to a limit on concurrency. */
+  /** How much each key may have beyond the count: 0 unless given. Throttles and limits on concurrency ignore it. */
   burst?: number;
   compat?: Compat;
 }
 
-/** Sentinel's limit on the values of a parameter. */
+/** Sentinel's limit on each value of a parameter. */
 export interface ParamFlowRule extends AnyRule {
   resource: string;
-  /** Which of the values that the caller hands in: the part `arg:0` of a key, and so on; below 0 counted from the end. */
+  /** The index of the value among the caller's arguments, as of the key part `arg`; a negative index counts from the end. */
   paramIdx: number;
   count: number;
   grade?: Grade;
   /** The length of the window: 1 second unless given. */
   durationInSec?: number;
-  /** How much more than the count each value may have: 0 unless given. */
+  /** How much each value may have beyond the count: 0 unless given. */
   burstCount?: number;
   controlBehavior?: 'reject' | 'throttle' | 0 | 2;
-  /** How long a request may wait where a rule throttles: not at all unless given. */
+  /** How long a throttled request may wait: not at all unless given. */
   maxQueueingTimeMs?: number;
-  /** Values with another count. They are compared as text. */
+  /** Values with a count of their own. They are compared as text. */
   paramFlowItemList?: readonly { object: string; count: number; classType?: string }[];
   compat?: Compat;
   limitApp?: unknown;
   hotItems?: unknown;
 }
 
-/** Which values Sentinel's limit of a gateway tells apart. */
+/** The values by which Sentinel's gateway rule distinguishes requests. */
 export interface GatewayParamItem {
   parseStrategy: 'clientIp' | 'host' | 'header' | 'urlParam' | 'cookie' | 0 | 1 | 2 | 3 | 4;
-  /** Of a header, a parameter or a cookie. */
+  /** The name of the header, the parameter or the cookie. */
   fieldName?: string;
-  /** Only values that match it; all unless given. */
+  /** Limits only values that match it; all unless given. */
   pattern?: string;
-  /** `exact` unless given; a regular expression has to match all of the value. */
+  /** `exact` unless given; a regular expression has to match the whole value. */
   matchStrategy?: 'exact' | 'prefix' | 'regex' | 'contains' | 0 | 1 | 2 | 3;
   index?: unknown;
 }
 
-/** Sentinel's limit of a gateway. */
+/** Sentinel's gateway rule. */
 export interface GatewayFlowRule extends Omit<AnyRule, 'regex'> {
   resource: string;
-  /** All the same here. */
+  /** Accepted and ignored. */
   resourceMode?: 'route' | 'customApiName' | 0 | 1;
   count: number;
   grade?: Grade;
   /** The length of the window: 1 second unless given. */
   intervalSec?: number;
-  /** How much more than the count each value may have: 0 unless given. */
+  /** How much each value may have beyond the count: 0 unless given. */
   burst?: number;
   controlBehavior?: 'reject' | 'throttle' | 0 | 2;
-  /** How long a request may wait where a rule throttles: 500 ms unless given. */
+  /** How long a throttled request may wait: 500 ms unless given. */
   maxQueueingTimeoutMs?: number;
-  /** Without one, all requests have one window together. */
+  /** Without it, all requests share one window. */
   paramItem?: GatewayParamItem;
   compat?: Compat;
   limitApp?: unknown;
@@ -173,25 +172,25 @@ export interface GatewayFlowRule extends Omit<AnyRule, 'regex'> {
 
 /** A circuit breaker. */
 export interface DegradeRule extends AnyRule {
-  /** What it guards; `*` is each resource that no other degrade rule names. */
+  /** The resource to guard; `*` means each resource that no other degrade rule names. */
   resource: string;
   /** `slowRatio` unless given. Numbers are Sentinel's. */
   grade?: 'slowRatio' | 'errorRatio' | 'errorCount' | 0 | 1 | 2;
-  /** Above which response time a call is slow, in ms; or the ratio of errors; or their number. */
+  /** The threshold: the response time above which a call is slow, in ms; the ratio of errors; or their number. */
   count: number;
-  /** The ratio of slow calls: 1 unless given. */
+  /** The threshold of the ratio of slow calls: 1 unless given. */
   slowRatioThreshold?: number;
-  /** For how many seconds the circuit stays broken. */
+  /** How long the circuit stays open, in seconds. */
   timeWindow: number;
-  /** Fewer calls in the window break nothing: 5 unless given. */
+  /** With fewer calls in the window, the circuit stays closed: 5 unless given. */
   minRequestAmount?: number;
   /** The length of the window: 1000 ms unless given. */
   statIntervalMs?: number;
-  /** Its buckets: the interval's largest divisor up to 10 unless given. */
+  /** The number of buckets in the window: the largest divisor of the interval up to 10 unless given. */
   sampleCount?: number;
-  /** How many calls must then succeed: 1 unless given. */
+  /** How many probes must succeed before the circuit closes: 1 unless given. */
   probes?: number;
-  /** `atLeast`: the threshold itself is too much. `above` unless given. */
+  /** `atLeast`: the circuit opens at the threshold itself. `above` unless given. */
   comparison?: 'above' | 'atLeast';
   compat?: Compat;
   limitApp?: unknown;
@@ -200,7 +199,7 @@ export interface DegradeRule extends AnyRule {
   rtSlowRequestAmount?: unknown;
 }
 
-/** A limit on all requests that come from outside (`inbound`), together. A threshold that is negative is none. */
+/** A limit on all inbound requests together. A negative threshold is not checked. */
 export interface SystemRule extends AnyRule {
   /** Passes per second. */
   qps?: number;
@@ -208,11 +207,11 @@ export interface SystemRule extends AnyRule {
   maxThread?: number;
   /** The mean response time, in ms. */
   avgRt?: number;
-  /** The load average of the last minute, as `setGauges` tells it: above it, calls are held to what the machine works off. */
+  /** The load average of the last minute, from `setGauges`, above which calls in flight are limited to the machine's estimated capacity. */
   highestSystemLoad?: number;
-  /** How busy the processors are, as `setGauges` tells it: from 0 to 1. */
+  /** The highest use of the processors, from `setGauges`: from 0 to 1. */
   highestCpuUsage?: number;
-  /** Holds calls in flight to what the machine is estimated to work off. */
+  /** Limits calls in flight to the machine's estimated capacity. */
   bbr?: boolean;
   compat?: Compat;
   resource?: unknown;
@@ -221,11 +220,11 @@ export interface SystemRule extends AnyRule {
 
 /** Which origins may enter a resource. */
 export interface AuthorityRule extends AnyRule {
-  /** What is guarded; `*` is each resource that no other authority rule names. */
+  /** The resource to guard; `*` means each resource that no other authority rule names. */
   resource: string;
-  /** Origins, with commas between. */
+  /** Origins, separated by commas. */
   limitApp: string;
-  /** `white`: only those (unless given); `black`: all but those. */
+  /** `white` admits only these origins; `black` admits all others. `white` unless given. */
   strategy?: 'white' | 'black' | 0 | 1;
 }
 
@@ -245,162 +244,162 @@ export interface BanRule extends Pick<AnyRule, 'id' | 'mode'> {
   banSec: number;
 }
 
-/** A rules document, with Sentinel's names: the one of the filter for Envoy and of the Rust library. */
+/** A rules document, with Sentinel's names, as the Envoy filter and the Rust library read it. */
 export interface RulesDocument {
-  /** Limits, asked in order. */
+  /** Limits, checked in order. */
   flowRules?: readonly FlowRule[];
-  /** Sentinel's limits on the values of a parameter. They stand before `flowRules`. */
+  /** Sentinel's limits on each value of a parameter. They are checked before `flowRules`. */
   paramFlowRules?: readonly ParamFlowRule[];
-  /** Those of Sentinel's gateways. They stand before `paramFlowRules`. */
+  /** Sentinel's gateway rules. They are checked before `paramFlowRules`. */
   gatewayFlowRules?: readonly GatewayFlowRule[];
   /** Circuit breakers. */
   degradeRules?: readonly DegradeRule[];
-  /** Limits on all that comes from outside. */
+  /** Limits on all inbound requests. */
   systemRules?: readonly SystemRule[];
-  /** Who may enter. */
+  /** Origins that may enter. */
   authorityRules?: readonly AuthorityRule[];
   /** Bans on clients that are refused too often. */
   banRules?: readonly BanRule[];
   /** `shadow`: no rule refuses. */
   mode?: Mode;
-  /** The settings of the filter for Envoy: not read here. */
+  /** The settings of the Envoy filter: ignored here. */
   envoy?: unknown;
 }
 
-/** What an engine has beside its rules. */
+/** The settings of an engine beside its rules. */
 export interface EngineSettings {
   /** The clock, in milliseconds. `performance.now()` unless given, `Date.now()` in Workers. */
   now?: () => number;
-  /** How many may wait at once, in `acquire` and `run` together: 1000 unless given. Others are rejected: `ERR_LEAPGATE_FULL`. */
+  /** How many requests may wait in `acquire` and `run` together: 1000 unless given. Further ones reject: `ERR_LEAPGATE_FULL`. */
   maxWaiting?: number;
 }
 
-/** A value of a part of a key. Numbers are the same as their text. */
+/** A value of a key part. A number is the same as its text. */
 export type KeyValue = string | number | bigint;
 
 /**
- * Values by part, as ids write parts: `clientIp`, `header:x-api-key`, `query:user`, `cookie:sid`, `path`, `method`, `host`,
- * `arg:0`. Null where the request has none; several in an array: the request passes if it may as each of them. Parts that no
- * rule of the resource asks for are not read.
+ * Values by the name of the part: `clientIp`, `header:x-api-key`, `query:user`, `cookie:sid`, `path`, `method`, `host`, `arg:0`.
+ * Null if the request has no value; an array if it has several: it passes if each of them may pass. Parts that no rule of the
+ * resource uses are ignored.
  */
 export type KeyRecord = Readonly<Record<string, KeyValue | readonly KeyValue[] | null>>;
 
-/** What a request says about itself. */
+/** The properties of a request. */
 export interface RequestOptions {
-  /** Who is limited: one value, or an array in the order of the resource's key parts, or values by part. */
+  /** The key to limit: one value, an array in the order of the resource's key parts, or values by part. */
   key?: Key | null | readonly (KeyValue | null)[] | KeyRecord;
-  /** Who asks, for rules with `limitApp`. */
+  /** The caller, for rules with `limitApp`. */
   origin?: string;
-  /** What it costs: a whole number, 1 unless given. */
+  /** The cost: a whole number, 1 unless given. */
   cost?: number;
-  /** Where a window has no room it may borrow from what comes, and waits for less than 500 ms. */
+  /** Where the window is full, the request may borrow a pass from a later bucket, and waits for it less than 500 ms. */
   prioritized?: boolean;
-  /** By which entrance it comes in: for rules of the strategy `chain`, and statistics. */
+  /** The entrance of the request, for rules with the strategy `chain` and for statistics. */
   context?: string;
-  /** Whether it comes from outside: system rules limit those that do. */
+  /** Whether the request comes from outside: system rules limit only inbound requests. */
   inbound?: boolean;
 }
 
-/** What a call says about itself. */
+/** The properties of a call. */
 export interface EnterOptions extends RequestOptions {
-  /** Whether it waits where a rule says so: see `waitMs`. Else it is refused there. */
+  /** Whether the caller can wait where a rule requires it: see `waitMs`. Otherwise such a call is refused. */
   canWait?: boolean;
-  /** The open call within which it is made. */
+  /** The open call within which this call is made. */
   within?: Entry;
 }
 
-/** What a call says that waits to be let in. */
+/** The properties of a call that waits to be admitted. */
 export interface AcquireOptions extends RequestOptions {
-  /** The open call within which it is made. */
+  /** The open call within which this call is made. */
   within?: Entry;
-  /** For how many milliseconds it waits at most; without end unless given. */
+  /** The longest wait, in milliseconds; unlimited unless given. */
   maxWaitMs?: number;
-  /** Ends the waiting: it is rejected with the signal's reason, and what was held is given back. */
+  /** Ends the wait: `acquire` or `run` rejects with the signal's reason, and what the request has reserved is released. */
   signal?: AbortSignal;
 }
 
-/** Why `run` or `acquire` has let nobody in. */
+/** What `run` and `acquire` reject with when a call is refused. */
 export interface BlockedError extends Error {
   code: 'ERR_LEAPGATE_BLOCKED';
   /** The refusal. */
   result: EngineResult;
 }
 
-/** How a rule stands. */
+/** The state of a rule. */
 export interface EnginePolicy {
   /** The rule's id. */
   id: string;
-  /** How much it lets pass: of a rule with a key, what that key has. */
+  /** The rule's limit; of a rule with a key, the limit of this key. */
   limit: number;
-  /** Whole passes that are left. */
+  /** The whole passes left. */
   remaining: number;
-  /** The length of the window, in milliseconds; null of a limit on calls in flight. */
+  /** The length of the window, in milliseconds; null for a limit on calls in flight. */
   windowMs: number | null;
-  /** Milliseconds until quota comes back: a whole pass where none is left, else any; 0 where none is used or it is unknown. */
+  /** Milliseconds until quota comes back: a whole pass if none is left, else any part of it; 0 if none is used or if it is unknown. */
   resetMs: number;
 }
 
-/** What became of a request. A plain object, yours to keep. */
+/** The decision about a request. A plain object, yours to keep. */
 export interface EngineResult {
-  /** Whether it passes. */
+  /** Whether the request passes. */
   success: boolean;
-  /** The limit of `rule`; `Infinity` where there is none. */
+  /** The limit of `rule`; `Infinity` without a limit. */
   limit: number;
-  /** Whole passes that are left: of the rule that has the fewest; `Infinity` where there is none. */
+  /** The whole passes left, of the rule with the fewest; `Infinity` without a limit. */
   remaining: number;
-  /** Epoch milliseconds (in the clock given as `now`, if one is): of the next try if refused, else of when quota comes back. */
+  /** When to try again if refused, else when quota comes back: in epoch milliseconds, or in the time of the given `now`. */
   reset: number;
-  /** 0 if it passes; else in how many milliseconds it would pass if nothing else came; `Infinity` where it never can. */
+  /** 0 if the request passes; else the milliseconds until it would pass if no other came; `Infinity` if it never can. */
   retryAfterMs: number;
-  /** The first rule that refuses, or else the one of which the least is left; null where the resource has none. */
+  /** The first rule that refuses, else the rule with the fewest passes left; null if the resource has no rule. */
   rule: string | null;
-  /** Of which kind the rule is that refuses; null where none does. */
+  /** The kind of the refusing rule; null if the request passes. */
   cause: 'flow' | 'degrade' | 'system' | 'authority' | 'ban' | null;
-  /** The HTTP status of the refusal: 429 of a limit, 503 of a breaker or an overloaded system, 403 of an authority rule; null if it passes. */
+  /** The HTTP status of the refusal, which depends on the kind of rule; null if the request passes. */
   status: 429 | 503 | 403 | null;
-  /** How each flow rule stands that is for requests of no origin and no context in particular. */
+  /** The state of each flow rule that is not for a particular origin or context. */
   policies: EnginePolicy[];
 }
 
 /** How a call ended. */
 export interface Outcome {
-  /** What went wrong. Undefined, null and false are no error. */
+  /** The error. Undefined, null and false mean success. */
   error?: unknown;
-  /** Whether the call turns out not to count: what windows were charged for it goes back. */
+  /** Whether the call turns out not to count: its charge is refunded to the windows. */
   refund?: boolean;
   /**
-   * Whether nobody has waited for the answer: breakers learn nothing of such a call, but that it was slow if it was already. `refund`
-   * comes before it, and it before `error`.
+   * Whether the client has left before the answer. Circuit breakers then count the call only if it was slow already. `refund`
+   * overrides `unanswered`, and `unanswered` overrides `error`.
    */
   unanswered?: boolean;
 }
 
-/** A call in flight, or its refusal. What has been let in is ended once: by `exit`, or where it never began, by `cancel`. */
+/** A call in flight, or a refusal. End an admitted call once: with `exit`, or, if it never began, with `cancel`. */
 export interface Entry extends EngineResult {
-  /** For how long the call has to wait before it begins; 0 unless it asked with `canWait`. */
+  /** How long the call has to wait before it begins, in milliseconds; 0 without `canWait`. */
   waitMs: number;
-  /** Ends the call. What has ended already, or was refused, stays as it is. */
+  /** Ends the call. Does nothing if the call was refused or has ended. */
   exit(outcome?: Outcome): void;
-  /** Gives the call up. While it has to wait, it gives back its turn, if no later one was taken, or what it has borrowed. */
+  /** Cancels the call. If it is still waiting, its turn (unless a later one is taken) or its borrowed passes are released. */
   cancel(): void;
-  /** As `exit()`. */
+  /** The same as `exit()`. */
   [Symbol.dispose](): void;
 }
 
-/** Rules, applied to requests. Its windows are its own. */
+/** Applies rules to requests. Engines share no windows. */
 export class Engine {
-  /** Throws an error with the code `ERR_LEAPGATE_RULES` where a rule is wrong. Reads neither clock nor randomness. */
+  /** Throws an error with the code `ERR_LEAPGATE_RULES` if a rule is wrong. Reads neither clock nor randomness. */
   constructor(rules: RulesDocument, settings?: EngineSettings);
   /**
-   * Decides about a request that is over at once; where a rule would make it wait it is refused. Where the resource has rules that
-   * look at how calls end, limits on concurrency and circuit breakers, it throws: `ERR_LEAPGATE_OPEN`.
+   * Decides about a request that ends at once; a request that would have to wait is refused. Throws `ERR_LEAPGATE_OPEN` if a rule
+   * of the resource depends on when or how calls end.
    */
   limit(resource: string, request?: RequestOptions): EngineResult;
-  /** Decides about a call, which is open until its `exit` if it is let in. */
+  /** Decides about a call. If admitted, it is in flight until its `exit`. */
   enter(resource: string, request?: EnterOptions): Entry;
   /**
-   * Calls `call` with an entry, and ends that with what becomes of it: a call that throws or rejects ended with an error, which is
-   * rethrown. Where a rule makes it wait, it waits before. What is refused rejects with a `BlockedError`, and is not called.
+   * Calls `call` with an entry, first waiting if a rule requires it, and ends the entry with the outcome. If `call` throws or
+   * rejects, the outcome is that error, which is rethrown. A refused call is not made: `run` rejects with a `BlockedError`.
    */
   run<T>(resource: string, call: (entry: Entry) => T | Promise<T>): Promise<T>;
   run<T>(
@@ -409,37 +408,37 @@ export class Engine {
     call: (entry: Entry) => T | Promise<T>,
   ): Promise<T>;
   /**
-   * Waits to be let in: for its turn, for what it borrows, or until others have left. The entry is ended by whoever has it.
+   * Waits until the call is admitted: for its turn, for borrowed passes, or until other calls end. The caller ends the entry.
    *
-   * Those who ask for one resource with one key come in in the order in which they have asked; `enter`, `limit` and `run` do not
-   * stand in that queue. Statistics count each time that the first of them is refused again. It rejects with a `BlockedError` where
-   * it can never come in, or not within `maxWaitMs`: at once, where that is known.
+   * Requests for one resource with one key are admitted in order of arrival; `enter`, `limit` and `run` do not join this queue.
+   * Statistics count each retry of the first waiting request that is refused. Rejects with a `BlockedError` if the request can
+   * never pass, or not within `maxWaitMs`: at once, if that is known.
    *
-   * No timer is set for a call that waits for others to end: they tell it. In Workers, where a request must not wake another, each
-   * asks for itself, at least every 50 ms.
+   * A request that waits for other calls to end sets no timer: their `exit` wakes it. In Workers, where a request must not wake
+   * another, each one retries by itself, at least every 50 ms.
    */
   acquire(resource: string, request?: AcquireOptions): Promise<Entry>;
   /**
-   * Tells how the machine does, for system rules with `highestSystemLoad` or `highestCpuUsage`: the load average of the last
-   * minute (`os.loadavg()[0]`), and how busy its processors are, from 0 to 1. What is not told is unknown, and refuses nothing.
+   * Sets the load of the machine, for system rules with `highestSystemLoad` or `highestCpuUsage`: the load average of the last
+   * minute (`os.loadavg()[0]`), and the use of the processors, from 0 to 1. A gauge that is not set is unknown and refuses nothing.
    */
   setGauges(gauges: { load?: number; cpu?: number }): void;
-  /** How the flow rules of a resource stand. Charges nothing. */
+  /** The state of the flow rules of a resource. Charges nothing. */
   policies(resource: string, request?: Pick<RequestOptions, 'key'>): EnginePolicy[];
   /**
-   * Puts other rules in force: all, or none, and then it throws as the constructor does. Rules with the id and the geometry of one
-   * that is in force go on with its counts; calls end on the rules that they began with.
+   * Replaces all rules, or throws as the constructor does and replaces none. A rule with the id and the geometry of a rule in
+   * force keeps its counts; calls end on the rules under which they began.
    */
   replace(rules: RulesDocument): void;
   /** The statistics of all resources, contexts and origins. */
   readonly nodes: NodeTree;
-  /** How each rule has decided since it began, by id; one that is for each resource or origin, for each that has been there. */
+  /** What each rule has decided since it came into force, ordered by id; a rule for each resource or origin has an item for each. */
   counters(): RuleCounters[];
-  /** The `n` hottest keys, 10 unless given, of each rule that has keys, hottest first. It looks at all keys: some nanoseconds each. */
+  /** The `n` hottest keys of each rule with keys, hottest first; 10 unless given. Reads all keys, at some nanoseconds each. */
   top(n?: number): HotKey[];
   /** The engine's clock. */
   now(): number;
-  /** Gives its memory back. It cannot be used afterwards; calls in flight may still end. */
+  /** Frees the memory. The engine cannot be used afterwards; calls in flight may still end. */
   free(): void;
   [Symbol.dispose](): void;
 }

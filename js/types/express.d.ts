@@ -11,24 +11,24 @@
  * @module
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-// @ts-ignore Connect and node:http do without its types; requests are `any` then, where they are not said to be others.
+// @ts-ignore Connect and node:http do without these types: requests are then `any` unless the type arguments name others.
 import type { Request, Response } from 'express';
 import type { Common, Limits, PerhapsByKey, Result } from './adapter.js';
 
 export type { EngineLike, EntryLike, Reply, Result } from './adapter.js';
 
 /**
- * What is limited, and for whom: by `request.ip`, or the socket's address where there is no Express, unless `key` says otherwise
- * (`ipKey` of `leapgate/http` makes a key of an address). Behind a proxy, tell Express to trust it.
+ * The limits, and the key. By default, the key is `request.ip`, or the socket's address without Express; for a `key` of your own,
+ * `ipKey` of `leapgate/http` makes a key from an address. Behind a proxy, configure Express to trust it.
  */
 export type LeapgateOptions<Req extends IncomingMessage = Request, Res extends ServerResponse = Response> = Limits<[Req, Res]> &
   PerhapsByKey<[request: Req, response: Res]> &
   Common<[request: Req, response: Res], Res, (request: Req, response: Res, result: Result) => void>;
 
 /**
- * A middleware that answers what is refused itself. What passes, and what does not, has `request.rateLimit`.
+ * A middleware that answers refused requests itself. It sets `request.rateLimit` on all requests.
  *
- * For `node:http`, say so: `leapgate<IncomingMessage, ServerResponse>(…)`, then `limit(request, response, (error) => …)`.
+ * For `node:http`, use `leapgate<IncomingMessage, ServerResponse>(…)`, then `limit(request, response, (error) => …)`.
  */
 export function leapgate<Req extends IncomingMessage = Request, Res extends ServerResponse = Response>(
   options: LeapgateOptions<Req, Res>,
@@ -37,7 +37,7 @@ export function leapgate<Req extends IncomingMessage = Request, Res extends Serv
 declare global {
   namespace Express {
     interface Request {
-      /** What `leapgate/express` has found. */
+      /** The decision of `leapgate/express`. */
       rateLimit?: Result;
     }
   }

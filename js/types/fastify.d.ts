@@ -16,12 +16,12 @@ import type { Common, Limits, PerhapsByKey, Reply as AnyReply, Result } from './
 
 export type { EngineLike, EntryLike, Result } from './adapter.js';
 
-/** What a refusal says. */
+/** The response to a refused request. */
 export interface Reply extends Omit<AnyReply, 'format'> {
   /**
-   * Text unless given; or JSON; or JSON of the problem type `quota-exceeded` (RFC 9457). `error`: an error that goes to the error
-   * handler of the route (`setErrorHandler`), with `statusCode`, the code `ERR_LEAPGATE_BLOCKED`, `body` as its message, and the
-   * answer as `result`. The headers are set already.
+   * `text` unless given; `json`; or `problem`, JSON with the problem type `quota-exceeded` (RFC 9457). `error` passes an error to
+   * the error handler of the route (`setErrorHandler`), with `statusCode`, the code `ERR_LEAPGATE_BLOCKED`, `body` as its message,
+   * and the decision as `result`. The headers are already set.
    */
   format?: AnyReply['format'] | 'error';
 }
@@ -50,20 +50,20 @@ type NoLimits = {
 };
 
 /**
- * What is limited, and for whom: by `request.ip` unless `key` says otherwise. Without limits, only routes are limited that have
- * their own.
+ * The limits, and the key: `request.ip` unless `key` is given. Without limits, only routes with limits of their own are limited.
  */
 export type LeapgateOptions = (Limits<Args> | NoLimits) & Shared;
 
 /**
- * What a route says otherwise; limits of its own count apart from those of all, which then do not hold for it. Fastify's types
- * take any `config`: a mistyped option is told when the route is added, or by `rateLimit: { … } satisfies RouteOptions`.
+ * The options of a route, over the options of the plugin. Limits of a route replace the common limits and count separately.
+ * Fastify's types accept any `config`: a mistyped option throws when the route is added, or fails to compile with
+ * `rateLimit: { … } satisfies RouteOptions`.
  */
 export type RouteOptions = LeapgateOptions;
 
 /**
- * A plugin that limits all routes, those of plugins that are registered after it, and what has no route, a 404, too.
- * `request.rateLimit` is what was found. Registered within another plugin, it limits the routes of that plugin.
+ * A plugin that limits all routes, including routes of plugins registered after it and requests without a route (404).
+ * It sets `request.rateLimit`. Registered within another plugin, it limits the routes of that plugin.
  */
 export function leapgate(options?: LeapgateOptions): FastifyPluginCallback;
 /** The plugin itself, for `app.register(leapgate, options)`. */
@@ -76,11 +76,11 @@ export default leapgate;
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** What `leapgate/fastify` limits here; false for nothing. Methods of one path share their limit. */
+    /** The options of `leapgate/fastify` for this route; false for no limit. Methods of one path share their limit. */
     rateLimit?: RouteOptions | false;
   }
   interface FastifyRequest {
-    /** What `leapgate/fastify` has found; null where nothing is limited. */
+    /** The decision of `leapgate/fastify`; null if the request is not limited. */
     rateLimit: Result | null;
   }
 }

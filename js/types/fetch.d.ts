@@ -1,5 +1,5 @@
 /**
- * Limits for what answers a `Request` with a `Response`: Workers, Deno, Bun, Next.js.
+ * Limits for handlers that answer a `Request` with a `Response`: Workers, Deno, Bun, Next.js.
  *
  * ```js
  * import { leapgate } from 'leapgate/fetch';
@@ -20,19 +20,19 @@ import type { ByKey, Common, EngineLike, Limits, Result } from './adapter.js';
 
 export type { EngineLike, EntryLike, Reply, Result } from './adapter.js';
 
-/** Where the address of a client is found. */
+/** The source of a client's address. */
 export type IpSource<Args extends unknown[]> =
-  /** In `CF-Connecting-IP`, which Cloudflare sets. */
+  /** The header `CF-Connecting-IP`, which Cloudflare sets. */
   | 'cloudflare'
   /**
-   * In a header to which each proxy adds whom it has seen, at its end: `hops` is how many of your proxies a request passes, 1
-   * unless given. (What stands before that, clients can write themselves.)
+   * A header to which each proxy appends the address of its client: `hops` is how many of your proxies a request passes, 1 unless
+   * given. (Clients can forge the addresses before these.)
    */
   | { header: string; hops?: number }
-  /** As the runtime tells it. */
+  /** A function that gets the address from the runtime. */
   | ((...request: Args) => string | null | undefined);
 
-/** What is limited, and for whom: `ip` or `key` has to say, but where an engine's rules have no key. */
+/** The limits, and the key: `ip` or `key` is required, unless an engine's rules have no key. */
 export type LeapgateOptions<Args extends [Request, ...unknown[]] = [request: Request, ...rest: any[]]> = Limits<Args> &
   Common<Args, Response, (request: Args[0], result: Result) => Response | Promise<Response>> &
   (ByAddress<Args> | (ByKey<Args> & { ip?: never }) | { engine: EngineLike; ip?: never; key?: never });
@@ -43,13 +43,13 @@ interface ByAddress<Args extends unknown[]> {
 }
 
 /**
- * A function that puts the limit before a handler: what is refused does not reach it. Handlers of one limit share it. A handler may
- * return something other than a response, which is passed on unchanged: in Bun, nothing after `server.upgrade(request)`.
+ * Returns a function that wraps handlers: refused requests do not reach them. All handlers wrapped by one function share its limit.
+ * If a handler returns something other than a response, it is passed on unchanged: in Bun, nothing after `server.upgrade(request)`.
  *
- * With an engine, what a request has entered ends when its response has been read, or left, or the request's signal is aborted.
- * Workers tell of a client that has gone at once with the flag `enable_request_signal`. Without it, what that client held comes
- * back when more of a body is to be sent (where the handler is given `ctx`, as Workers do), or else when what was left of its
- * request is collected as garbage.
+ * With an engine, the entry of a request ends when the response has been read or cancelled, or when the request's signal is
+ * aborted. Workers abort the signal when a client leaves if the flag `enable_request_signal` is set. Without it, the entry ends
+ * when more of the body is to be sent (if the handler is given `ctx`, as in Workers), or else when the rest of the request is
+ * garbage-collected.
  */
 export function leapgate<Args extends [Request, ...unknown[]] = [request: Request, ...rest: any[]]>(
   options: LeapgateOptions<Args>,

@@ -16,8 +16,8 @@ import type { ByKey, Common, EngineLike, Limits, Result } from './adapter.js';
 export type { EngineLike, EntryLike, Reply, Result } from './adapter.js';
 
 /**
- * What is limited, and for whom: `getConnInfo` of your runtime (of `@hono/node-server/conninfo`, `hono/cloudflare-workers`,
- * `hono/bun` or `hono/deno`) gives the address, or `key` says; one of them has to, but where an engine's rules have no key.
+ * The limits, and the key: `key`, or the address by `getConnInfo` of your runtime (from `@hono/node-server/conninfo`,
+ * `hono/cloudflare-workers`, `hono/bun` or `hono/deno`). One of them is required, unless an engine's rules have no key.
  */
 export type LeapgateOptions<E extends Env = any> = Limits<[c: Context<E>]> &
   Common<[c: Context<E>], Response, (c: Context<E>, result: Result) => Response | Promise<Response>> &
@@ -29,8 +29,8 @@ interface ByAddress {
 }
 
 /**
- * A middleware that answers what is refused itself. `c.get('rateLimit')` is what was found. With an engine, what a request has
- * entered ends with its response; of clients that leave Workers, `leapgate/fetch` says more.
+ * A middleware that answers refused requests itself. `c.get('rateLimit')` is the decision. With an engine, the entry of a request
+ * ends with the response; for clients that leave in Workers, see `leapgate/fetch`.
  */
 export function leapgate<E extends Env = any>(
   options: LeapgateOptions<E>,

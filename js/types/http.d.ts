@@ -1,27 +1,27 @@
 /**
- * What servers of any kind need beside a limiter: without the wasm module.
+ * Helpers for servers of any kind, without the wasm module.
  *
  * @module
  */
 import type { Result } from './adapter.js';
 
-/** How headers tell limits. */
+/** The form of the rate limit headers. */
 export type HeadersDraft =
-  /** `RateLimit-Policy` and `RateLimit`, as draft-ietf-httpapi-ratelimit-headers has them since its version 8. */
+  /** `RateLimit-Policy` and `RateLimit`, as in draft-ietf-httpapi-ratelimit-headers since version 8. */
   | 11
-  /** `RateLimit-Policy`, and `RateLimit` with `limit=`, `remaining=` and `reset=`: its version 7. */
+  /** `RateLimit-Policy`, and `RateLimit` with `limit=`, `remaining=` and `reset=`, as in version 7. */
   | 7
-  /** `RateLimit-Policy`, `-Limit`, `-Remaining` and `-Reset`: its version 6. */
+  /** `RateLimit-Policy`, `-Limit`, `-Remaining` and `-Reset`, as in version 6. */
   | 6
   /** `X-RateLimit-Limit`, `-Remaining` and `-Reset`. */
   | 'legacy';
 
 /**
- * The headers that tell a client how it stands, by name: for `new Headers()`, `response.set()`, `reply.headers()`.
+ * The rate limit headers of a decision, by name: for `new Headers()`, `response.set()`, `reply.headers()`.
  *
- * 11 tells all limits; the older forms have room for one, and tell that of which the least is left. Times are seconds from now,
- * rounded up, never an instant. `Retry-After` is there on a refusal: whole seconds, rounded up, at least 1; absent where waiting
- * does not help.
+ * Draft 11 reports all limits; the older forms have room for one, and report the limit with the fewest passes left. Times are
+ * seconds from now, rounded up, never an instant. A refusal has `Retry-After`: whole seconds, rounded up, at least 1; absent if
+ * waiting does not help.
  *
  * ```js
  * rateLimitHeaders(limiter.limit(ip));
@@ -34,12 +34,12 @@ export function rateLimitHeaders(
 ): Record<string, string>;
 
 /**
- * A client's address as a key: the network that one client has, in one spelling (RFC 5952). `v4` and `v6` are the bits of it:
- * 32 unless given, which is the address, and 64, since a client of IPv6 has at least so many addresses; some providers give
- * a client 56 or 48.
+ * A client's address as a key: the client's network, in one spelling (RFC 5952). `v4` and `v6` are the length of its prefix in
+ * bits: 32 unless given, the whole address, and 64, since an IPv6 client usually has a whole /64; some providers give a client a
+ * /56 or a /48.
  *
- * Brackets, a port and a zone are left out, and an IPv4 address within IPv6 (`::ffff:203.0.113.7`) is that IPv4 address. Anything
- * else throws an error with the code `ERR_LEAPGATE_IP`.
+ * Brackets, a port and a zone are removed, and an IPv4-mapped address (`::ffff:203.0.113.7`) becomes the IPv4 address. Anything else
+ * throws an error with the code `ERR_LEAPGATE_IP`.
  *
  * ```js
  * ipKey('203.0.113.7'); // '203.0.113.7'

@@ -1,6 +1,6 @@
 export * from './index.js';
 
-/** Loads the module: `leapgate/leapgate_bg.wasm` as a module, its bytes, its URL, or a response. Once; later calls do nothing. */
+/** Loads `leapgate/leapgate_bg.wasm`, given as a module, its bytes, its URL, or a response. Later calls do nothing. */
 export function init(
   source: Source | Promise<Source>,
 ): Promise<void>;

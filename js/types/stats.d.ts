@@ -1,6 +1,6 @@
 /// <reference lib="esnext.disposable" />
 /**
- * The statistics by themselves, with Sentinel's names: rings of buckets, sums and rates over them, and the nodes of resources.
+ * The statistics alone, with Sentinel's names: rings of buckets, sums and rates over them, and the nodes of resources.
  *
  * ```js
  * import { StatisticNode } from 'leapgate/stats';
@@ -11,41 +11,41 @@
  * node.passQps(); // 1
  * ```
  *
- * `now` is the time in milliseconds, of any clock as long as it is one. It is the last argument everywhere and may be left out:
- * then it is that of the clock given with the options, of the engine, or else `performance.now()`, `Date.now()` in Workers. Reads
- * change nothing. The clock may step back: while it is less than one interval behind, everything happens in the newest bucket.
+ * `now` is the time in milliseconds, always by the same clock. It is the last argument everywhere and may be omitted: then it is
+ * read from the clock given with the options, from the engine's, or else from `performance.now()`, `Date.now()` in Workers. Reads
+ * change nothing. The clock may step back: while it is less than one interval behind, everything counts in the newest bucket.
  *
- * Should the wasm module ever stop and be started again (`ERR_LEAPGATE_CRASHED`), statistics begin anew.
+ * If the wasm module stops and is started again (`ERR_LEAPGATE_CRASHED`), statistics begin anew.
  *
  * @module
  */
 
-/** What is counted. `success` is each completion, failed or not, `exception` those that failed, `rt` their milliseconds together. */
+/** The events. `success` counts all completions, `exception` the failed ones; `rt` sums the response times, in milliseconds. */
 export type MetricEvent = 'pass' | 'block' | 'exception' | 'success' | 'rt' | 'occupiedPass';
 
-/** How an interval is cut into buckets, which are aligned to the clock's zero. */
+/** The buckets of an interval, aligned to the clock's zero. */
 export interface WindowOptions {
   /** The interval, in whole milliseconds: up to ten years. */
   intervalMs: number;
-  /** Into how many buckets it is cut: a divisor of `intervalMs`, at most 1000. Its largest divisor up to 100 unless given. */
+  /** The number of buckets: a divisor of `intervalMs`, at most 1000. The largest up to 100 unless given. */
   sampleCount?: number;
 }
 
-/** The clock of what is made. */
+/** An option for the clock. */
 export interface Clock {
   /** The clock, in milliseconds. `performance.now()` unless given, `Date.now()` in Workers. */
   now?: () => number;
 }
 
-/** What becomes of borrowed passes. */
+/** An option for borrowed passes. */
 export interface Borrowing {
-  /** What becomes of a borrowed pass in whose bucket nothing happens: it counts (`kept`, the default), or not, as in Sentinel. */
+  /** Whether a borrowed pass counts if nothing else happens in its bucket: `kept` (the default) if so, `lost` as in Sentinel. */
   untouched?: 'kept' | 'lost';
 }
 
-/** What happened in one bucket. */
+/** The counts of one bucket. */
 export interface MetricBucket {
-  /** Let in. */
+  /** Admitted. */
   pass: number;
   /** Refused. */
   block: number;
@@ -53,43 +53,43 @@ export interface MetricBucket {
   exception: number;
   /** Completed, with an error or without. */
   success: number;
-  /** Response times together, in milliseconds. */
+  /** The sum of the response times, in milliseconds. */
   rt: number;
-  /** Let in on a pass of a bucket to come. */
+  /** Admitted with a pass borrowed from a later bucket. */
   occupiedPass: number;
-  /** The shortest response time as Sentinel tells it: 5000 where nothing has completed, and never more. */
+  /** The shortest response time as Sentinel reports it: at most 5000, and 5000 if nothing has completed. */
   minRt: number;
-  /** The shortest response time in milliseconds; null where nothing has completed. */
+  /** The shortest response time in milliseconds; null if nothing has completed. */
   shortestRt: number | null;
-  /** The longest response time in milliseconds; null where nothing has completed. */
+  /** The longest response time in milliseconds; null if nothing has completed. */
   maxRt: number | null;
-  /** The most calls that were in flight. */
+  /** The most calls in flight. */
   maxConcurrency: number;
 }
 
-/** A bucket and when it starts, as it was when it was asked for. A plain object, yours to keep. */
+/** A copy of a bucket, with its start. A plain object, yours to keep. */
 export interface WindowWrap {
   /** When the bucket starts, in milliseconds. */
   windowStart: number;
-  /** How long it is, in milliseconds. */
+  /** The length of the bucket, in milliseconds. */
   windowLength: number;
-  /** What happened in it. */
+  /** The counts of the bucket. */
   value: MetricBucket;
 }
 
-/** What happened in one bucket of a metric. */
+/** The counts of one bucket of a metric. */
 export interface MetricNode {
   /** When the bucket starts, in milliseconds. */
   timestamp: number;
-  /** Passes, with the borrowed ones. */
+  /** Passes, including borrowed ones. */
   pass: number;
   /** Refusals. */
   block: number;
-  /** Completions, with the failed ones. */
+  /** Completions, including failed ones. */
   success: number;
   /** Failed completions. */
   exception: number;
-  /** The average response time in whole milliseconds, rounded down; their sum where nothing completed. */
+  /** The average response time in whole milliseconds, rounded down; the sum of response times if nothing completed. */
   rt: number;
   /** Passes borrowed from a later bucket. */
   occupiedPass: number;
@@ -101,13 +101,13 @@ export interface MetricNode {
 export interface Geometry {
   /** The interval, in milliseconds. */
   readonly intervalMs: number;
-  /** Into how many buckets it is cut. */
+  /** The number of buckets. */
   readonly sampleCount: number;
-  /** How long one is, in milliseconds. */
+  /** The length of a bucket, in milliseconds. */
   readonly windowLengthMs: number;
 }
 
-/** What is recorded in the current bucket, which is opened if need be. `n` is a whole number up to 2^32 - 1. */
+/** Records events in the current bucket, opening it if needed. `n` is a whole number up to 2^32 - 1. */
 export interface Recording {
   /** `n` passes: 1 unless given. */
   addPass(n?: number, now?: number): void;
@@ -117,11 +117,11 @@ export interface Recording {
   addException(n?: number, now?: number): void;
   /** `n` completions. */
   addSuccess(n?: number, now?: number): void;
-  /** `n` passes that were borrowed from a bucket to come. */
+  /** `n` passes borrowed from a later bucket. */
   addOccupiedPass(n?: number, now?: number): void;
-  /** A response time in milliseconds; a fraction of one is cut off. */
+  /** A response time in milliseconds, rounded down. */
   addRt(rt: number, now?: number): void;
-  /** How many calls are in flight: the most of them is kept. */
+  /** The number of calls in flight: the bucket keeps the maximum. */
   updateConcurrency(inFlight: number, now?: number): void;
 }
 
@@ -131,31 +131,31 @@ export interface Recording {
  * Sentinel: `LeapArray` of `MetricBucket`s. Lists are in the order of time.
  */
 export class LeapArray {
-  /** Throws an error with the code `ERR_LEAPGATE_OPTIONS` where an option is wrong. */
+  /** Throws an error with the code `ERR_LEAPGATE_OPTIONS` if an option is wrong. */
   constructor(options: WindowOptions & Clock);
-  /** The bucket of `now`, opened if need be. */
+  /** The bucket of `now`, opened if needed. */
   currentWindow(now?: number): WindowWrap;
-  /** The bucket before the current one; null where nothing came in its time, and in a ring of one bucket. */
+  /** The bucket before the current one; null if nothing was recorded in its time, and in a ring of one bucket. */
   previousWindow(now?: number): WindowWrap | null;
-  /** The oldest bucket that may still count: the one whose place is taken next. Null where nothing came in its time. */
+  /** The oldest bucket that may still count, whose place is reused next; null if nothing was recorded in its time. */
   validHead(now?: number): WindowWrap | null;
-  /** What the bucket of `at` holds, while it is there: for two buckets' time longer than it counts. */
+  /** The counts of the bucket of `at`, while the ring keeps it: the length of two buckets longer than it counts. */
   windowValue(at: number): MetricBucket | null;
-  /** The buckets that count, of those in whose time something came, oldest first. */
+  /** The recorded buckets that count, oldest first. */
   list(now?: number): WindowWrap[];
-  /** All buckets that are still there, oldest first. */
+  /** All recorded buckets that the ring keeps, oldest first. */
   listAll(): WindowWrap[];
-  /** What the buckets hold that count, oldest first. */
+  /** The counts of the recorded buckets that count, oldest first. */
   values(now?: number): MetricBucket[];
-  /** The same, of those whose start satisfies `predicate`. */
+  /** The same, only for buckets whose start satisfies `predicate`. */
   valuesConditional(predicate: (windowStart: number) => boolean, now?: number): MetricBucket[];
-  /** Whether a bucket that this ring has told does not count at `now`, any more or yet. */
+  /** Whether a bucket that this ring has returned no longer counts at `now`, or not yet. */
   isWindowDeprecated(wrap: Pick<WindowWrap, 'windowStart'>, now?: number): boolean;
-  /** Which place of a ring of `sampleCount` the bucket of `at` takes. */
+  /** The place of the bucket of `at`, in a ring with `sampleCount` places. */
   calculateTimeIdx(at: number): number;
-  /** When the bucket of `at` starts. */
+  /** The start of the bucket of `at`. */
   calculateWindowStart(at: number): number;
-  /** Gives its memory back. It cannot be used afterwards. */
+  /** Frees the memory. The object cannot be used afterwards. */
   free(): void;
   [Symbol.dispose](): void;
 }
@@ -171,17 +171,17 @@ export interface Metric extends Geometry {
   sum(event: MetricEvent, now?: number): number;
   /** The same per second: the sum over the interval in seconds. */
   average(event: MetricEvent, now?: number): number;
-  /** How often `event` happened in the bucket of `at`; 0 where the ring does not reach. */
+  /** How often `event` happened in the bucket of `at`; 0 if the ring does not have it. */
   windowSum(event: MetricEvent, at: number): number;
-  /** Passes, the borrowed ones included when they are due. */
+  /** Passes, including borrowed ones when they are due. */
   pass(now?: number): number;
   /** Refusals. */
   block(now?: number): number;
   /** Failed completions. */
   exception(now?: number): number;
-  /** Completions, the failed ones included. */
+  /** Completions, including failed ones. */
   success(now?: number): number;
-  /** Response times together, in milliseconds. */
+  /** The sum of the response times, in milliseconds. */
   rt(now?: number): number;
   /** Passes borrowed from a later bucket. */
   occupiedPass(now?: number): number;
@@ -189,55 +189,54 @@ export interface Metric extends Geometry {
   previousWindowPass(now?: number): number;
   /** Refusals in the bucket before the current one: a count, not a rate. 0 in a window of one bucket. */
   previousWindowBlock(now?: number): number;
-  /** The most completions that any bucket has, at least 1. */
+  /** The most completions in any bucket, at least 1. */
   maxSuccess(now?: number): number;
-  /** The shortest response time as Sentinel tells it: 5000 where nothing has completed and never more, at least 1. */
+  /** The shortest response time as Sentinel reports it: from 1 to 5000, and 5000 if nothing has completed. */
   minRt(now?: number): number;
-  /** The shortest response time in milliseconds; null where nothing has completed. */
+  /** The shortest response time in milliseconds; null if nothing has completed. */
   shortestRt(now?: number): number | null;
-  /** The longest response time in milliseconds; null where nothing has completed. */
+  /** The longest response time in milliseconds; null if nothing has completed. */
   maxRt(now?: number): number | null;
-  /** The most calls that were in flight. */
+  /** The most calls in flight. */
   maxConcurrency(now?: number): number;
-  /** The buckets that count, of those in whose time something came, oldest first. */
+  /** The recorded buckets that count, oldest first. */
   details(now?: number): MetricNode[];
-  /** The same, of those whose start satisfies `predicate`. */
+  /** The same, only for buckets whose start satisfies `predicate`. */
   detailsOnCondition(predicate: (timestamp: number) => boolean, now?: number): MetricNode[];
 }
 
 /**
- * A coarser window over a finer ring, read-only: its passes are those of the ring.
+ * A coarser, read-only window over a finer ring: it counts the passes of the ring.
  *
  * sentinel-golang: `SlidingWindowMetric`.
  */
 export type SlidingWindowMetric = Metric;
 
 /**
- * Sums and rates over a ring of buckets, from which passes may be borrowed before they begin. A sum costs the same whatever
- * the number of buckets.
+ * Sums and rates over a ring of buckets. Passes may be borrowed from buckets that have not begun. A sum costs the same for any
+ * number of buckets.
  *
  * Sentinel: `ArrayMetric`.
  */
 export class ArrayMetric {
-  /** Throws an error with the code `ERR_LEAPGATE_OPTIONS` where an option is wrong. */
+  /** Throws an error with the code `ERR_LEAPGATE_OPTIONS` if an option is wrong. */
   constructor(options: WindowOptions & Borrowing & Clock);
-  /** Opens the current bucket, as each of Sentinel's reads does; a loan may depend on it (`untouched`). */
+  /** Opens the current bucket, as every read does in Sentinel; whether a borrowed pass counts may depend on it (`untouched`). */
   touch(now?: number): void;
-  /** Borrows `n` passes, 1 unless given, from the bucket of `at`, which has not begun and is less than one interval ahead. */
+  /** Borrows `n` passes, 1 unless given, from the bucket of `at`, which must not have begun and be less than one interval ahead. */
   addWaiting(at: number, n?: number): void;
-  /** How many borrowed passes are still to come. */
+  /** The number of borrowed passes that are not due yet. */
   waiting(now?: number): number;
-  /** This ring, seen through a window that is no longer and whose buckets are made of whole buckets of the ring. */
+  /** A window over this ring: at most as long, with buckets that each span whole buckets of the ring. */
   view(options: WindowOptions): SlidingWindowMetric;
-  /** Gives its memory back. It cannot be used afterwards. */
+  /** Frees the memory. The object cannot be used afterwards. */
   free(): void;
   [Symbol.dispose](): void;
 }
 export interface ArrayMetric extends Metric, Recording {}
 
 /**
- * The statistics of a resource, as rules and dashboards read them: rates over the last second in two buckets, totals over the
- * last minute.
+ * The statistics of a resource, for rules and dashboards: rates over the last second in two buckets, totals over the last minute.
  *
  * Sentinel: `Node`.
  */
@@ -248,17 +247,17 @@ export interface Node {
   blockQps(now?: number): number;
   /** Passes and refusals per second. */
   totalQps(now?: number): number;
-  /** Completions per second, the failed ones included. */
+  /** Completions per second, including failed ones. */
   successQps(now?: number): number;
   /** Failed completions per second. */
   exceptionQps(now?: number): number;
-  /** Borrowed passes per second, by when they were lent. */
+  /** Borrowed passes per second, counted when they were borrowed. */
   occupiedPassQps(now?: number): number;
-  /** The rate at which calls would complete if every bucket did as well as the best; never below one completion a bucket. */
+  /** Completions per second if every bucket were as good as the best, which counts as at least one completion. */
   maxSuccessQps(now?: number): number;
-  /** Average response time, in milliseconds; 0 where nothing has completed. */
+  /** Average response time, in milliseconds; 0 if nothing has completed. */
   avgRt(now?: number): number;
-  /** Shortest response time, in milliseconds; 5000 where nothing has completed, at least 1. */
+  /** Shortest response time, in milliseconds, at least 1; 5000 if nothing has completed. */
   minRt(now?: number): number;
   /** Passes in the second before the current one. */
   previousPassQps(now?: number): number;
@@ -276,17 +275,17 @@ export interface Node {
   blockRequest(now?: number): number;
   /** Calls in flight. */
   curThreadNum(): number;
-  /** Borrowed passes that are still to come. */
+  /** Borrowed passes that are not due yet. */
   waiting(now?: number): number;
 }
 
-/** A node at which something is recorded. */
+/** A node with records of its own. */
 export interface RecordedNode extends Node {
   /** The last second, in full. */
   second(): SlidingWindowMetric;
   /** The last minute, in full. */
   minute(): SlidingWindowMetric;
-  /** The seconds before the current one in which something happened and that have not been told yet, oldest first. */
+  /** The seconds before the current one with events that no earlier call has returned, oldest first. */
   metrics(now?: number): MetricNode[];
   /** The seconds of the last minute whose start satisfies `predicate`, oldest first. */
   rawMetricsInMin(predicate: (timestamp: number) => boolean, now?: number): MetricNode[];
@@ -298,7 +297,7 @@ export interface RecordedNode extends Node {
  * Sentinel: `StatisticNode`.
  */
 export class StatisticNode {
-  /** Throws an error with the code `ERR_LEAPGATE_OPTIONS` where an option is wrong. */
+  /** Throws an error with the code `ERR_LEAPGATE_OPTIONS` if an option is wrong. */
   constructor(options?: Borrowing & Clock);
   /** Records `n` passes: 1 unless given. */
   addPassRequest(n?: number, now?: number): void;
@@ -306,35 +305,35 @@ export class StatisticNode {
   increaseBlockQps(n?: number, now?: number): void;
   /** Records `n` failed completions. */
   increaseExceptionQps(n?: number, now?: number): void;
-  /** Records a response time in milliseconds, of which a fraction is cut off, and `n` completions. */
+  /** Records a response time in milliseconds, rounded down, and `n` completions. */
   addRtAndSuccess(rt: number, n?: number, now?: number): void;
-  /** Records one call more in flight. */
+  /** Records one more call in flight. */
   increaseThreadNum(): void;
-  /** Records one call fewer in flight; there are never fewer than none. */
+  /** Records one call fewer in flight; the number never falls below 0. */
   decreaseThreadNum(): void;
-  /** Records `n` borrowed passes where they count at once: in the minute. */
+  /** Records `n` borrowed passes in the minute, where they count at once. */
   addOccupiedPass(n?: number, now?: number): void;
-  /** Borrows `n` passes from the half second of `at`, which has not begun. */
+  /** Borrows `n` passes from the half second of `at`, which must not have begun. */
   addWaitingRequest(at: number, n?: number): void;
   /**
-   * In how many milliseconds a bucket to come can pay for a request that costs `acquire` under `threshold` passes a second; 500
-   * or more for no.
+   * The milliseconds until a later bucket has room for a request that costs `acquire`, at `threshold` passes per second; 500 or more
+   * if none has.
    */
   tryOccupyNext(acquire: number, threshold: number, now?: number): number;
-  /** Records that a call has begun: `n` passes, and one call in flight. */
+  /** Records the start of a call: `n` passes, and one more call in flight. */
   begin(n?: number, now?: number): void;
-  /** Records that a call has ended: its response time, `n` completions, as many failures if it failed, and one call fewer in flight. */
+  /** Records the end of a call: its response time, `n` completions, as many failures if it failed, and one call fewer in flight. */
   complete(rt: number, outcome?: { n?: number; failed?: boolean }, now?: number): void;
-  /** Opens the current bucket, as each of Sentinel's reads of the last second does; a loan may depend on it (`untouched`). */
+  /** Opens the current bucket, as every read of the last second does in Sentinel; borrowed passes may depend on it (`untouched`). */
   touch(now?: number): void;
-  /** Gives its memory back. It cannot be used afterwards. */
+  /** Frees the memory. The object cannot be used afterwards. */
   free(): void;
   [Symbol.dispose](): void;
 }
 export interface StatisticNode extends RecordedNode {}
 
 /**
- * The nodes of an engine: `engine.nodes`. Those that are not there yet are null; the same one is always the same object.
+ * The nodes of an engine: `engine.nodes`. A node that does not exist yet is null; a node is always the same object.
  *
  * ```text
  * root
@@ -348,9 +347,9 @@ export interface StatisticNode extends RecordedNode {}
 export interface NodeTree {
   /** The node above all contexts. */
   readonly root: EntranceNode;
-  /** All calls that came from outside, whatever the resource: Sentinel's `__total_inbound_traffic__`. */
+  /** All inbound calls, of any resource: Sentinel's `__total_inbound_traffic__`. */
   readonly inbound: ClusterNode;
-  /** The entrance of a context; that of calls which name none is `sentinel_default_context`. */
+  /** The entrance of a context; calls without a context have `sentinel_default_context`. */
   entrance(context: string): EntranceNode | null;
   /** A resource in one context. */
   defaultNode(context: string, resource: string): DefaultNode | null;
@@ -361,16 +360,16 @@ export interface NodeTree {
 }
 
 /**
- * A context, or the root above them all. It counts nothing itself and adds up what is below it: rates of passes, refusals and
- * completions, totals, calls in flight, and the average response time. The other values are those of a node at which nothing
- * happens, as in Sentinel.
+ * A context, or the root above all contexts. It records nothing itself and adds up the nodes below it: rates of passes, refusals
+ * and completions, totals, calls in flight, and the average response time. Its other values are as of an idle node, as in
+ * Sentinel.
  */
 export interface EntranceNode extends Node {
   /** The context's name, or `machine-root`. */
   readonly name: string;
-  /** The entrances below the root; none below an entrance. */
+  /** The entrances below the root; empty for an entrance. */
   entrances(): EntranceNode[];
-  /** The resources that were first entered in this context outside any other. */
+  /** The resources first entered in this context outside any other resource. */
   children(): DefaultNode[];
 }
 
@@ -382,7 +381,7 @@ export interface DefaultNode extends RecordedNode {
   readonly resource: string;
   /** The resource in all contexts. */
   cluster(): ClusterNode;
-  /** The resources that were first entered, in this context, within this one. */
+  /** The resources first entered, in this context, within this resource. */
   children(): DefaultNode[];
 }
 
@@ -402,32 +401,32 @@ export interface OriginNode extends RecordedNode {
   readonly origin: string;
 }
 
-/** How a rule has decided. */
+/** The decisions of a rule. */
 export interface RuleCounters {
   /** The rule's id. */
   rule: string;
-  /** The resource, of a rule that applies to each on a window of its own. */
+  /** The resource, if the rule applies to each resource separately. */
   resource: string | null;
-  /** The origin, of a rule that applies to each on a window of its own. */
+  /** The origin, if the rule applies to each origin separately. */
   origin: string | null;
-  /** Requests that the rule has let pass and that passed; null of rules that count only refusals. */
+  /** Requests that the rule has admitted and that passed; null for rules that count only refusals. */
   passed: number | null;
-  /** Requests, of those, that the rule has made wait, or would have, had it not been in shadow mode; null as above. */
+  /** Passed requests that the rule has made wait, or would have in enforce mode; null for rules that count only refusals. */
   waited: number | null;
   /** Requests that the rule was the first to refuse. */
   blocked: number;
-  /** Requests that the rule would have refused, had it not been in shadow mode. */
+  /** Requests that the rule, in shadow mode, would have refused. */
   shadowBlocked: number;
-  /** Requests, of those that passed, charged to what keys share beyond the rule's `maxKeys`; null of rules without a key. */
+  /** Passed requests charged to the windows that keys beyond `maxKeys` share; null for rules without a key. */
   shared: number | null;
 }
 
-/** A key that is asked about often. */
+/** A hot key. */
 export interface HotKey {
   /** The id of the rule that counts it. */
   rule: string;
-  /** The key's parts as text, `, ` between them and `-` for one that is missing; null until it has come again. */
+  /** The key's parts as text, separated by `, `, with `-` for a missing part; null until the key is seen again. */
   key: string | null;
-  /** Its passes in the window; its calls in flight; of a throttle, how far its turns reach ahead, in milliseconds. */
+  /** The key's passes in the window, or its calls in flight; for a throttle, how far its turns reach ahead, in milliseconds. */
   amount: number;
 }

@@ -1,6 +1,6 @@
 /**
- * A store for express-rate-limit and hono-rate-limiter: sliding windows, in which what is refused is not charged, and never more
- * than the limit in any interval.
+ * A store for express-rate-limit and hono-rate-limiter: sliding windows, never more than the limit in any interval, and refused
+ * requests are not charged.
  *
  * ```js
  * import { leapgate } from 'leapgate/store';
@@ -14,15 +14,15 @@
  */
 import type { LimiterSettings, WindowMode } from 'leapgate';
 
-/** How the store counts. The limit and the window are for the middleware to say. */
+/** The settings of a store. The limit and the window are options of the middleware. */
 export interface StoreOptions extends LimiterSettings {
-  /** How the window counts; `strict` unless given. */
+  /** What the window guarantees; `strict` unless given. */
   window?: WindowMode;
-  /** Into how many buckets the window is cut: a divisor of `windowMs`. */
+  /** The number of buckets in the window: a divisor of `windowMs`. */
   sampleCount?: number;
 }
 
-/** What both middlewares ask of a store. */
+/** The store that both middlewares expect. */
 export interface Store {
   init(options: { limit: unknown; windowMs: number }): void;
   increment(key: string): Hits;
@@ -30,17 +30,17 @@ export interface Store {
   get(key: string): Hits | undefined;
   resetKey(key: string): void;
   resetAll(): void;
-  /** Gives its memory back. It cannot be used afterwards. */
+  /** Frees the memory. The store cannot be used afterwards. */
   shutdown(): void;
   readonly localKeys: true;
 }
 
-/** What is counted of a key. A refusal has one hit more than the limit; with a limit of 0, every hit is counted. */
+/** The hits of a key. A refusal has one hit more than the limit; with a limit of 0, every hit is counted. */
 export interface Hits {
   totalHits: number;
-  /** When it is worth trying again, or, of what has passed, when it has left the window. */
+  /** When to try again if refused, else when all hits will have left the window. */
   resetTime: Date;
 }
 
-/** A store, for one middleware. The middleware's `limit` is a number: a store does not hear what a function answers. */
+/** Makes a store for one middleware, whose `limit` has to be a number: a store never learns what a function returns. */
 export function leapgate(options?: StoreOptions): Store;

@@ -111,12 +111,12 @@ pub fn key_lists(bytes: usize) {
     });
 }
 
-/// Decides about a call. The origin lies in the buffer, and the context behind it. For the results see `DECISION_…` and `POLICY_…`
-/// of `layout`.
+/// Decides about a call. The origin is in the buffer, followed by the context. For the results see `DECISION_…` and `POLICY_…` of
+/// `layout`.
 ///
 /// Returns the number of the entry, `REFUSED` or `ENDED`.
 #[wasm_bindgen]
-#[allow(clippy::too_many_arguments)] // JavaScript has them all at hand
+#[allow(clippy::too_many_arguments)] // each is a number that JavaScript has at hand
 pub fn engine_enter(
     engine: u32,
     resource: u32,

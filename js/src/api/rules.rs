@@ -1,4 +1,4 @@
-//! How the rules of an engine have decided.
+//! The counters and the hottest keys of an engine's rules.
 
 use crate::layout::{COUNTERS, HOT_KEY, NONE};
 use crate::rules::for_each_rule;

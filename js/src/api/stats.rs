@@ -1,4 +1,4 @@
-//! What JavaScript calls for statistics by themselves, and for those of an engine.
+//! What JavaScript calls for statistics alone, and for the statistics of an engine.
 
 mod array;
 mod make;
@@ -18,13 +18,13 @@ pub fn stats_rows() -> *const f64 {
     rows()
 }
 
-/// Drops what has this number.
+/// Drops the object with this number.
 #[wasm_bindgen]
 pub fn stats_free(number: u32) {
     free(number);
 }
 
-/// Tells the length of the window in milliseconds, and into how many buckets it is cut.
+/// Makes a row of the length of the window, in milliseconds, and the number of its buckets.
 #[wasm_bindgen]
 pub fn stats_window(number: u32) -> usize {
     rows_of(number, |held, rows| {
@@ -45,7 +45,7 @@ pub fn stats_add(number: u32, event_index: usize, n: f64, now: f64) {
     });
 }
 
-/// Records a response time there.
+/// Records a response time in the current bucket.
 #[wasm_bindgen]
 pub fn stats_add_rt(number: u32, rt: f64, now: f64) {
     with(number, |held| {
@@ -54,7 +54,7 @@ pub fn stats_add_rt(number: u32, rt: f64, now: f64) {
     });
 }
 
-/// Records there how many calls are in flight.
+/// Records the number of calls in flight in the current bucket.
 #[wasm_bindgen]
 pub fn stats_update_concurrency(number: u32, in_flight: f64, now: f64) {
     with(number, |held| {

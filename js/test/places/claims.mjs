@@ -1,5 +1,5 @@
-// What is true of the package wherever it runs: of each subpath, claims by name. They run in all kinds of places: nothing is
-// imported here, and nothing used but what the language has and what a claim is about.
+// Claims about the package that hold in all places, by subpath and name. They run in all kinds of places: this file imports nothing,
+// and uses only the language and the subject of the claim.
 
 function equal(actual, expected, what) {
   const [is, was] = [actual, expected].map((value) => JSON.stringify(value));
@@ -7,10 +7,10 @@ function equal(actual, expected, what) {
 }
 
 const MINUTE = 60_000;
-const request = (who) => new Request('http://localhost/', { headers: { who } });
+const request = (client) => new Request('http://localhost/', { headers: { client } });
 
 const adapter = {
-  'is there, and checks its options': ({ leapgate }) => {
+  'can be imported, and checks its options': ({ leapgate }) => {
     let code;
     try {
       leapgate({ limit: 'many', windowMs: MINUTE, key: () => 'a' });
@@ -23,7 +23,7 @@ const adapter = {
 
 const CLAIMS = {
   leapgate: {
-    'lets exactly the limit pass, each key for itself, and says when to come back': ({ Limiter }) => {
+    'admits exactly the limit, for each key separately, and returns when to try again': ({ Limiter }) => {
       let millis = 5000;
       const limiter = new Limiter({ limit: 3, windowMs: 1000, now: () => millis });
       const ask = (key) => {
@@ -40,10 +40,10 @@ const CLAIMS = {
       millis += 1049;
       equal(ask('a'), [false, 0, 1], 'a, a millisecond too early');
       millis += 1;
-      equal(ask('a'), [true, 2, 0], 'a, when it was told to come back');
+      equal(ask('a'), [true, 2, 0], 'a, when it is time to try again');
       limiter.free();
     },
-    'made where the module is loaded, it counts by the clock of the place': ({ Limiter }, { limiter }) => {
+    'made at module scope, it counts by the clock of the place': ({ Limiter }, { limiter }) => {
       equal(limiter instanceof Limiter, true, 'it is a Limiter');
       const results = Array.from({ length: 10 }, (_, i) => limiter.limit(i % 2 === 0 ? 'Zoë' : ['Zoë', 7]));
       equal(
@@ -59,7 +59,7 @@ const CLAIMS = {
         `${retryAfterMs}, ${reset}`,
       );
     },
-    'says what is wrong': ({ Limiter }) => {
+    'names a wrong argument': ({ Limiter }) => {
       let thrown;
       try {
         new Limiter({ limit: -1, windowMs: 1000 });
@@ -86,7 +86,7 @@ const CLAIMS = {
       const wait = [false, 0, 1050];
       equal(['a', 'a', 'a', 'b'].map(ask), [[true, 1, 0], [true, 0, 0], wait, [true, 1, 0]], 'three of a, one of b');
       millis += 1050;
-      equal(ask('a'), [true, 1, 0], 'a, when it was told to come back');
+      equal(ask('a'), [true, 1, 0], 'a, when it is time to try again');
       const first = engine.enter('report');
       equal([first.success, engine.enter('report').success], [true, false], 'one at a time');
       first.exit();
@@ -104,7 +104,7 @@ const CLAIMS = {
       equal(order, ['run', 'second'], 'what came when');
       equal(await engine.run('report', (entry) => entry.success), true, 'when all have left');
     },
-    'made where the module is loaded, it counts by the clock of the place': ({ Engine }, { engine }) => {
+    'made at module scope, it counts by the clock of the place': ({ Engine }, { engine }) => {
       equal(engine instanceof Engine, true, 'it is an Engine');
       const results = Array.from({ length: 10 }, (_, i) => engine.limit('api', { key: i % 2 === 0 ? 'Zoë' : 'Zoé' }));
       equal(
@@ -113,7 +113,7 @@ const CLAIMS = {
         'two keys of a limit of two',
       );
     },
-    'says what is wrong': ({ Engine }) => {
+    'names a wrong argument': ({ Engine }) => {
       let thrown;
       try {
         new Engine({ flowRules: [{ resource: 'api', count: -1 }] });
@@ -135,7 +135,7 @@ const CLAIMS = {
     },
   },
   'leapgate/http': {
-    'tells the limit in headers': ({ rateLimitHeaders, ipKey }, _, { leapgate: { Limiter } }) => {
+    'writes the limit into headers': ({ rateLimitHeaders, ipKey }, _, { leapgate: { Limiter } }) => {
       const limiter = new Limiter({ limit: 3, windowMs: 1000, now: () => 5000 });
       const headers = rateLimitHeaders(limiter.limit(ipKey('2001:db8::1')));
       equal(headers, { 'RateLimit-Policy': '"1s";q=3;w=1', RateLimit: '"1s";r=2;t=2' }, 'headers');
@@ -143,19 +143,19 @@ const CLAIMS = {
     },
   },
   'leapgate/fetch': {
-    'lets exactly the limit through to the handler': async ({ leapgate }) => {
-      const limited = leapgate({ limit: 3, windowMs: MINUTE, now: () => 0, key: (request) => request.headers.get('who') });
+    'passes exactly the limit on to the handler': async ({ leapgate }) => {
+      const limited = leapgate({ limit: 3, windowMs: MINUTE, now: () => 0, key: (request) => request.headers.get('client') });
       let reached = 0;
       const fetch = limited(() => new Response(`hello ${++reached}`));
       const answers = [];
-      for (const who of ['a', 'a', 'a', 'a', 'b']) {
-        const response = await fetch(request(who));
+      for (const client of ['a', 'a', 'a', 'a', 'b']) {
+        const response = await fetch(request(client));
         answers.push([response.status, response.headers.get('retry-after'), await response.text()]);
       }
       const passed = [1, 2, 3].map((n) => [200, null, `hello ${n}`]);
       equal(answers, [...passed, [429, '63', 'too many requests'], [200, null, 'hello 4']], 'answers');
     },
-    'with an engine, a body is in until it has been read': async ({ leapgate }, _, { 'leapgate/engine': { Engine } }) => {
+    'with an engine, a call is in flight until its body has been read': async ({ leapgate }, _, { 'leapgate/engine': { Engine } }) => {
       const engine = new Engine({ flowRules: [{ resource: 'all', count: 1, grade: 'concurrency' }] });
       const limited = leapgate({ engine, resource: () => 'all' })(() => new Response('hello'));
       const first = await limited(request('a'));
@@ -168,7 +168,7 @@ const CLAIMS = {
   'leapgate/express': adapter,
   'leapgate/fastify': adapter,
   'leapgate/store': {
-    'counts, and charges nothing for what is refused': async ({ leapgate }) => {
+    'counts, and charges nothing for a refused request': async ({ leapgate }) => {
       const store = leapgate();
       store.init({ windowMs: MINUTE, limit: 2 });
       const hits = [];
@@ -178,13 +178,13 @@ const CLAIMS = {
   },
 };
 
-/** What is made where modules are loaded, before there is a request. */
+/** The objects made at module scope, before there is a request. */
 export function make({ leapgate: { Limiter }, 'leapgate/engine': { Engine } = {} }) {
   const rules = { flowRules: [{ resource: 'api', key: ['clientIp'], count: 2, intervalMs: MINUTE }] };
   return { limiter: new Limiter({ limit: 2, windowMs: MINUTE }), engine: Engine && new Engine(rules) };
 }
 
-/** Which claims there are of those subpaths. A subpath without one is not proved. */
+/** The claims about these subpaths. A subpath without a claim is not tested. */
 export function claimsOf(subpaths) {
   return subpaths.flatMap((subpath) => {
     const names = Object.keys(CLAIMS[subpath] ?? {});
@@ -193,7 +193,7 @@ export function claimsOf(subpaths) {
   });
 }
 
-/** Checks them, and gives those that hold: all, or the first that does not is thrown. */
+/** Checks the claims, and returns the claims that hold: all of them, since the first that does not is thrown. */
 export async function check(modules, made) {
   const held = [];
   for (const [subpath, module] of Object.entries(modules)) {

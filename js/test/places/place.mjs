@@ -1,4 +1,4 @@
-// What the places share: projects in which the package is installed, programs that are stopped, and what both have to say.
+// Shared by the places: projects with the package installed, programs that are stopped, and assertions about their output.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -18,13 +18,13 @@ const TOOLS = fileURLToPath(new URL('../../../.tools', import.meta.url));
 /** The package, packed; and a folder whose `node_modules` has it and nothing else. See run.mjs. */
 export const { LEAPGATE_TARBALL: TARBALL, LEAPGATE_INSTALLED: INSTALLED } = process.env;
 
-/** Where `light` and `heavy` have their packages. */
+/** The folders with the packages of `light` and `heavy`. */
 export const toolsOf = (weight) => join(TOOLS, weight);
 
-/** A program of theirs, as npm names it. */
+/** A program of these packages, by its name in npm. */
 export const bin = (weight, name) => join(TOOLS, weight, 'node_modules/.bin', name);
 
-/** A package of theirs, or of another folder of .tools. */
+/** A package in these folders, or in another folder of .tools. */
 export const tool = (name, path) => createRequire(join(TOOLS, name, 'package.json'))(path);
 
 export const NODE20 = join(TOOLS, 'light/node_modules/node20/bin/node');
@@ -32,18 +32,18 @@ export const NODE24 = join(TOOLS, 'light/node_modules/node24/bin/node');
 
 export const MANIFEST = JSON.parse(readFileSync(join(INSTALLED, 'node_modules/leapgate/package.json'), 'utf8'));
 
-/** What the package exports; and of it, what is for `import` only, since it is no code or asks for the module first. */
+/** The exports of the package; and its exports for `import` only, which are not code or have to be given the module first. */
 export const EXPORTS = Object.keys(MANIFEST.exports);
 export const isBare = (path) => /\.wasm$|\/slim$/.test(path);
 
-/** What can be imported by name, and works at once. */
+/** The exports that can be imported by name, and work at once. */
 export const SUBPATHS = EXPORTS.filter((path) => !isBare(path) && path !== './package.json').map((path) =>
   path.replace('.', 'leapgate'),
 );
 
 const { transformSync } = tool('esbuild', 'esbuild');
 
-// A module that has `claims`, which answers with the claims that hold of the subpaths.
+// A module that exports `claims`, which returns the claims that hold for the subpaths.
 function appOf(subpaths) {
   const imports = subpaths.map((path, i) => `import * as module${i} from '${path}';\n`).join('');
   const modules = subpaths.map((path, i) => `'${path}': module${i}`).join(', ');
@@ -55,8 +55,8 @@ export const claims = () => check(modules, made);
 }
 
 /**
- * An empty project with the package installed, an `app.mjs` and `app.cjs` that check the claims, and what files are given.
- * Tools that have to be found from there are those of `within`: light or heavy.
+ * An empty project with the package installed, an `app.mjs` and `app.cjs` that check the claims, and the given files.
+ * It resolves the tools of `within`: light or heavy.
  */
 export function project(files = {}, { within, subpaths = SUBPATHS } = {}) {
   const parent = within === undefined ? tmpdir() : toolsOf(within);
@@ -83,23 +83,23 @@ export function project(files = {}, { within, subpaths = SUBPATHS } = {}) {
   return dir;
 }
 
-/** That what a place has printed, or answered, is all claims of the subpaths. */
+/** Asserts that a place has printed, or answered, all claims about the subpaths. */
 export function assertHeld(answer, subpaths = SUBPATHS) {
   const held = typeof answer === 'string' ? JSON.parse(answer.trim().split('\n').at(-1)) : answer;
   assert.deepEqual(held, claimsOf(subpaths));
 }
 
-/** How long the modules of wasm are that are in a folder, or in one below. */
+/** The lengths of the wasm modules in a folder and its subfolders. */
 export const modulesIn = (dir) =>
   readdirSync(dir, { recursive: true })
     .filter((file) => file.endsWith('.wasm'))
     .map((file) => statSync(join(dir, file)).size)
     .sort();
 
-/** Those of the package. */
+/** The lengths of the package's modules. */
 export const MODULES = modulesIn(join(INSTALLED, 'node_modules/leapgate/dist'));
 
-// What the programs here are not to do: ask who uses them, look for newer ones, or colour what they say.
+// Settings against telemetry, checks for updates, and colours.
 const ENV = {
   ...process.env,
   CI: '1',
@@ -110,16 +110,16 @@ const ENV = {
   WRANGLER_SEND_METRICS: 'false',
   PATH: `${dirname(NODE24)}:${process.env.PATH}`,
 };
-delete ENV.NODE_TEST_CONTEXT; // Else what runs tests would report to the tests that started it.
+delete ENV.NODE_TEST_CONTEXT; // Else a test runner would report to the tests that started it.
 
 const running = new Set();
 
-// With all that they have started.
+// Programs are stopped with their children.
 function kill(child) {
   try {
     process.kill(-child.pid, 'SIGKILL');
   } catch {
-    // It has ended.
+    // The program has ended.
   }
 }
 
@@ -130,7 +130,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
   });
 }
 
-/** Starts a program, in a group of its own; it is stopped after the tests. `heard` is what it has said. */
+/** Starts a program, in a group of its own; it is stopped after the tests. `heard` is its output so far. */
 export function start(command, args, { cwd, env } = {}) {
   const child = spawn(command, args, { cwd, env: { ...ENV, ...env }, stdio: ['ignore', 'pipe', 'pipe'], detached: true });
   const program = { child, heard: '' };
@@ -149,10 +149,10 @@ export function start(command, args, { cwd, env } = {}) {
   return program;
 }
 
-// Without what is minified: runtimes show the line that throws.
+// Without minified lines: runtimes show the line that throws.
 const shown = ({ heard }) => heard.replace(/^(.{300}).*$/gm, '$1…');
 
-/** Runs a program to its end: what it prints on its standard output. */
+/** Runs a program to its end, and returns its standard output. */
 export async function run(command, args, { seconds = 60, ...options } = {}) {
   const program = start(command, args, options);
   let printed = '';
@@ -164,7 +164,7 @@ export async function run(command, args, { seconds = 60, ...options } = {}) {
   return printed;
 }
 
-/** Waits until a program has said so. */
+/** Waits for an output of a program. */
 export async function until(program, what, seconds = 60) {
   const deadline = Date.now() + seconds * 1000;
   let isOver = false;
@@ -179,7 +179,7 @@ export async function until(program, what, seconds = 60) {
 
 const TYPES = { '.html': 'text/html', '.js': 'text/javascript', '.mjs': 'text/javascript', '.wasm': 'application/wasm' };
 
-/** A server of the files of a folder, on 127.0.0.1: its address. */
+/** Serves the files of a folder on 127.0.0.1, and returns the address. */
 export async function serve(root) {
   const server = createServer((request, response) => {
     const path = new URL(request.url, 'http://localhost').pathname;

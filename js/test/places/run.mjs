@@ -1,5 +1,5 @@
-// Installs the package that is in dist/npm into an empty folder, as users would, and has each place try it: those of the
-// folders that are named (light, heavy), a file each. What else is given is passed on to node's test runner.
+// Installs the package in dist/npm into an empty folder, as users would, and tests it in each place of the named folders (light,
+// heavy), which have a file for each. Other arguments are passed on to node's test runner.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -25,7 +25,7 @@ const [{ filename }] = JSON.parse(npm('pack', join(root, 'dist/npm'), '--json', 
 writeFileSync(join(dir, 'package.json'), '{ "private": true }');
 npm('install', '--offline', '--no-audit', '--no-fund', '--loglevel=error', join(dir, filename));
 
-// One version of Node for all, whichever is on the machine: some of the tools want a newer one than the package does.
+// The same version of Node for all, regardless of the machine's: some of the tools need a newer one than the package.
 const node = join(root, '.tools/light/node_modules/node24/bin/node');
 const tests = weights.flatMap((weight) =>
   readdirSync(join(here, weight))

@@ -81,7 +81,7 @@ new Engine({ degradeRules: [{ resource: 'a', count: 1 }] });
 new Engine({ degradeRules: [{ resource: 'a', count: 1, timeWindow: 1, grade: 'qps' }] });
 // @ts-expect-error a threshold that is not there
 new Engine({ systemRules: [{ maxRt: 1 }] });
-// @ts-expect-error nobody
+// @ts-expect-error an authority rule without origins
 new Engine({ authorityRules: [{ resource: 'a' }] });
 // @ts-expect-error another mode
 new Engine({ mode: 'off' });
@@ -93,7 +93,7 @@ new Engine({}, { now: () => '5' });
 engine.limit();
 // @ts-expect-error an option that is not there
 engine.limit('a', { keys: 'a' });
-// @ts-expect-error who does not stay cannot wait
+// @ts-expect-error `limit` cannot wait
 engine.limit('a', { canWait: true });
 // @ts-expect-error not undefined
 engine.enter('a', { key: undefined });

@@ -55,7 +55,7 @@ leapgate({ limit: 1, windowMs: 1000, key: () => ({ path: '/' }) });
 // @ts-expect-error an engine is asked about a resource
 leapgate({ engine, ip: 'cloudflare' });
 
-// @ts-expect-error nothing says whom to limit
+// @ts-expect-error neither `ip` nor `key`
 leapgate({ limit: 1, windowMs: 1000 });
 // @ts-expect-error both do
 leapgate({ limit: 1, windowMs: 1000, ip: 'cloudflare', key: () => 'a' });

@@ -28,7 +28,7 @@ app.use(leapgate({ engine, resource: () => 'a', key: (c) => ({ path: c.req.path 
 // @ts-expect-error an engine is asked about a resource
 leapgate({ engine, getConnInfo });
 
-// @ts-expect-error nothing says whom to limit
+// @ts-expect-error neither `getConnInfo` nor `key`
 leapgate({ limit: 1, windowMs: 1000 });
 // @ts-expect-error both do
 leapgate({ limit: 1, windowMs: 1000, getConnInfo, key: () => 'a' });

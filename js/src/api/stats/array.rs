@@ -7,8 +7,8 @@ use leapgate::Timestamp;
 use leapgate::stats::{MetricBucket, WindowWrap};
 use wasm_bindgen::prelude::wasm_bindgen;
 
-/// Tells one bucket: 0 is the current one, which is opened; 1 the one before; 2 the valid head; 3 that of `at`, whether it
-/// counts or not.
+/// Makes a row of one bucket: 0 is the current one, which is opened; 1 the one before; 2 the valid head; 3 the bucket of `at`,
+/// whether it counts or not.
 #[wasm_bindgen]
 pub fn array_bucket(array: u32, which: u32, at: f64) -> usize {
     rows_of(array, |held, rows| {
@@ -30,32 +30,32 @@ pub fn array_bucket(array: u32, which: u32, at: f64) -> usize {
     })
 }
 
-/// Tells the buckets that count at `now`, or `all` that are still there.
+/// Makes rows of the buckets that count at `now`, or of `all` that the ring keeps.
 #[wasm_bindgen]
 pub fn array_list(array: u32, all: bool, now: f64) -> usize {
     rows_of(array, |held, rows| {
         let Item::Array(array) = held else {
             return None;
         };
-        let mut tell = |wrap: &WindowWrap<MetricBucket>| {
+        let mut push = |wrap: &WindowWrap<MetricBucket>| {
             push_bucket(rows, wrap.start().unwrap_or(Timestamp::ZERO), wrap.value());
         };
         if all {
-            array.list_all().for_each(&mut tell);
+            array.list_all().for_each(&mut push);
         } else {
-            array.list(instant(now)).for_each(&mut tell);
+            array.list(instant(now)).for_each(&mut push);
         }
         Some(())
     })
 }
 
-/// Which slot of the ring the bucket of `at` takes.
+/// The slot of the bucket of `at` in the ring.
 #[wasm_bindgen]
 pub fn array_index(array: u32, at: f64) -> f64 {
     number(array, |held| Some(held.window()?.index(instant(at)) as f64))
 }
 
-/// When the bucket of `at` starts.
+/// The start of the bucket of `at`.
 #[wasm_bindgen]
 pub fn array_start(array: u32, at: f64) -> f64 {
     number(array, |held| {

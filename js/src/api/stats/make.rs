@@ -1,4 +1,4 @@
-//! Makes what is not part of an engine, of options.
+//! Makes statistics that are not part of an engine, from options.
 
 use crate::shell::shell;
 use crate::stats::{Item, NodeRef, add, with};
@@ -15,7 +15,7 @@ const GEOMETRY: [&str; 2] = ["intervalMs", "sampleCount"];
 const BORROWING: [&str; 3] = ["intervalMs", "sampleCount", "untouched"];
 const UNTOUCHED: [&str; 1] = ["untouched"];
 
-/// A sentence about what is wrong.
+/// A sentence that names the wrong option, its value and the cure.
 struct Sentence(String);
 
 impl<E: std::fmt::Display> From<E> for Sentence {
@@ -33,7 +33,7 @@ fn geometry(fields: &Fields<'_>) -> Result<Window, Sentence> {
         None => None,
     };
     let geometry = RuleGeometry::new(interval_ms, sample_count).map_err(|error| {
-        // All else has been looked at: it is the number of buckets, where one is given.
+        // All other options are checked: the number of buckets is wrong, if it is given.
         format!("{}: {error}", samples.unwrap_or(interval))
     })?;
     Ok(geometry.window())
@@ -79,19 +79,19 @@ pub fn array_new(bytes: usize) -> f64 {
     make(bytes, array)
 }
 
-/// The same, of a metric.
+/// The same for a metric.
 #[wasm_bindgen]
 pub fn metric_new(bytes: usize) -> f64 {
     make(bytes, metric)
 }
 
-/// The same, of a node.
+/// The same for a node.
 #[wasm_bindgen]
 pub fn node_new(bytes: usize) -> f64 {
     make(bytes, node)
 }
 
-/// The same, of a coarser view of a metric.
+/// The same for a coarser view of a metric.
 #[wasm_bindgen]
 pub fn metric_view(metric: u32, bytes: usize) -> f64 {
     let Some(metric) = with(metric, |held| match held {

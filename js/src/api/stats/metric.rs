@@ -38,7 +38,7 @@ pub fn metric_previous(metric: u32, event_index: usize, now: f64) -> f64 {
     })
 }
 
-/// One of the `EXTREME_…` of `layout`. Response times are negative where nothing has completed.
+/// One of the `EXTREME_…` of `layout`. Response times are negative if nothing has completed.
 #[wasm_bindgen]
 pub fn metric_extreme(metric: u32, which: u32, now: f64) -> f64 {
     let now = instant(now);
@@ -58,7 +58,7 @@ fn read(number_of: u32, read: impl FnOnce(&dyn Metric) -> Option<f64>) -> f64 {
     number(number_of, |held| held.metric(read).flatten())
 }
 
-/// Tells what happened in each bucket.
+/// Makes a row of each bucket.
 #[wasm_bindgen]
 pub fn metric_details(metric: u32, now: f64) -> usize {
     rows_of(metric, |held, rows| {
@@ -79,7 +79,7 @@ pub fn metric_add_waiting(metric: u32, at: f64, n: f64) {
     });
 }
 
-/// How many borrowed passes are still to come.
+/// The number of borrowed passes that are not due yet.
 #[wasm_bindgen]
 pub fn metric_waiting(metric: u32, now: f64) -> f64 {
     number(metric, |held| match held {

@@ -77,7 +77,7 @@ pub fn node_record(node: u32, what: u32, a: f64, b: f64, now: f64) {
     });
 }
 
-/// For how long a request has to wait until a bucket to come can pay for it.
+/// How long a request has to wait until a later bucket has room for it.
 #[wasm_bindgen]
 pub fn node_try_occupy_next(node: u32, acquire: f64, threshold: f64, now: f64) -> f64 {
     number(node, |held| {

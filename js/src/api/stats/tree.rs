@@ -21,7 +21,8 @@ fn place(tree: &NodeTree, kind: u32, [name, inner]: [&str; 2]) -> Option<NodeRef
     })
 }
 
-/// The number of a node: one of the `NODE_…` of `layout`. Their names are in the buffer, each with its length before it. Negative where there is none.
+/// The number of a node: one of the `NODE_…` of `layout`. Its names are in the buffer, each with its length before it. Negative if
+/// there is no such node.
 #[wasm_bindgen]
 pub fn tree_node(engine: u32, kind: u32, bytes: usize) -> f64 {
     let found = shell(|shell| {
@@ -33,7 +34,7 @@ pub fn tree_node(engine: u32, kind: u32, bytes: usize) -> f64 {
     found.map_or(-1.0, |place| add(Item::Node(place)))
 }
 
-/// Tells the names of what is below a node: one of the `BELOW_…` of `layout`.
+/// Writes the names of the nodes below a node into the buffer: one of the `BELOW_…` of `layout`.
 #[wasm_bindgen]
 pub fn node_names(node: u32, kind: u32) -> f64 {
     let mut names = Texts::default();
@@ -61,7 +62,7 @@ pub fn node_names(node: u32, kind: u32) -> f64 {
     shell(|shell| shell.buffer.write(names.bytes()))
 }
 
-/// Tells the names of all resources.
+/// Writes the names of all resources into the buffer.
 #[wasm_bindgen]
 pub fn tree_resources(engine: u32) -> f64 {
     let mut names = Texts::default();

@@ -7,13 +7,13 @@ let browser;
 
 function launched() {
   const { chromium } = tool('heavy', 'playwright-core');
-  // Without a sandbox, as root has none there.
+  // Without a sandbox, which root cannot use.
   return chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox'] });
 }
 
 after(async () => (await browser?.catch(() => undefined))?.close());
 
-/** That the claims hold of the page at that address, which says so in `document.title`. */
+/** Asserts that the claims hold in the page at this address, which reports them in `document.title`. */
 export async function assertHeldAt(url, subpaths) {
   browser ??= launched();
   const page = await (await browser).newPage();
@@ -29,7 +29,7 @@ export async function assertHeldAt(url, subpaths) {
   await page.close();
 }
 
-/** What a page runs: it says which claims hold. */
+/** The script of a page: it reports the claims that hold. */
 export const PAGE =
   "import { claims } from './app.mjs';\nclaims().then((held) => (document.title = JSON.stringify(held)));\n";
 export const HTML = '<!doctype html><title>…</title><script type="module" src="./page.mjs"></script>';

@@ -1,9 +1,9 @@
-// A browser without any tool: modules by their names, which an import map says.
+// A browser without any tool: modules by name, with an import map.
 import test from 'node:test';
 import { MANIFEST, project, serve } from '../place.mjs';
 import { HTML, PAGE, assertHeldAt } from './browser.mjs';
 
-// Where a name leads to in a browser, as the package says.
+// The file of a name in a browser, by the package's `exports`.
 const find = (entry) => (typeof entry === 'string' ? entry : find(entry.browser ?? entry.import ?? entry.default));
 const imports = Object.entries(MANIFEST.exports).map(([path, entry]) => [
   path.replace('.', 'leapgate'),

@@ -1,4 +1,4 @@
-// esbuild's bundle in a browser; those for Node are among the light ones.
+// esbuild's bundle in a browser; the bundles for Node are tested in `light`.
 import { join } from 'node:path';
 import test from 'node:test';
 import { project, serve, tool } from '../place.mjs';

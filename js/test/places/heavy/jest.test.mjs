@@ -1,4 +1,4 @@
-// Jest: its environment that is Node, by `require` and by `import`, and the one that plays a browser.
+// Jest: its Node environment, with `require` and with `import`, and jsdom, which imitates a browser.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';

@@ -1,4 +1,4 @@
-// Next.js, as it is deployed: a route of Node, a route of the edge, and a page in the browser.
+// Next.js, as deployed: a route in Node, a route in the edge runtime, and a page in the browser.
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import test from 'node:test';
@@ -30,7 +30,7 @@ export default function Page() {
 test('Next.js', async (t) => {
   const cwd = project(FILES, { within: 'heavy' });
   await run(bin('heavy', 'next'), ['build'], { cwd, seconds: 180 });
-  // Where it is deployed, the edge compiles nothing that is inlined.
+  // A deployed edge runtime compiles no inlined module.
   assert.deepEqual(modulesIn(join(cwd, '.next/server')), MODULES);
   const server = start(bin('heavy', 'next'), ['start', '--hostname', '127.0.0.1', '--port', '0'], { cwd });
   const [, url] = await until(server, /(http:\/\/127\.0\.0\.1:\d+)/);

@@ -12,7 +12,7 @@ const FILES = {
     "import { claims } from './app.mjs';\nexport default { fetch: async () => Response.json(await claims()) };\n",
 };
 
-test('Wrangler: what it deploys has the module as a file of its own, and runs', async () => {
+test('Wrangler: the deployed Worker has the module as a file of its own, and runs', async () => {
   const cwd = project(FILES, { within: 'heavy' });
   await run(bin('heavy', 'wrangler'), ['deploy', '--dry-run', '--outdir', 'out'], { cwd, env: { HOME: cwd } });
   const out = join(cwd, 'out');

@@ -1,13 +1,13 @@
-// What checks packages: that each file is there and has the format that it says, and that TypeScript finds the types of it.
+// Checkers of packages: each file exists in its declared format, and TypeScript finds its types.
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { EXPORTS, TARBALL, bin, isBare, run } from '../place.mjs';
 
-test('publint has nothing to say', async () => {
+test('publint finds nothing wrong', async () => {
   assert.match(await run(bin('light', 'publint'), ['run', TARBALL, '--strict']), /All good!/);
 });
 
-// What asks for the module first, and the module: for `import` only.
+// `slim`, which has to be given the module first, and the module: for `import` only.
 const IGNORED = { strict: [], 'esm-only': ['node10', 'node16-cjs'] };
 
 for (const [entries, profile] of [

@@ -4,7 +4,7 @@ import test from 'node:test';
 import { join } from 'node:path';
 import { assertHeld, bin, project, run } from '../place.mjs';
 import { SHOWN, assertShown } from './shown.mjs';
-import { SERVER, TOLD, told } from './websocket.mjs';
+import { EXPECTED, SERVER, answersOf } from './websocket.mjs';
 
 const ARGS = ['run', '--no-prompt', '--no-remote', '--no-lock', '--node-modules-dir=manual'];
 const deno = (cwd, ...args) => run(bin('light', 'deno'), [...ARGS, ...args], { cwd, env: { DENO_DIR: join(cwd, '.deno') } });
@@ -16,7 +16,7 @@ for (const main of ['main.mjs', 'main.cjs']) {
   });
 }
 
-test('Deno: a console shows what an object is for', async () => {
+test('Deno: a console shows the name and the limits of an object', async () => {
   assertShown(await deno(project({ 'shown.mjs': SHOWN }), 'shown.mjs'));
 });
 
@@ -30,10 +30,10 @@ test('Deno: a WebSocket behind leapgate/fetch', async () => {
       return response;
     };
     const server = Deno.serve({ hostname: '127.0.0.1', port: 0, onListen() {} }, handle(answer));
-    ${told}
-    console.log(JSON.stringify(await told(\`http://127.0.0.1:\${server.addr.port}\`)));
+    ${answersOf}
+    console.log(JSON.stringify(await answersOf(\`http://127.0.0.1:\${server.addr.port}\`)));
     Deno.exit();
   `;
   const cwd = project({ 'handle.mjs': SERVER, 'server.mjs': server });
-  assert.deepEqual(JSON.parse(await deno(cwd, '--allow-net=127.0.0.1', 'server.mjs')), TOLD);
+  assert.deepEqual(JSON.parse(await deno(cwd, '--allow-net=127.0.0.1', 'server.mjs')), EXPECTED);
 });

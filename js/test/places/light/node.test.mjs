@@ -1,9 +1,9 @@
-// Node, the oldest that the package is for and the newest: `import`, `require`, and both at once.
+// Node, the oldest supported version and the newest: `import`, `require`, and both at once.
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { MANIFEST, NODE20, NODE24, SUBPATHS, assertHeld, project, run } from '../place.mjs';
 
-// Of what holds the module: two instances would count apart.
+// Exports with the module: two instances would count separately.
 const paths = SUBPATHS.filter((path) => MANIFEST.exports[path.replace('leapgate', '.')].workerd !== undefined);
 const BOTH = `
 import { createRequire } from 'node:module';
@@ -20,7 +20,7 @@ console.log(JSON.stringify({ same, passed }));
 `;
 
 for (const [name, node] of Object.entries({ 'Node 20': NODE20, 'Node 24': NODE24 })) {
-  test(`${name}: is the one that is meant`, async () => {
+  test(`${name}: has the pinned version`, async () => {
     assert.match(await run(node, ['--version']), new RegExp(`^v${name.slice(5)}\\.`));
   });
 

@@ -1,4 +1,4 @@
-// What a console shows of a limiter, an engine and an entry. Runtimes differ in quotes and line breaks.
+// A limiter, an engine and an entry in a console. Runtimes differ in quotes and line breaks.
 import assert from 'node:assert/strict';
 
 export const SHOWN = `

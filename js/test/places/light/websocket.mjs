@@ -1,6 +1,6 @@
 // WebSockets behind leapgate/fetch: one claim for all runtimes, each of which begins a WebSocket in its own way.
 
-/** A module of the server: `handle(answer)` is its handler; `answer` is limited, and upgrades requests for a WebSocket. */
+/** A module of the server: `handle(answer)` returns its handler; `answer` is limited, and upgrades requests to a WebSocket. */
 export const SERVER = `
 import { Engine } from 'leapgate/engine';
 import { leapgate } from 'leapgate/fetch';
@@ -14,8 +14,8 @@ export function handle(answer) {
 }
 `;
 
-/** The client: what the server at `url` has answered, which has to be `TOLD`. */
-export async function told(url) {
+/** The client: returns the answers of the server at `url`, which have to be `EXPECTED`. */
+export async function answersOf(url) {
   const echo = (path) =>
     new Promise((resolve) => {
       const socket = new WebSocket(`${url.replace('http', 'ws')}${path}`);
@@ -35,7 +35,7 @@ export async function told(url) {
   ];
 }
 
-export const TOLD = [
+export const EXPECTED = [
   ['echo a', 'echo a', 'refused', 429],
   [200, 'echo a', 429],
   ['echo a', 'echo a', 200],

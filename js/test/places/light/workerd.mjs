@@ -1,4 +1,4 @@
-// A Worker in workerd, the program that Workers run in, and clients of it that leave.
+// A Worker in workerd, the runtime of Workers, and clients that leave it.
 import { readdirSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ const { default: workerd } = tool('light', 'workerd');
 
 const module = (file) => `(name = "${file}", ${file.endsWith('.wasm') ? 'wasm' : 'esModule'} = embed "${file}")`;
 
-/** Runs a Worker that is in a folder, its `main` and all modules of wasm: its address. */
+/** Runs the Worker in a folder, its `main` and all wasm modules, and returns its address. */
 export async function serveWorker(dir, main, flags = []) {
   const files = [main, ...readdirSync(dir).filter((file) => file.endsWith('.wasm'))];
   const config = `using Workerd = import "/workerd/workerd.capnp";
@@ -29,7 +29,7 @@ const worker :Workerd.Worker = (
   return `http://127.0.0.1:${port}`;
 }
 
-/** Runs a Worker of that text, with other modules and flags: `{ url, get }`, of which `get` reads JSON. */
+/** Runs a Worker with this source, other modules and flags: `{ url, get }`, where `get` reads JSON. */
 export async function worker(text, { files = {}, flags } = {}) {
   const { build } = tool('esbuild', 'esbuild');
   const dir = project({ 'worker.mjs': text, ...files });
@@ -47,7 +47,7 @@ export async function worker(text, { files = {}, flags } = {}) {
   return { url, get: async (path) => (await fetch(url + path)).json() };
 }
 
-/** A client that resets its connection: when it has been answered, or, where `early` comes before that, then. */
+/** A client that resets its connection when it has an answer, or when `early` resolves before. */
 export function leave(url, early) {
   return new Promise((resolve, reject) => {
     const request = http.get(url, { agent: false });

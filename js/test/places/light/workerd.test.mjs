@@ -1,7 +1,7 @@
-// What is particular to Workers: no timers and no randomness while they are loaded, and what has no client is dropped.
+// Particular to Workers: no timers and no randomness at module scope, and requests whose client has left are dropped.
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { SERVER, TOLD, told } from './websocket.mjs';
+import { EXPECTED, SERVER, answersOf } from './websocket.mjs';
 import { leave, worker } from './workerd.mjs';
 
 test('workerd: ten thousand keys expire without a timer, and others take their place', async () => {
@@ -38,7 +38,7 @@ test('workerd: ten thousand keys expire without a timer, and others take their p
   );
   const { passed } = await get('/a?at=0');
   assert.deepEqual(passed, [10_000, 10_000, 0]);
-  // While they count, others find no room: they share, which lets most of them pass, and none more than its limit.
+  // While these keys count, others have no window of their own: they share, so that most of them pass, and none more than its limit.
   const { passed: others, bytes } = await get('/b?at=1049');
   assert.ok(others[0] > 9000, `${others} of the others pass`);
   assert.ok(others[0] + others[1] + others[2] <= 20_000, `${others} of the others pass`);
@@ -101,7 +101,7 @@ test('workerd: with many clients at once, never more than the limit in any windo
   assert.ok(admitted.length >= limit * Math.floor(1000 / (1.1 * windowMs)), `${admitted.length} pass`);
 });
 
-// One call at a time, and what it was ended with.
+// Admits one call at a time, and records the outcomes.
 const ADAPTED = `
 import { Engine } from 'leapgate/engine';
 const one = new Engine({ flowRules: [{ resource: 'all', count: 1, grade: 'concurrency' }] });
@@ -192,17 +192,17 @@ const adapted = (...args) => (app ??= new Hono().use(leapgate(options)).all('*',
 ${ADAPTED}`,
 };
 
-// What is told at `path` once it is so.
+// The JSON at `path`, once it satisfies `isSo`.
 async function until(get, path, isSo) {
   for (const deadline = Date.now() + 20_000; ;) {
-    const told = await get(path);
-    if (isSo(told)) return told;
-    assert.ok(Date.now() < deadline, `${path} says ${JSON.stringify(told)}`);
+    const answer = await get(path);
+    if (isSo(answer)) return answer;
+    assert.ok(Date.now() < deadline, `${path} says ${JSON.stringify(answer)}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
 
-// What was in, once it has ended.
+// The outcomes, once the call in flight has ended.
 async function ended(get, collects = false) {
   const asking = collects ? (path) => get('/collect').then(() => get(path)) : get;
   return (await until(asking, '/ends', ({ inside, ends }) => inside === 0 && ends.length > 0)).ends;
@@ -213,7 +213,7 @@ const entered = (get) => until(get, '/ends', ({ inside }) => inside === 1);
 const LEFT = [{ unanswered: true }];
 
 for (const [name, text] of Object.entries(ADAPTERS)) {
-  test(`workerd: ${name}: what has entered ends with its response`, async () => {
+  test(`workerd: ${name}: an entry ends with its response`, async () => {
     const { url, get } = await worker(text);
     for (const [path, body] of [
       ['/', 'hello'],
@@ -232,7 +232,7 @@ for (const [name, text] of Object.entries(ADAPTERS)) {
     assert.deepEqual(await ended(get), [{}, { error: true }]);
   });
 
-  test(`workerd: ${name}: a client that leaves in mid-stream gives back what it held`, async () => {
+  test(`workerd: ${name}: a client that leaves in mid-stream ends its entry`, async () => {
     const { url, get } = await worker(text);
     for (const path of ['/stream', '/native']) {
       await leave(url + path);
@@ -240,13 +240,13 @@ for (const [name, text] of Object.entries(ADAPTERS)) {
     }
   });
 
-  test(`workerd: ${name}: so does one that leaves before it is answered, when that is collected`, async () => {
+  test(`workerd: ${name}: a client that leaves before the answer ends its entry at garbage collection`, async () => {
     const { url, get } = await worker(text);
     await leave(`${url}/hold`, entered(get));
     assert.deepEqual(await ended(get, true), LEFT);
   });
 
-  test(`workerd: ${name}: with enable_request_signal, who leaves gives it back at once`, async () => {
+  test(`workerd: ${name}: with enable_request_signal, a client that leaves ends its entry at once`, async () => {
     const { url, get } = await worker(text, { flags: ['enable_request_signal'] });
     for (const path of ['/stream', '/native', '/idle', '/hold']) {
       await leave(url + path, path === '/hold' ? entered(get) : undefined);
@@ -255,7 +255,7 @@ for (const [name, text] of Object.entries(ADAPTERS)) {
   });
 }
 
-// Each request has a context of its own here: what one waits for is not to hang on another's, which may be gone.
+// Each request has a context of its own in Workers: no request may wait for the context of another, which may be gone.
 const WAITING = `
 import { Engine } from 'leapgate/engine';
 const rules = [
@@ -289,14 +289,14 @@ async function answered(get, path, times) {
   await Promise.all(Array.from({ length: CLIENTS }, client));
 }
 
-test('workerd: who waits comes in, and never more than the limit', async () => {
+test('workerd: waiting requests are admitted, and never more than the limit', async () => {
   const { get } = await worker(WAITING);
   await answered(get, '/two/2', 60);
   assert.deepEqual(await get('/state'), { inside: 0, most: 2, waiting: 0 });
   await answered(get, '/paced/0', 64);
 });
 
-test('workerd: a client that leaves while it waits holds nobody up', async () => {
+test('workerd: a client that leaves while it waits holds up no other request', async () => {
   const { url, get } = await worker(WAITING);
   const long = [get('/two/3000'), get('/two/3000')];
   await until(get, '/state', ({ inside }) => inside === 2);
@@ -320,5 +320,5 @@ test('workerd: a WebSocket behind leapgate/fetch', async () => {
   `,
     { files: { 'handle.mjs': SERVER } },
   );
-  assert.deepEqual(await told(url), TOLD);
+  assert.deepEqual(await answersOf(url), EXPECTED);
 });
