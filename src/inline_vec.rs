@@ -1,6 +1,6 @@
-//! A list whose first items lie in place: most are that short.
+//! A small vector: its first items lie in place, and most lists are that short.
 
-/// A list of which `N` items need no memory of their own.
+/// A small vector: up to `N` items need no allocation.
 pub(crate) struct Few<T, const N: usize> {
     first: [Option<T>; N],
     rest: Vec<T>,
