@@ -174,7 +174,7 @@ impl Limiter {
     }
 
     /// Decides about a request of `key` that costs `cost`, and charges it if it passes. A `count` replaces that of each limit.
-    /// `tell` is called with the status of each limit afterwards.
+    /// `report` is called with the status of each limit afterwards.
     #[inline]
     pub fn limit(
         &self,
@@ -182,9 +182,9 @@ impl Limiter {
         cost: u64,
         count: Option<Count>,
         now: Timestamp,
-        tell: impl FnMut(Left),
+        report: impl FnMut(Left),
     ) -> Verdict {
-        self.decide(key, (cost, count), true, now, tell)
+        self.decide(key, (cost, count), true, now, report)
     }
 
     /// What [`Limiter::limit`] would decide. Charges nothing, and opens no window.
@@ -194,9 +194,9 @@ impl Limiter {
         cost: u64,
         count: Option<Count>,
         now: Timestamp,
-        tell: impl FnMut(Left),
+        report: impl FnMut(Left),
     ) -> Verdict {
-        self.decide(key, (cost, count), false, now, tell)
+        self.decide(key, (cost, count), false, now, report)
     }
 
     fn decide(
@@ -205,7 +205,7 @@ impl Limiter {
         (cost, count): (u64, Option<Count>),
         charges: bool,
         now: Timestamp,
-        mut tell: impl FnMut(Left),
+        mut report: impl FnMut(Left),
     ) -> Verdict {
         let held = self.held(key, now);
         let fits = |(limit, windows): &(Limit, KeyedWindows)| {
@@ -229,7 +229,7 @@ impl Limiter {
                 };
                 wait = wait.zip(own).map(|(wait, own)| wait.max(own));
             }
-            tell(Left {
+            report(Left {
                 index,
                 count,
                 remaining: standing.remaining,

@@ -1,4 +1,4 @@
-//! Keys: the parts of a request by which a rule tells clients apart, each limited separately.
+//! Keys: the parts of a request by which a rule distinguishes clients, each of which is limited separately.
 
 use super::parts::{Count, RuleError};
 use std::fmt;

@@ -63,7 +63,7 @@ pub(super) struct Sketch {
     cells: usize,
     slab: Slab,
     /// The words of the window that was read last.
-    told: [u64; 4],
+    latest_window: [u64; 4],
     /// The table's latest bucket. It does not step back with the clock: after a step of an interval or more, the sketch
     /// continues from here, and is `ahead` of the clock from then on, by a number of whole coarse buckets.
     newest: u64,
@@ -107,7 +107,7 @@ impl Sketch {
             words: vec![0; words(&shape, cells)],
             cells,
             slab: Slab::new(cells.saturating_mul(ROWS).saturating_add(1)),
-            told: [0; 4],
+            latest_window: [0; 4],
             newest: 0,
             ahead: 0,
             pending: [(Key(0), 0); MAX_PENDING],
@@ -270,7 +270,7 @@ impl Sketch {
         let now = self.bucket(self.number() / self.times);
         // After the clock has stepped back, it numbers buckets differently.
         let turned = self.shape.steps(now.counter, current);
-        let mut held = StateMut::of(&mut self.told, &mut self.slab, &self.shape)?;
+        let mut held = StateMut::of(&mut self.latest_window, &mut self.slab, &self.shape)?;
         held.clear();
         held.set_number(now.number);
         for counter in 0..held.shape.buckets {

@@ -193,7 +193,7 @@ impl Coldness {
         if !is_synced() {
             self.coldness.set(self.at(terms, window, now));
             self.synced.set(Some((start, window.admitted())));
-            self.tell(window.counter());
+            self.publish(window.counter());
         }
     }
 
@@ -212,13 +212,13 @@ impl Coldness {
         self.coldness.set(coldness);
         self.synced.set(Some((then, admitted)));
         if self.held_back.get() > held_back {
-            self.tell(counter); // the other workers do not know yet that a request was held back
+            self.publish(counter); // the other workers do not know yet that a request was held back
         } else {
             self.held_back.set(held_back);
         }
     }
 
-    fn tell(&self, counter: &impl Counter) {
+    fn publish(&self, counter: &impl Counter) {
         let nanos = |at: Timestamp| at.as_nanos();
         if let Some((then, admitted)) = self.synced.get() {
             let held_back = self.held_back.get().map_or(0, nanos);
