@@ -134,7 +134,7 @@ test('sums_and_rates_are_of_what_counts', () => {
   assert.deepEqual([metric.minRt(9000), metric.shortestRt(9000), metric.maxRt(9000), metric.maxSuccess(9000)], [5000, null, null, 1]);
 });
 
-test('details_tell_all_that_happened_in_a_bucket', () => {
+test('details_report_all_that_happened_in_a_bucket', () => {
   const metric = new ArrayMetric(SECOND);
   metric.addPass(5, 1000);
   metric.addSuccess(4, 1000);
