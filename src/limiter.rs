@@ -164,7 +164,7 @@ impl Limiter {
         Ok(())
     }
 
-    /// The key made of those parts ([`KeyedWindows::key`]).
+    /// The key made of these parts ([`KeyedWindows::key`]).
     #[inline]
     pub fn key<'a>(&self, parts: impl IntoIterator<Item = Option<&'a [u8]>>) -> Key {
         match self.limits.first() {

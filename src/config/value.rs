@@ -208,7 +208,7 @@ impl<'a> Located<'a> {
         Ok(Fields { at: self, keys })
     }
 
-    /// The value as an object with keys of any name: each with its value, in order, and twice where it stands twice.
+    /// The value as an object with keys of any name: each with its value, in order, and twice if it stands twice.
     ///
     /// # Errors
     ///
@@ -408,7 +408,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     ///
-    /// If it is left out. A `null` is returned, and refused by whatever reads it.
+    /// If it is left out. A `null` is returned, and refused by the code that reads it.
     pub fn need(&self, key: &'a str) -> Result<Located<'a>, ConfigError> {
         self.find(key)
             .ok_or_else(|| ConfigError::new(&self.at.to_string(), key, "is missing; add it"))

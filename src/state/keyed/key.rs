@@ -13,7 +13,7 @@ impl Key {
         Key(hash)
     }
 
-    /// The key made of those parts, in order. A part that is missing (`None`) is a value of its own, other than an empty one.
+    /// The key made of these parts, in order. A part that is missing (`None`) is a value of its own, other than an empty one.
     ///
     /// The hash is SipHash-1-3. A client that finds a collision can spend another client's quota; this hash is fast and made to
     /// withstand that search while the seed is secret. Each part goes into it with its length before it; a key of one part, the

@@ -384,7 +384,7 @@ impl KeyedPages {
         pace(window.interval_nanos(), terms.count, queue, cost, now)
     }
 
-    /// The key made of those parts, in order: [`Key::of_parts`] with the seed of these pages.
+    /// The key made of these parts, in order: [`Key::of_parts`] with the seed of these pages.
     pub fn key<'a>(&self, parts: impl IntoIterator<Item = Option<&'a [u8]>>) -> Key {
         Key::of_parts(self.seed, parts)
     }

@@ -68,7 +68,7 @@ impl KeyedWindows {
         }
     }
 
-    /// The key made of those parts, in order: [`Key::of_parts`] with this table's seed.
+    /// The key made of these parts, in order: [`Key::of_parts`] with this table's seed.
     #[inline]
     pub fn key<'a>(&self, parts: impl IntoIterator<Item = Option<&'a [u8]>>) -> Key {
         let mut parts = parts.into_iter();
