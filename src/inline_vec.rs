@@ -1,21 +1,21 @@
-//! A list whose first items lie in place: most are that short.
+//! A small vector: its first items lie in place, and most lists are that short.
 
-/// A list of which `N` items need no memory of their own.
-pub(crate) struct Few<T, const N: usize> {
+/// A small vector: up to `N` items need no allocation.
+pub(crate) struct InlineVec<T, const N: usize> {
     first: [Option<T>; N],
     rest: Vec<T>,
 }
 
-impl<T: Copy, const N: usize> Default for Few<T, N> {
-    fn default() -> Few<T, N> {
-        Few {
+impl<T: Copy, const N: usize> Default for InlineVec<T, N> {
+    fn default() -> InlineVec<T, N> {
+        InlineVec {
             first: [None; N],
             rest: Vec::new(),
         }
     }
 }
 
-impl<T: Copy, const N: usize> Few<T, N> {
+impl<T: Copy, const N: usize> InlineVec<T, N> {
     pub(crate) fn push(&mut self, item: T) {
         match self.first.iter_mut().find(|place| place.is_none()) {
             Some(place) => *place = Some(item),

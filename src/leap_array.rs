@@ -8,23 +8,23 @@
 //!             the next bucket, 8, takes this slot: it is opened as the successor of 7, and 4 is forgotten
 //! ```
 //!
-//! The ring knows no counter. What a bucket holds is a [`Bucket`]; the ring only tells it when it is reused.
+//! The ring knows no counter. A slot holds a [`Bucket`]; the ring only calls it when the slot is reused.
 //!
-//! Unlike Sentinel's, this ring has no gaps: where the clock leaps over buckets, they are opened too (at most all of
-//! them), though no call has touched them. That is what lets a [`crate::stats::MetricBucket`] remember what had been counted before
-//! it, and a sum over any run of buckets be one subtraction. Lists show only what was touched, as Sentinel's do.
+//! The ring has no gaps: if the clock leaps over buckets, they are opened too (at most all of them), though no call has touched
+//! them. So a [`crate::stats::MetricBucket`] can remember what had been counted before it, and a sum over any run of buckets is
+//! one subtraction. Sentinel's ring has gaps; lists show only touched buckets, as Sentinel's do.
 
 use crate::time::Timestamp;
 use crate::window::Window;
 use std::cell::Cell;
 use std::fmt;
 
-/// What a slot of a ring holds: something that can be used again.
+/// The content of a ring's slot, which can be reused.
 pub trait Bucket: Default {
-    /// Empties this bucket: it now follows `previous` in time, which may be this very bucket in its former life.
+    /// Empties this bucket: it now follows `previous` in time. In a ring of one slot `previous` is this bucket.
     fn open(&self, previous: &Self);
 
-    /// Takes in what `older`, a bucket before this one, holds.
+    /// Adds the content of `older`, a bucket before this one.
     fn absorb(&self, older: &Self);
 
     /// Empties this bucket: it now ends where `next` begins.
@@ -43,7 +43,7 @@ pub struct WindowWrap<T> {
 }
 
 impl<T> WindowWrap<T> {
-    /// When the bucket starts; `None` where no call has come in its time.
+    /// When the bucket starts; `None` if no call has touched it.
     #[doc(alias = "windowStart")]
     pub fn start(&self) -> Option<Timestamp> {
         self.start.get()
@@ -65,8 +65,8 @@ struct Newest {
 /// A ring of buckets that covers one interval and is reused in place.
 ///
 /// The clock may step back. While `now` lies less than one interval behind the newest bucket, everything happens in that
-/// bucket. One interval or more behind, the ring moves to the new time, and what it held is counted in the newest bucket
-/// there: too strict for a moment, never an amnesty. (Sentinel writes to a bucket that is never read, until the clock has
+/// bucket. One interval or more behind, the ring moves to the new time, and all that it held is counted in the newest bucket
+/// there: too strict for a moment, never too lenient. (Sentinel writes to a bucket that is never read, until the clock has
 /// caught up.)
 ///
 /// ```
@@ -85,7 +85,7 @@ struct Newest {
 pub struct LeapArray<T> {
     window: Window,
     slots: Box<[WindowWrap<T>]>,
-    /// How many of the slots count, the newest one and those before it; the others have just left.
+    /// How many of the slots count: the newest one and the ones before it. The others have just left.
     counting: usize,
     newest: Cell<Option<Newest>>,
 }
@@ -93,7 +93,7 @@ pub struct LeapArray<T> {
 impl<T: Bucket> LeapArray<T> {
     /// An empty ring.
     pub fn new(window: Window) -> LeapArray<T> {
-        // Two buckets more than count, since the last ones can still be told ([`LeapArray::window_value`]).
+        // Two more buckets than count: the latest to leave can still be read ([`LeapArray::window_value`]).
         LeapArray::with_slots(
             window,
             window.sample_count(),
@@ -101,7 +101,7 @@ impl<T: Bucket> LeapArray<T> {
         )
     }
 
-    /// An empty ring of which one bucket more counts than of its window: the one that has just left it.
+    /// An empty ring in which one more bucket counts than in its window: the one that has just left.
     pub(crate) fn with_one_more(window: Window) -> LeapArray<T> {
         let counting = window.sample_count().saturating_add(1);
         LeapArray::with_slots(window, counting, counting)
@@ -167,8 +167,7 @@ impl<T: Bucket> LeapArray<T> {
         self.current_window_with(now, |_, _| {})
     }
 
-    /// As [`LeapArray::current_window`]; `opened` is called with each bucket that is opened on the way, in the order of time,
-    /// with its start.
+    /// As [`LeapArray::current_window`]; `opened` is called with each bucket opened on the way and its start, oldest first.
     #[inline]
     pub(crate) fn current_window_with(
         &self,
@@ -224,7 +223,8 @@ impl<T: Bucket> LeapArray<T> {
         }
     }
 
-    /// Gathers everything that counts in `target`, the current bucket of a clock that has stepped back by an interval or more.
+    /// Gathers everything that counts into `target`, the current bucket after the clock has stepped back by an interval or
+    /// more.
     fn move_back(&self, newest: usize, target: usize) {
         let (gathered, kept) = (self.slot(newest), self.slot(target));
         (1..self.counting).for_each(|behind| {
@@ -277,8 +277,7 @@ impl<T: Bucket> LeapArray<T> {
             .map(|newest| &self.slot(self.after(newest.slot)).value)
     }
 
-    /// The bucket that starts at `start`, touched or not; `None` where the ring does not reach: after its newest bucket, or
-    /// too far back.
+    /// The bucket that starts at `start`, touched or not; `None` outside the ring: after its newest bucket, or too far back.
     #[inline]
     pub(crate) fn bucket_at(&self, start: Timestamp) -> Option<&WindowWrap<T>> {
         let newest = self.newest.get()?;
@@ -294,8 +293,8 @@ impl<T: Bucket> LeapArray<T> {
         self.slots.iter().for_each(|wrap| fill(&wrap.value));
     }
 
-    /// Calls `each` with every bucket, touched or not, and of its start, newest first. What would have started before the clock
-    /// did wraps around.
+    /// Calls `each` with every bucket, touched or not, and its start, newest first. A start before the clock's zero wraps
+    /// around.
     pub(crate) fn for_each_start(&self, mut each: impl FnMut(&T, Timestamp)) {
         let Some(newest) = self.newest.get() else {
             return;
@@ -308,7 +307,7 @@ impl<T: Bucket> LeapArray<T> {
         }
     }
 
-    /// Places a ring that was kept elsewhere: its newest bucket starts at `start`.
+    /// Restores a ring that was kept elsewhere: its newest bucket starts at `start`.
     pub(crate) fn restore(&self, start: Timestamp) {
         let start = self.window.start(start);
         let slot = self.slot_of(self.window.number(start));
@@ -316,10 +315,10 @@ impl<T: Bucket> LeapArray<T> {
         self.slot(slot).start.set(Some(start));
     }
 
-    /// What the bucket of `at` holds; `None` where no call has touched it, or where one that lies whole intervals later has
-    /// been touched: that one took its slot.
+    /// The content of the bucket of `at`; `None` if no call has touched it, or if a later bucket with the same slot has been
+    /// touched.
     ///
-    /// Nothing is opened, and a bucket that no longer counts is still told while it is there: for two buckets' time.
+    /// Nothing is opened. A bucket that no longer counts can still be read for the time of two buckets.
     ///
     /// Sentinel: `LeapArray.getWindowValue`.
     #[doc(alias = "getWindowValue")]
@@ -330,7 +329,7 @@ impl<T: Bucket> LeapArray<T> {
             .map(WindowWrap::value)
     }
 
-    /// Whether a bucket has been touched that takes the same slot as the one that starts at `start`, and later.
+    /// Whether a later bucket with the slot of the bucket starting at `start` has been touched.
     fn is_replaced(&self, start: Timestamp) -> bool {
         let later = |at: &Timestamp| Some(at.plus_nanos(self.window.interval_nanos()));
         let mut successors = std::iter::successors(later(&start), later)
@@ -338,7 +337,7 @@ impl<T: Bucket> LeapArray<T> {
         successors.any(|at| self.touched(at).is_some())
     }
 
-    /// The bucket before the current one; `None` where no call has touched it, and in a ring of one bucket.
+    /// The bucket before the current one; `None` if no call has touched it, and in a ring of one bucket.
     ///
     /// Sentinel: `LeapArray.getPreviousWindow(long)`, which answers with the current bucket in a ring of one (issue 3309).
     #[doc(alias = "getPreviousWindow")]
@@ -352,7 +351,7 @@ impl<T: Bucket> LeapArray<T> {
             .filter(|_| self.window.sample_count() > 1)
     }
 
-    /// The oldest bucket that may still count at `now`: the one whose slot is used next. `None` where no call has touched it.
+    /// The oldest bucket that may still count at `now`: its slot is used next. `None` if no call has touched it.
     ///
     /// Sentinel: `LeapArray.getValidHead`.
     #[doc(alias = "getValidHead")]
@@ -365,7 +364,7 @@ impl<T: Bucket> LeapArray<T> {
             .filter(|wrap| wrap.start.get().is_some())
     }
 
-    /// Whether `wrap` does not count at `now`. One that no call has touched never does.
+    /// Whether `wrap` does not count at `now`. A bucket that no call has touched never counts.
     ///
     /// Sentinel: `LeapArray.isWindowDeprecated`.
     #[doc(alias = "isWindowDeprecated")]
@@ -375,7 +374,7 @@ impl<T: Bucket> LeapArray<T> {
             .is_none_or(|start| self.window.is_deprecated(start, self.reading_time(now)))
     }
 
-    /// The buckets that count at `now`, of those that were touched, oldest first.
+    /// The touched buckets that count at `now`, oldest first.
     ///
     /// Sentinel: `LeapArray.list`, whose order is that of the slots.
     pub fn list(&self, now: Timestamp) -> impl Iterator<Item = &WindowWrap<T>> {
@@ -383,7 +382,7 @@ impl<T: Bucket> LeapArray<T> {
             .filter(move |wrap| !self.is_window_deprecated(now, wrap))
     }
 
-    /// Every bucket that was touched and that is still there ([`LeapArray::window_value`]), oldest first.
+    /// Every touched bucket that can still be read ([`LeapArray::window_value`]), oldest first.
     ///
     /// Sentinel: `LeapArray.listAll`.
     #[doc(alias = "listAll")]
@@ -400,14 +399,14 @@ impl<T: Bucket> LeapArray<T> {
         })
     }
 
-    /// What the buckets hold that count at `now`, oldest first.
+    /// The content of the buckets that count at `now`, oldest first.
     ///
     /// Sentinel: `LeapArray.values`.
     pub fn values(&self, now: Timestamp) -> impl Iterator<Item = &T> {
         self.list(now).map(WindowWrap::value)
     }
 
-    /// What the buckets hold that count at `now` and whose start satisfies `predicate`, oldest first.
+    /// The content of the buckets that count at `now` and whose start satisfies `predicate`, oldest first.
     ///
     /// sentinel-golang: `LeapArray.ValuesConditional`.
     #[doc(alias = "ValuesConditional")]

@@ -10,9 +10,9 @@ use std::time::Duration;
 /// How much of a key may pass in a window.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Limit {
-    /// What the limit is called.
+    /// The limit's id.
     pub id: RuleId,
-    /// How much passes.
+    /// How much passes in the window.
     pub count: Count,
     /// The geometry of the window. Buckets cost memory here.
     pub window: RuleGeometry,
@@ -57,7 +57,7 @@ impl fmt::Display for LimiterError {
 
 impl std::error::Error for LimiterError {}
 
-/// How a limit stands for a key.
+/// The status of a limit for a key.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Left {
     /// Which of the limits it is, from 0.
@@ -66,27 +66,27 @@ pub struct Left {
     pub count: Count,
     /// Whole passes that are left now.
     pub remaining: u64,
-    /// How long until quota comes back: a whole pass where none is left, else any. Zero where none is used.
+    /// How long until quota comes back: a whole pass if none is left, else any. Zero if none is used.
     pub reset: Duration,
 }
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// All limits let it pass.
     Pass,
-    /// It is refused, and has been charged to none.
+    /// It is refused, and no limit was charged.
     Block {
-        /// The first of the limits that refuses; `None` where the key is blocked, or the limiter closed.
+        /// The first of the limits that refuses; `None` if the key is blocked, or the limiter closed.
         index: Option<usize>,
-        /// In what time it would pass if nothing else came; `None` where it never can.
+        /// How long until it would pass, if no other request came; `None` if it never can.
         retry_after: Option<Duration>,
     },
 }
 
-/// Limits on each of many keys. A request passes if every limit lets it pass, and else it is charged to none.
+/// Limits on each of many keys. A request passes if every limit lets it pass, and else no limit is charged.
 ///
-/// The windows of each limit are [`KeyedWindows`], with all that is said there about memory and about floods of keys.
+/// The windows of each limit are [`KeyedWindows`]; its page says how much memory they take and what a flood of keys does.
 ///
 /// ```
 /// use leapgate::{Limit, Limiter, Timestamp, Verdict};
@@ -107,7 +107,7 @@ pub enum Verdict {
 /// ```
 pub struct Limiter {
     limits: Box<[(Limit, KeyedWindows)]>,
-    /// Whether any key is blocked: most limiters are never asked to block.
+    /// Whether any key is blocked: most limiters never block.
     is_held: Cell<bool>,
     held: RefCell<Option<Blocks>>,
     max_keys: usize,
@@ -119,11 +119,12 @@ impl Limiter {
 
     /// No keys yet, and room for `max_keys` of them: at least one, at most [`MAX_KEYS`](crate::rule::MAX_KEYS).
     ///
-    /// Who knows `seed` can make keys that share a window or crowd the table: take random numbers, and tell nobody.
+    /// A client that knows `seed` can make keys that share a window or crowd the table: take random numbers, and keep them
+    /// secret.
     ///
     /// # Errors
     ///
-    /// Where there is no limit, or more than [`Limiter::MAX_LIMITS`], or two have the same id.
+    /// If there is no limit, or more than [`Limiter::MAX_LIMITS`], or two have the same id.
     #[inline(never)]
     pub fn new(
         limits: Vec<Limit>,
@@ -143,7 +144,7 @@ impl Limiter {
         })
     }
 
-    /// Whether these limits make a limiter.
+    /// Checks that these limits make a limiter.
     ///
     /// # Errors
     ///
@@ -163,7 +164,7 @@ impl Limiter {
         Ok(())
     }
 
-    /// The key made of those parts ([`KeyedWindows::key`]).
+    /// The key made of these parts ([`KeyedWindows::key`]).
     #[inline]
     pub fn key<'a>(&self, parts: impl IntoIterator<Item = Option<&'a [u8]>>) -> Key {
         match self.limits.first() {
@@ -172,8 +173,8 @@ impl Limiter {
         }
     }
 
-    /// Decides about a request of `key` that costs `cost`, and charges it if it passes. A `count` stands in for that of each
-    /// limit. `tell` hears how each limit stands afterwards.
+    /// Decides about a request of `key` that costs `cost`, and charges it if it passes. A `count` replaces that of each limit.
+    /// `report` is called with the status of each limit afterwards.
     #[inline]
     pub fn limit(
         &self,
@@ -181,9 +182,9 @@ impl Limiter {
         cost: u64,
         count: Option<Count>,
         now: Timestamp,
-        tell: impl FnMut(Left),
+        report: impl FnMut(Left),
     ) -> Verdict {
-        self.decide(key, (cost, count), true, now, tell)
+        self.decide(key, (cost, count), true, now, report)
     }
 
     /// What [`Limiter::limit`] would decide. Charges nothing, and opens no window.
@@ -193,9 +194,9 @@ impl Limiter {
         cost: u64,
         count: Option<Count>,
         now: Timestamp,
-        tell: impl FnMut(Left),
+        report: impl FnMut(Left),
     ) -> Verdict {
-        self.decide(key, (cost, count), false, now, tell)
+        self.decide(key, (cost, count), false, now, report)
     }
 
     fn decide(
@@ -204,14 +205,14 @@ impl Limiter {
         (cost, count): (u64, Option<Count>),
         charges: bool,
         now: Timestamp,
-        mut tell: impl FnMut(Left),
+        mut report: impl FnMut(Left),
     ) -> Verdict {
         let held = self.held(key, now);
         let fits = |(limit, windows): &(Limit, KeyedWindows)| {
             let count = count.unwrap_or(limit.count);
             windows.count(key, count, cost, false, now).0
         };
-        // A limit that is alone is asked and charged at once.
+        // A single limit is checked and charged in one step.
         let charges = charges && held.is_none();
         let charges = charges && (self.limits.len() == 1 || self.limits.iter().all(fits));
         let (mut refuses, mut wait) = (None, Some(Duration::ZERO));
@@ -220,7 +221,7 @@ impl Limiter {
             let (fits, standing) = windows.count(key, count, cost, charges, now);
             if !fits {
                 refuses = refuses.or(Some(index));
-                // Who asks for one pass and gets none waits until quota comes back.
+                // A refused request of cost 1 waits until quota comes back.
                 let own = if cost == 1 && count.whole() > 0 {
                     Some(standing.reset)
                 } else {
@@ -228,7 +229,7 @@ impl Limiter {
                 };
                 wait = wait.zip(own).map(|(wait, own)| wait.max(own));
             }
-            tell(Left {
+            report(Left {
                 index,
                 count,
                 remaining: standing.remaining,
@@ -248,7 +249,7 @@ impl Limiter {
         }
     }
 
-    /// Gives back `cost` that `key` was charged at the instant `charged` ([`KeyedWindows::refund`]).
+    /// Gives back the `cost` that `key` was charged at `charged` ([`KeyedWindows::refund`]).
     #[inline(never)]
     pub fn refund(&self, key: Key, cost: u64, charged: Timestamp, now: Timestamp) {
         for (_, windows) in &self.limits {
@@ -256,7 +257,7 @@ impl Limiter {
         }
     }
 
-    /// Forgets what counts of `key` ([`KeyedWindows::reset`]), and that it is blocked.
+    /// Empties the windows of `key` ([`KeyedWindows::reset`]), and ends its block.
     #[inline(never)]
     pub fn reset(&self, key: Key) {
         if let Some(held) = &mut *self.held.borrow_mut() {
@@ -267,16 +268,16 @@ impl Limiter {
         }
     }
 
-    /// Refuses all that `key` asks for so long from now on, and no longer: zero takes a block back. Whether it does: there
-    /// may be as many blocked keys as there is room for keys. Where the clock steps back, a key is blocked for no longer than
-    /// the longest block was meant to last.
+    /// Refuses all requests of `key` for this long from now; zero ends a block. Returns whether it is blocked: there may be as
+    /// many blocked keys as there is room for keys. If the clock steps back, a key is blocked for at most the longest block's
+    /// length.
     #[inline(never)]
     pub fn block(&self, key: Key, length: Duration, now: Timestamp) -> bool {
         self.hold(|blocks| blocks.block(key, length, now))
             .unwrap_or(false)
     }
 
-    /// Counts all windows as used up now: of who has lost what they counted.
+    /// Counts all windows as used up now: for a caller that has lost their counts.
     #[inline(never)]
     pub fn close(&self, now: Timestamp) {
         let longest = |(limit, _): &(Limit, KeyedWindows)| {
@@ -296,13 +297,13 @@ impl Limiter {
         })))
     }
 
-    /// How many keys have a window, in the limit where there are most.
+    /// How many keys have a window, in the limit with the most.
     pub fn len(&self) -> usize {
         self.fill().0
     }
 
-    /// How many keys have a window, and how many requests have been charged to what the others share
-    /// ([`KeyedWindows::shared`]): each in the limit where there are most.
+    /// How many keys have a window, and how many requests have been charged to shared windows ([`KeyedWindows::shared`]): each
+    /// in the limit with the most.
     #[inline(never)]
     pub fn fill(&self) -> (usize, u64) {
         let mut most = (0, 0);
@@ -318,7 +319,7 @@ impl Limiter {
         self.len() == 0
     }
 
-    /// For how long nothing of `key` passes, whatever its windows say.
+    /// How long `key` stays blocked, whatever its windows count.
     #[inline]
     fn held(&self, key: Key, now: Timestamp) -> Option<Duration> {
         if self.is_held.get() {

@@ -1,10 +1,10 @@
 //! Which of the names that no rule knows have windows of their own, where engines share their counts.
 //!
-//! A name that one engine keeps apart and another one does not would have two windows, and twice its limit. So engines that
-//! share counts share a list, too: a name has a place there, or it shares the windows of all further names. A name keeps its
-//! place until none of its windows counts anything and a full list wants it.
+//! A name with a window of its own in one engine but not in another would have twice its limit. So engines that share counts
+//! share a list, too: a name has a place there, or it shares the windows of all further names. A name keeps its place until
+//! none of its windows counts anything and a full list needs the place.
 //!
-//! A list changes under the eyes of others, so a change has two steps, and a worker that decides looks twice:
+//! A list changes while other workers decide by it, so a change has two steps, and a deciding worker reads it twice:
 //!
 //! ```text
 //!   a name leaves      own -> leaving, announced;  nothing counts?  leaving -> free     else own again
@@ -13,8 +13,9 @@
 //!                                                                             or coming, or decides again
 //! ```
 //!
-//! A request counts before it looks, and a change is announced before the counts are read. So either the change sees what the
-//! request has counted, or the request sees the change: no request counts in a window that its name has left unseen.
+//! A request is counted before it reads the list again, and a change is announced before the counts are read. So either the
+//! change sees what the request has counted, or the request sees the change: no request counts in a window that its name has
+//! left unseen.
 
 use crate::time::Timestamp;
 use hashbrown::HashMap;
@@ -24,11 +25,11 @@ use std::rc::Rc;
 /// A place in a list.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NamePlace {
-    /// Its number, from 0. The states of rules are named by it: so there are no more of them than places.
+    /// Its number, from 0. The states of rules are named by it, so that there are no more states than places.
     pub index: u32,
-    /// What tells the name in it from others.
+    /// A hash of the name in it.
     pub tag: u64,
-    /// Whether another name has had it before.
+    /// Whether another name has had the place before.
     pub is_reused: bool,
 }
 
@@ -37,8 +38,7 @@ pub struct NamePlace {
 pub enum Claim {
     /// It has this place.
     Own(NamePlace),
-    /// It has this place when [`Places::settle`] has said so: requests for it may have been counted with those of the further
-    /// names.
+    /// It gets this place by [`Places::settle`]: requests for it may have been counted with the further names.
     Coming(NamePlace),
     /// All places are taken: it shares the windows of the further names.
     Full,
@@ -46,25 +46,25 @@ pub enum Claim {
 
 /// A list of names with a bounded number of places.
 ///
-/// Where it cannot be read or changed, every answer is the one that shares windows.
+/// If it cannot be read or changed, every answer is that names share windows.
 pub trait Places {
-    /// The place of `name` among `bound` places, given to it if one is free; where requests for it may have been counted with
-    /// those of the further names, if it `may_come`.
+    /// The place of `name` among `bound` places, given to it if one is free. If requests for it may have been counted with the
+    /// further names, only if it `may_come`.
     fn claim(&self, name: &str, bound: usize, may_come: &dyn Fn() -> bool) -> Claim;
 
-    /// Ends the coming of a name: it has its place from now on if `own`, else it stays without. Whether it has it.
+    /// Ends the coming of a name: it has its place from now on if `own`, else none. Returns whether it has it.
     fn settle(&self, place: NamePlace, own: bool) -> bool;
 
-    /// Announces that the name may lose its place.
+    /// Announces that the name may lose its place. Returns whether that was done.
     fn leave(&self, place: NamePlace) -> bool;
 
-    /// Frees the place of a name that is leaving, if `idle`; else the name keeps it. Whether the place is free.
+    /// Frees the place of a name that is leaving, if `idle`; else the name keeps it. Returns whether the place is free.
     fn end_leaving(&self, place: NamePlace, idle: bool) -> bool;
 
-    /// Whether the name has had its place all along. To be asked after what it decides has been counted.
+    /// Whether the name has had its place all along. To be called after the decision by it has been counted.
     fn is_own(&self, place: NamePlace) -> bool;
 
-    /// Whether `name` has had no place all along. To be asked after what it decides has been counted.
+    /// Whether `name` has had no place all along. To be called after the decision by it has been counted.
     fn is_further(&self, name: &str) -> bool;
 
     /// The place of that number, if a name had it when the list was last read.
@@ -82,29 +82,29 @@ pub(crate) trait Placed {
     /// Its place, if it has one in a list.
     fn place(&self) -> Option<NamePlace>;
 
-    /// Brings its windows up to date, where that is what comes before they are asked; `clock` is read in between.
+    /// Brings its windows up to date before they are read, if they need it: observes the counts, then reads `clock`.
     fn keep_up(&self, clock: &dyn Fn() -> Option<Timestamp>);
 
-    /// Whether none of its windows counts anything, so that nothing is forgotten with it.
+    /// Whether none of its windows counts anything, so that it can be forgotten.
     fn is_idle(&self, now: Timestamp) -> bool;
 
-    /// Whether a name can take along what has been used here, where it stands for the further names: where it cannot, a name
-    /// stays with them.
+    /// Whether a name can take along what the further names have used, if this stands for them; else the name stays with them.
     fn can_be_left(&self, now: Timestamp) -> bool;
 
-    /// Charges it with all that the `further` names have used. Whether that was done.
+    /// Charges it with all that the `further` names have used. Returns whether that was done.
     fn take_along(&self, further: &Self, now: Timestamp) -> bool;
 }
 
-/// How many names are looked at, in turn, for one that can lose its place: a request that finds a full list pays for so many.
+/// How many names a request that finds a full list examines, in turn, for one that can lose its place. Each costs a look at all
+/// its windows; a request pays for a few, and the next ones go on from there.
 const LOOK: usize = 4;
 
-/// Names that are kept apart, in bounds; what the bound leaves no room for is found under no name.
+/// Names that are kept apart, up to a bound; all further names share the entry under the empty name.
 pub(crate) struct Apart<R> {
     known: RefCell<HashMap<Rc<str>, Rc<R>>>,
-    /// Those that have a place in a list.
+    /// The entries with a place in a list.
     placed: RefCell<Vec<Rc<R>>>,
-    /// Which of them is the next to be looked at, and which place whose name has not been met here.
+    /// The next of them to be examined, and the next place whose name this engine has not met.
     next: Cell<(usize, usize)>,
 }
 
@@ -119,18 +119,18 @@ impl<R> Default for Apart<R> {
 }
 
 impl<R: Placed> Apart<R> {
-    /// What is known under that name.
+    /// The entry of that name.
     #[inline]
     pub(crate) fn get(&self, name: &str) -> Option<Rc<R>> {
         self.known.borrow().get(name).cloned()
     }
 
-    /// How many are known.
+    /// How many entries there are.
     pub(crate) fn len(&self) -> usize {
         self.known.borrow().len()
     }
 
-    /// All that are known.
+    /// All entries.
     pub(crate) fn all(&self) -> Vec<Rc<R>> {
         self.known.borrow().values().cloned().collect()
     }
@@ -147,7 +147,7 @@ impl<R: Placed> Apart<R> {
         one
     }
 
-    /// What stands for the further names.
+    /// The entry that stands for the further names.
     #[inline(never)]
     pub(crate) fn further(&self, make: &dyn Fn(&Rc<str>, Option<NamePlace>) -> R) -> Rc<R> {
         // No resource and no origin has an empty name.
@@ -155,7 +155,7 @@ impl<R: Placed> Apart<R> {
         further.unwrap_or_else(|| self.keep(make(&"".into(), None)))
     }
 
-    /// What stands for `name`, which is not known yet, by its place among `bound` ones, at the time of the `clock`.
+    /// The entry for `name`, which is new, by its place among `bound` ones, at the time of the `clock`.
     #[inline(never)]
     pub(crate) fn meet(
         &self,
@@ -194,7 +194,7 @@ impl<R: Placed> Apart<R> {
         self.keep(one)
     }
 
-    /// Frees the place of a name whose windows count nothing. Whether one of those looked at was such.
+    /// Frees the place of a name whose windows count nothing. Returns whether there was one among the names examined.
     fn make_room(
         &self,
         places: &dyn Places,
@@ -204,7 +204,7 @@ impl<R: Placed> Apart<R> {
     ) -> bool {
         let (mut next, unmet) = self.next.get();
         if self.placed.borrow().len() < places.count() {
-            // After a restart of this virtual machine, say. Whatever it is called, its windows can be looked at.
+            // A name that this engine has not met, for example after a restart: its windows can be examined without it.
             self.next.set((next, (unmet + 1) % places.count()));
             let place = places.at(unmet);
             let is_met = self.placed.borrow().iter().any(|one| one.place() == place);
@@ -235,15 +235,15 @@ impl<R: Placed> Apart<R> {
         false
     }
 
-    /// Forgets those whose places are not to be kept.
+    /// Forgets the entries whose places are not to be kept.
     #[inline(never)]
     fn retain(&self, keep: &dyn Fn(Option<NamePlace>) -> bool) {
         self.known.borrow_mut().retain(|_, one| keep(one.place()));
         self.placed.borrow_mut().retain(|one| keep(one.place()));
     }
 
-    /// Whether `one`, by which the request of that name was decided, has stood for it all along. To be asked after what was
-    /// decided has been counted. If not, it is forgotten.
+    /// Whether the entry `one`, by which a request was decided, has been that of the name all along. To be called after the
+    /// decision has been counted. If not, it is forgotten.
     pub(crate) fn is_current(&self, places: &dyn Places, one: &R, name: &str) -> bool {
         let Some(place) = one.place() else {
             return !one.name().is_empty() || name.is_empty() || places.is_further(name);

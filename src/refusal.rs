@@ -36,7 +36,7 @@ impl RefusalKind {
         }
     }
 
-    /// The body, where none is configured.
+    /// The body, if none is configured.
     pub fn text(self) -> &'static str {
         match self {
             RefusalKind::Limited => "too many requests",

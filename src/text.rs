@@ -1,4 +1,4 @@
-//! How text and numbers are shown in sentences.
+//! Text and numbers as error sentences show them.
 
 /// At most `most` characters of `text`, on one line and each of them visible.
 pub(crate) fn escaped(text: &str, most: usize) -> String {

@@ -1,4 +1,4 @@
-//! An instant, as the caller's clock tells it.
+//! An instant of the caller's clock.
 
 use core::time::Duration;
 
@@ -6,9 +6,9 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// An instant: time since the zero of the clock that the caller uses throughout.
 ///
-/// Kept in nanoseconds, because pacing needs them; read and written in milliseconds at most boundaries. The clock's zero
-/// is visible in results, since buckets are aligned to it. Which clock it is does not matter, as long as it is one: where a
-/// host has a monotonic clock, use that.
+/// Kept in nanoseconds, because pacing needs them; read and written in milliseconds at most boundaries. The clock's zero is
+/// visible in results, since buckets are aligned to it. Any clock will do, as long as it is always the same: if a host has a
+/// monotonic clock, use that.
 ///
 /// The range ends 584 years after zero; constructors saturate there, and a clock at its end stands still.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -17,7 +17,7 @@ pub struct Timestamp(u64);
 impl Timestamp {
     /// The clock's zero: an instant like any other.
     pub const ZERO: Timestamp = Timestamp(0);
-    /// The last instant that can be told.
+    /// The last instant that can be represented.
     pub const MAX: Timestamp = Timestamp(u64::MAX);
 
     /// The instant `nanos` nanoseconds after the clock's zero.
@@ -26,7 +26,7 @@ impl Timestamp {
         Timestamp(nanos)
     }
 
-    /// The instant `millis` milliseconds after the clock's zero, or [`Timestamp::MAX`] where that lies beyond it.
+    /// The instant `millis` milliseconds after the clock's zero, at most [`Timestamp::MAX`].
     #[inline]
     pub const fn from_millis(millis: u64) -> Timestamp {
         Timestamp(millis.saturating_mul(NANOS_PER_MILLI))
@@ -44,13 +44,13 @@ impl Timestamp {
         self.0 / NANOS_PER_MILLI
     }
 
-    /// How long after `earlier` this is; zero where it is not.
+    /// How long after `earlier` this is; zero if it is not later.
     #[inline]
     pub const fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// How many whole milliseconds after `earlier` this is; zero where it is not.
+    /// How many whole milliseconds after `earlier` this is; zero if it is not later.
     #[inline]
     pub(crate) const fn millis_since(self, earlier: Timestamp) -> u64 {
         self.0.saturating_sub(earlier.0) / NANOS_PER_MILLI

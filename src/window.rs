@@ -98,8 +98,8 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// Where the interval is zero or longer than [`Window::MAX_INTERVAL_MS`], where there is no bucket, and where the
-    /// buckets would not be whole milliseconds.
+    /// If the interval is zero or longer than [`Window::MAX_INTERVAL_MS`], if there is no bucket, or if the buckets would not
+    /// be whole milliseconds.
     pub const fn new(interval_ms: u64, sample_count: u32) -> Result<Window, WindowError> {
         if interval_ms == 0 {
             return Err(WindowError::NoInterval);
@@ -124,7 +124,7 @@ impl Window {
         })
     }
 
-    /// A window of `sample_count` buckets of one or more milliseconds each: what the crate itself is made of.
+    /// A window of `sample_count` buckets of one or more milliseconds each, for the crate's own constants.
     pub(crate) const fn of_buckets(sample_count: u32, bucket_ms: u32) -> Window {
         let sample_count = if sample_count == 0 { 1 } else { sample_count };
         let bucket_ms = if bucket_ms == 0 { 1 } else { bucket_ms };
@@ -136,12 +136,13 @@ impl Window {
         }
     }
 
-    /// A window of at most `most` buckets, each so many times as long as those of this one, which is as long or a little longer.
+    /// A window of at most `most` buckets, each made of whole buckets of this one, and how many: as long as this window, or a
+    /// little longer.
     pub(crate) fn coarser(self, most: NonZeroU32) -> (Window, NonZeroU64) {
         let times = self.sample_count.div_ceil(most.get());
         let times = NonZeroU32::new(times).unwrap_or(NonZeroU32::MIN);
         let sample_count = self.sample_count.div_ceil(times.get());
-        // Less than twice the interval: it does not wrap.
+        // Less than twice the interval: does not wrap.
         let bucket_length = self.bucket_length.wrapping_mul(times.get().into());
         let coarser = Window {
             interval: bucket_length.wrapping_mul(sample_count.into()),
@@ -169,7 +170,7 @@ impl Window {
         self.interval / NANOS_PER_MILLI
     }
 
-    /// The whole span, in seconds: what a count is divided by to make a rate.
+    /// The whole span, in seconds: a count divided by it is a rate.
     ///
     /// Sentinel: `LeapArray.getIntervalInSecond`.
     pub fn interval_seconds(&self) -> f64 {
@@ -196,7 +197,7 @@ impl Window {
         self.bucket_length
     }
 
-    /// Which bucket since the clock's zero `at` falls in.
+    /// The number of the bucket of `at`, since the clock's zero.
     pub(crate) const fn number(&self, at: Timestamp) -> u64 {
         at.as_nanos() / self.bucket_length
     }
@@ -228,9 +229,9 @@ impl Window {
 
     /// Whether the bucket that starts at `start` no longer, or not yet, counts at `now`.
     ///
-    /// Exactly the buckets with `start(now) - interval < start <= start(now)` count. Sentinel keeps a bucket that is aged
-    /// exactly one interval for that one millisecond (`>`, where this has `>=`), which its users cannot see: its reads first
-    /// reuse the only slot in which such a bucket can be.
+    /// Exactly the buckets with `start(now) - interval < start <= start(now)` count. Sentinel keeps a bucket aged exactly one
+    /// interval for one more millisecond (`>` instead of `>=`), which its users cannot see: its reads first reuse the only slot
+    /// that can hold such a bucket.
     ///
     /// Sentinel: `LeapArray.isWindowDeprecated`.
     #[doc(alias = "isWindowDeprecated")]
@@ -239,7 +240,7 @@ impl Window {
         start.as_nanos() > current || current - start.as_nanos() >= self.interval
     }
 
-    /// When the oldest bucket that counts at `now` starts; the clock's zero where it would start before.
+    /// When the oldest bucket that counts at `now` starts, at the clock's zero at the earliest.
     pub(crate) const fn oldest_start(&self, now: Timestamp) -> Timestamp {
         let end = self.start(now).as_nanos();
         Timestamp::from_nanos(end.saturating_sub(self.interval - self.bucket_length))

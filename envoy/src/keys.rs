@@ -2,7 +2,7 @@
 //!
 //! | Part | What it is here |
 //! |---|---|
-//! | client address | `source.address`, of which the rule takes what it limits by; the client of a Unix socket is its path |
+//! | client address | `source.address`; the rule says which of its bits count. The client of a Unix socket is the socket's path |
 //! | header | the first value, as it stands |
 //! | query parameter | the first of that name, decoded |
 //! | cookie | the first of that name, decoded, without quotes around it |
@@ -10,11 +10,11 @@
 //! | method | as it stands |
 //! | host | in lower case, without the port and without a dot at the end |
 //!
-//! What is decoded is compared as it is meant, so that another encoding is no other client. What is missing or empty is a
-//! value of its own: requests that leave it out are limited together.
+//! Values are compared after decoding, so that another encoding is not another client. A missing or empty value is a value of
+//! its own: requests without the part are limited together.
 //!
-//! Envoy takes `source.address` from what its configuration trusts (`use_remote_address`, `xff_num_trusted_hops`): where that
-//! is left to its default, clients choose the address by a header.
+//! Which `source.address` Envoy trusts is a matter of its configuration (`use_remote_address`, `xff_num_trusted_hops`): with
+//! the defaults, clients choose the address by a header.
 
 use crate::host::{Host, Property};
 use leapgate::rule::KeyPart;
@@ -58,7 +58,7 @@ pub fn is_read(part: &KeyPart) -> bool {
     )
 }
 
-/// What several parts are read from.
+/// A header that several parts are read from, read once.
 struct Once<F> {
     value: OnceCell<Option<Vec<u8>>>,
     read: F,
@@ -75,13 +75,13 @@ impl<F: Fn() -> Option<Vec<u8>>> Once<F> {
     }
 }
 
-/// What comes before the first `at` and, where there is one, what comes after.
+/// The bytes before the first `at` and, if there is one, the bytes after it.
 fn split(bytes: &[u8], at: u8) -> (&[u8], Option<&[u8]>) {
     let mut parts = bytes.splitn(2, |byte| *byte == at);
     (parts.next().unwrap_or_default(), parts.next())
 }
 
-/// The value of a parameter of the query behind a path; empty where it has no value.
+/// The value of a parameter in the query of a path; empty if the parameter has no value.
 fn query(path: &[u8], name: &str) -> Option<Vec<u8>> {
     split(path, b'?')
         .1?
@@ -95,7 +95,7 @@ fn query(path: &[u8], name: &str) -> Option<Vec<u8>> {
         })
 }
 
-/// The value of a cookie of the header's.
+/// The value of a cookie in the header.
 fn cookie(header: &[u8], name: &str) -> Option<Vec<u8>> {
     header.split(|byte| *byte == b';').find_map(|cookie| {
         let (key, value) = split(cookie, b'=');
@@ -123,7 +123,7 @@ fn authority(mut host: Vec<u8>) -> Vec<u8> {
     host
 }
 
-/// What percent-encoded bytes mean; those that mean nothing stay. In a query `+` is a space.
+/// Decodes percent-encoded bytes; invalid sequences stay. In a query `+` is a space.
 fn decoded(bytes: &[u8], is_query: bool) -> Vec<u8> {
     let digit = |at: usize| char::from(*bytes.get(at)?).to_digit(16);
     let (mut decoded, mut at) = (Vec::with_capacity(bytes.len()), 0);

@@ -1,8 +1,8 @@
 //! Where the states of a rule's keys are kept, so that the limit of each holds for the process.
 //!
-//! They stand in shared data, in pages of a few keys each ([`KeyedPages`]), and a page is changed by compare-and-swap. Shared
-//! data cannot be deleted: so there is a bounded number of pages, and their names come from the configuration and never from a
-//! client. Where the scope is the worker, or shared data does not work, the pages are this virtual machine's own.
+//! They are in shared data, in pages of a few keys each ([`KeyedPages`]), and a page is changed by compare-and-swap. Shared
+//! data cannot be deleted: so the number of pages is bounded, and their names come from the configuration, never from a client.
+//! If the scope is the worker, or shared data does not work, each virtual machine has its own pages.
 
 use crate::counters::{Counters, LazyCounter};
 use crate::host::{Host, Level, Put};
@@ -15,10 +15,13 @@ use leapgate::backend::{
 use leapgate::rule::Counting;
 use std::cell::{Cell, RefCell};
 
-/// How often a compare-and-swap is tried before the decision is given up, which the engine begins anew a few times.
+/// How often a compare-and-swap is tried before the attempt at a decision fails; the engine makes a few attempts. A try fails
+/// only if another worker changed the same page, which holds a few keys, between the read and the swap: 8 such changes in a row
+/// are rare.
 const MAX_SWAPS: u32 = 8;
 
-/// How many calls at most may have ended without having been taken off yet. Beyond it they are in flight for good.
+/// The most ended calls that wait to be taken off; further ones count as in flight for good. A bound of memory, reached only
+/// while shared data cannot be written.
 const MAX_OWED: usize = 1024;
 
 /// The states of one rule's keys.
@@ -27,10 +30,10 @@ pub struct KeyStates<H> {
     pages: Pages<H>,
     /// The page that was read last, and when: it may be good for the next step of the same decision.
     read: RefCell<Option<(Page, Timestamp)>>,
-    /// Calls that have ended and could not be taken off: that is done with the next one, or at the next tick.
+    /// Ended calls that could not be taken off yet: tried again with the next one, or at the next tick.
     owed: RefCell<Vec<Reserved>>,
     counters: Counters<H>,
-    /// How many requests have been charged to what keys share, because their page was full.
+    /// How many requests have been charged to shared entries, because their page was full.
     shared: Cell<u64>,
     exported_shared: LazyCounter,
 }
@@ -40,12 +43,12 @@ pub(crate) enum Pages<H> {
     /// In shared data.
     Shared {
         host: H,
-        /// The name of the page that was asked for last; the number at its end is another one for each.
+        /// The name of the page that was read last; it ends with the page's number.
         name: RefCell<String>,
-        /// How much of the name all have in common.
+        /// The length of the part that all names have in common.
         common: usize,
     },
-    /// Here.
+    /// In this virtual machine.
     Local(RefCell<Vec<Vec<u8>>>),
 }
 
@@ -53,7 +56,7 @@ pub(crate) enum Pages<H> {
 struct Page {
     number: usize,
     bytes: Vec<u8>,
-    /// How it may be replaced.
+    /// How the page may be replaced.
     put: Put,
 }
 
@@ -86,8 +89,8 @@ impl<H: Host> Pages<H> {
         Page { number, bytes, put }
     }
 
-    /// Whether no other worker has asked this of these pages before.
-    fn is_told_first(&self) -> bool {
+    /// Whether this is the first call for these pages in the process.
+    fn is_first_in_process(&self) -> bool {
         match self {
             Pages::Shared { host, name, common } => {
                 let name = &mut *name.borrow_mut();
@@ -99,7 +102,7 @@ impl<H: Host> Pages<H> {
         }
     }
 
-    /// Replaces a page that was read. Whether that was done.
+    /// Replaces a page that was read. Returns whether that was done.
     fn swap(&self, page: Page) -> bool {
         match self {
             Pages::Shared { host, name, common } => {
@@ -135,8 +138,8 @@ impl<H: Host> KeyStates<H> {
         }
     }
 
-    /// Tells the host's counters what has happened since the last time, and makes good what could not be done. Whether
-    /// nothing is left.
+    /// Adds to the host's counters what has happened since the last call, and takes off ended calls. Returns whether nothing is
+    /// left to do.
     pub fn settle(&self, host: &H, key: &StateKey, state: &KeyedController<KeyStates<H>>) -> bool {
         self.take_off_owed();
         self.counters
@@ -144,7 +147,7 @@ impl<H: Host> KeyStates<H> {
         let is_first =
             self.counters
                 .export_lazy(&self.exported_shared, "shared", self.shared.get());
-        if is_first && self.pages.is_told_first() {
+        if is_first && self.pages.is_first_in_process() {
             let rule = key.rule.as_str();
             let line = format!(
                 "leapgate: rule `{rule}`: more keys count than it keeps apart; some share a window, which is stricter for them: \
@@ -155,14 +158,13 @@ impl<H: Host> KeyStates<H> {
         self.owed.borrow().is_empty()
     }
 
-    /// The page of `key` as it was read last, if that was at `now`.
+    /// The page of `key` as read last, if that was at `now`.
     fn kept(&self, key: Key, now: Timestamp) -> Option<Page> {
         let (page, at) = self.read.take()?;
         (page.number == self.layout.page(key) && at == now).then_some(page)
     }
 
-    /// The page of a key as an earlier step of the same decision has read it; `None` at the first step, which reads it anew
-    /// whatever other requests have read.
+    /// The page of a key as read by an earlier step of the same decision; `None` at the first step, which always reads it anew.
     fn kept_for(&self, key: KeyHandle, now: Timestamp) -> Option<Page> {
         if key.is_new() {
             return None;
@@ -178,7 +180,7 @@ impl<H: Host> KeyStates<H> {
         self.pages.read(self.layout.page(key))
     }
 
-    /// Changes the page of `key` if `change` does, which else gives the page back.
+    /// Changes the page of `key`, if `change` does; else `change` returns the page.
     fn swap<R>(
         &self,
         key: Key,
@@ -206,7 +208,7 @@ impl<H: Host> KeyStates<H> {
             let changed = self.layout.release(page, reserved, cost);
             changed.then_some(())
         };
-        // The page that was read last may be this one, and what it says of itself is over.
+        // The page that was read last may be this one, which is now stale.
         self.read.take();
         let swapped = self.swap(reserved.handle.key(), None, release);
         !matches!(swapped, Err(None))
@@ -279,7 +281,7 @@ impl<H: Host> KeyedStates for KeyStates<H> {
         if self.layout.counts_calls() {
             return self.leave(reserved);
         }
-        // What cannot be given back counts until it has left: that is too strict, and no more.
+        // A reservation that cannot be released counts until it has left the window: too strict, never too lenient.
         self.take_off(reserved, cost);
     }
 

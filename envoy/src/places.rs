@@ -1,7 +1,7 @@
 //! Which names have windows of their own, decided once for the process.
 //!
 //! A list stands in shared data and changes by compare-and-swap. Each virtual machine keeps a copy; a gauge that only rises,
-//! `changes`, says whether it is still good: so a request of a known name pays for one reading of a gauge. Where gauges do not
+//! `changes`, says whether the copy is still valid: so a request of a known name costs one reading of a gauge. If gauges do not
 //! work, the list itself is read.
 //!
 //! A list has eight bytes for each place: a tag, which is a keyed hash of the name in it, and its state. It is never
@@ -31,18 +31,18 @@ const IS_SHARED: u64 = 1;
 pub(crate) struct ProcessPlaces<H> {
     host: H,
     cell: SharedCell<H>,
-    /// What names are hashed with.
+    /// The seed of the hash of names.
     seed: [u64; 2],
-    /// How often lists have changed; `None` where gauges do not work.
+    /// How often lists have changed; `None` if gauges do not work.
     changes: Option<MetricId>,
-    /// The list as it was read last: the head, then a word for each place.
+    /// The list as read last: the head, then a word for each place.
     words: RefCell<Vec<u64>>,
-    /// How often lists had changed by then; `None` where that is not known.
+    /// How often lists had changed by then; `None` if that is not known.
     read_at: Cell<Option<u64>>,
 }
 
 impl<H: Host> ProcessPlaces<H> {
-    /// The list that stands at `key`, of names that are hashed with `seed`.
+    /// The list at `key`, of names hashed with `seed`.
     pub(crate) fn new(
         host: &H,
         key: String,
@@ -68,7 +68,7 @@ impl<H: Host> ProcessPlaces<H> {
         hash.max(REUSED << 1) // a place without a name has none
     }
 
-    /// Whether the copy of the list is still good.
+    /// Whether the copy of the list is still valid.
     fn is_good(&self) -> bool {
         let read_at = self.read_at.get();
         read_at.is_some() && read_at == self.changes()
@@ -82,7 +82,7 @@ impl<H: Host> ProcessPlaces<H> {
             // Read before the list: a change in between makes the copy look older than it is.
             let changes = self.changes();
             let (words, put) = self.cell.read_all();
-            // There is always the head.
+            // A list always has its head.
             let mut words = words.filter(|words| !words.is_empty()).unwrap_or(vec![0]);
             let is_changed = change(&mut words);
             if is_changed && !self.cell.put_all(&words, put) {
@@ -98,7 +98,7 @@ impl<H: Host> ProcessPlaces<H> {
         done.is_some()
     }
 
-    /// Puts another state in the place of `from`; whether it was that.
+    /// Replaces the state `from` by `to`. Returns whether it was `from`.
     fn swap(&self, place: NamePlace, from: u64, to: u64) -> bool {
         let mut is_from = false;
         let is_done = self.look(&mut |words| {
@@ -112,7 +112,7 @@ impl<H: Host> ProcessPlaces<H> {
     }
 }
 
-/// The state of the place, if it is still that name's.
+/// The state of the place, if it still belongs to that name.
 fn state(words: &[u64], place: NamePlace) -> Option<u64> {
     let word = words.get(place.index as usize + 1)?;
     (word & TAG == place.tag).then_some(word & STATE)
@@ -140,7 +140,8 @@ fn is_shared(words: &[u64]) -> bool {
     words.first().is_some_and(|head| head & IS_SHARED != 0)
 }
 
-/// From now on a name that gets a place may have been counted with the further ones. Whether that is news.
+/// Records that names without a place have been counted together, so that a name that gets a place later may be among them.
+/// Returns whether that changed the list.
 fn share(words: &mut [u64]) -> bool {
     let was_shared = is_shared(words);
     words.iter_mut().take(1).for_each(|head| *head |= IS_SHARED);
@@ -163,7 +164,7 @@ fn free(words: &[u64], bound: usize) -> Option<usize> {
 impl<H: Host> Places for ProcessPlaces<H> {
     fn claim(&self, name: &str, bound: usize, may_come: &dyn Fn() -> bool) -> Claim {
         let tag = self.tag(name);
-        // What is known of it is good until `is_own` or `is_further` says otherwise.
+        // The copy is valid until `is_own` or `is_further` says otherwise.
         let known = {
             let words = self.words.borrow();
             let own = find(&words, tag).filter(|own| state(&words, *own) == Some(OWN));
@@ -181,7 +182,7 @@ impl<H: Host> Places for ProcessPlaces<H> {
                     claim = Claim::Own(own);
                     return false;
                 }
-                // Another worker is about to give it its place: it is taken back, and the name stays with the further ones.
+                // Another worker is about to give the name its place: that is undone, and the name stays with the further ones.
                 set_state(words, own, FREE);
                 return true;
             }
@@ -213,7 +214,7 @@ impl<H: Host> Places for ProcessPlaces<H> {
     }
 
     fn leave(&self, place: NamePlace) -> bool {
-        // One that began to leave under the eyes of a worker that is gone still does.
+        // A name that began to leave by a worker that no longer exists is still leaving.
         self.swap(place, OWN, LEAVING) || self.swap(place, LEAVING, LEAVING)
     }
 

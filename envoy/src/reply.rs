@@ -127,8 +127,8 @@ fn quoted(text: &str) -> String {
 
 /// Calls `add` with the headers about limits.
 ///
-/// draft-ietf-httpapi-ratelimit-headers-11: two lists whose items are the rules' ids. `w` is left out where it is not in
-/// whole seconds, which is all that it can say; `t` stands where there is something to wait for.
+/// draft-ietf-httpapi-ratelimit-headers-11: two lists whose items are the rules' ids. `w` is left out unless it is a whole
+/// number of seconds; `t` is there only if quota will come back.
 pub fn rate_limit_headers<'p>(
     form: RateLimitHeaders,
     policies: &mut dyn Iterator<Item = Policy<'p>>,
@@ -138,7 +138,7 @@ pub fn rate_limit_headers<'p>(
     match form {
         RateLimitHeaders::Off => {}
         RateLimitHeaders::Draft => {
-            // One allocation each, for most.
+            // Usually one allocation each.
             let (mut quotas, mut limits) = (String::with_capacity(96), String::with_capacity(96));
             for policy in policies {
                 for list in [&mut quotas, &mut limits] {
@@ -171,7 +171,7 @@ pub fn rate_limit_headers<'p>(
             }
         }
         RateLimitHeaders::Legacy => {
-            // As Envoy's local filter writes it: one limit, here the tightest, and the time to its reset in seconds.
+            // As Envoy's local rate limit filter writes it: one limit, here the tightest, and the time to its reset in seconds.
             if let Some(policy) = policies.min_by_key(|policy| policy.remaining) {
                 add("x-ratelimit-limit", number(policy.count.get() as u64));
                 add("x-ratelimit-remaining", number(policy.remaining));

@@ -1,9 +1,9 @@
 //! How virtual machines publish the past of a window to one another.
 //!
-//! The counts of a rule live in the process, but the ring of what they were lives in each virtual machine. One that serves
+//! The counts of a rule live in the process, but their ring lives in each virtual machine. A virtual machine that serves
 //! requests publishes its ring in shared data; one that has slept, or that starts (a new VM configuration, a reload after a
-//! failure), takes it up there. A published ring is replaced by a virtual machine that knows of more. Requests admitted since
-//! the publication have no date, and count as admitted just now: too strict for a tick, or for one interval after a start, and
+//! failure), takes it up there. A published ring is replaced by a virtual machine with later counts. Requests admitted since
+//! the publication have no date, and count as just admitted: too strict for a tick, or for one interval after a start, and
 //! never too lenient.
 
 use crate::host::{Host, Put};
@@ -131,7 +131,7 @@ impl<H: Host> Published<H> {
         self.taken_up.get() == self.wakes.get()
     }
 
-    /// The ring that other workers have published, if this one was asleep; it wakes. Empty if the counts have fallen.
+    /// The ring that other workers have published, if this one was asleep; this one wakes. Empty if the counts have fallen.
     pub(crate) fn wake(&self, now: &dyn Fn() -> Option<[u64; 2]>) -> Option<Snapshots> {
         if self.is_awake() {
             return None;
@@ -165,7 +165,7 @@ impl<H: Host> Published<H> {
         let found = found.filter(|found| !found.counts.is_empty());
         let then = match found.map(|found| self.lasts(&found)) {
             Some(found) if found == known => Timestamp::ZERO,
-            // Another worker knows of more: by the next tick this one does, too.
+            // Another worker has later counts: by the next tick this one has them, too.
             Some(found) if is_later(found, known) => return false,
             _ if self.put(&own, put) => start,
             _ => return false,

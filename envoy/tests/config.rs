@@ -1,4 +1,4 @@
-//! The filter's own settings: what is read, and what is said of what is wrong in them.
+//! The filter's own settings: how they are read, and the sentences for errors in them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
@@ -26,7 +26,7 @@ fn says(configuration: &str) -> String {
         .to_string()
 }
 
-/// What is said of a section.
+/// The error for a section.
 #[track_caller]
 fn section_says(section: &str) -> String {
     says(&format!(r#"{{"envoy": {section}}}"#))
@@ -202,7 +202,7 @@ fn rules_and_settings_come_from_one_document() {
 }
 
 #[test]
-fn a_plugin_without_configuration_is_told_how_to_get_one() {
+fn the_error_for_a_plugin_without_configuration_says_how_to_add_one() {
     for nothing in ["", " \n"] {
         assert_eq!(
             says(nothing),
@@ -212,7 +212,7 @@ fn a_plugin_without_configuration_is_told_how_to_get_one() {
 }
 
 #[test]
-fn a_message_on_the_wire_is_told_what_to_be_instead() {
+fn the_error_for_a_serialized_message_names_the_type_to_use() {
     // google.protobuf.Struct {"mode": "shadow"}
     let wire = "\n\u{12}\n\u{4}mode\u{12}\n\u{1a}\u{6}shadow";
     let fault = "is not JSON; give the plugin its configuration as a `google.protobuf.StringValue`";

@@ -39,16 +39,16 @@ struct Process {
     shared: RefCell<HashMap<String, (Vec<u8>, u32)>>,
     versions: Cell<u32>,
     log: RefCell<Vec<(Level, String)>>,
-    replies: RefCell<Vec<Told>>,
+    replies: RefCell<Vec<Sent>>,
     route: RefCell<String>,
     response_headers: RefCell<Vec<(String, String)>>,
     content_type: RefCell<String>,
     /// Headers of the request, and pseudo headers.
     request_headers: RefCell<HashMap<String, String>>,
-    /// What of the request has been asked for.
+    /// The parts of the request that have been read.
     asked: RefCell<Vec<String>>,
     silent_gauges: Cell<bool>,
-    /// Metrics whose names end so take everything and read 0, as under a `stats_matcher` that excludes them.
+    /// Metrics whose names end with this accept all changes and read 0, as under a `stats_matcher` that excludes them.
     excluded: RefCell<Option<String>>,
     no_shared_data: Cell<bool>,
     no_clock: Cell<bool>,
@@ -59,7 +59,7 @@ struct Process {
     /// The response, if there is any: its status and Envoy's flags.
     response: Cell<Option<(u64, u64)>>,
     grpc_status: RefCell<String>,
-    /// What another virtual machine does after so many more host calls, for all that a call here can tell.
+    /// What another virtual machine does after this many more host calls, as seen from here.
     meanwhile: RefCell<Option<Meanwhile>>,
     peer: RefCell<Option<(Property, String)>>,
     contexts: Cell<u32>,
@@ -67,7 +67,7 @@ struct Process {
     resumed: RefCell<Vec<(u64, u32)>>,
     recorded: RefCell<Vec<u64>>,
     resumes_nobody: Cell<bool>,
-    /// Is run before each call that is about what machines share.
+    /// Run before each call about data that machines share.
     probe: RefCell<Option<Rc<dyn Fn()>>>,
     /// What another virtual machine does between a read of shared data and the swap that follows.
     before_swap: RefCell<Option<Box<dyn FnMut()>>>,
@@ -77,7 +77,7 @@ struct Process {
 type Meanwhile = (u32, Box<dyn FnOnce()>);
 
 /// A reply: status, details, headers, body.
-type Told = (u16, String, Vec<(String, String)>, String);
+type Sent = (u16, String, Vec<(String, String)>, String);
 
 /// The host of one virtual machine, and its ticks.
 #[derive(Clone)]
@@ -139,7 +139,7 @@ impl Host for Fake {
     }
 
     fn reply(&self, reply: &LocalReply<'_>) -> bool {
-        let told = (
+        let sent = (
             reply.status,
             reply.details.into(),
             reply
@@ -149,7 +149,7 @@ impl Host for Fake {
                 .collect(),
             reply.body.into(),
         );
-        self.0.replies.borrow_mut().push(told);
+        self.0.replies.borrow_mut().push(sent);
         true
     }
 
@@ -229,7 +229,7 @@ impl Host for Fake {
         self.interrupted();
         self.0.reads.set(self.0.reads.get() + 1);
         let shared = self.0.shared.borrow();
-        // Envoy gives no bytes of none.
+        // Envoy returns no bytes for an empty value.
         let (bytes, cas) = shared.get(key).filter(|(bytes, _)| !bytes.is_empty())?;
         Some(SharedValue {
             bytes: bytes.clone(),
@@ -319,7 +319,7 @@ impl Vm {
         self.filter.on_request(contexts.get())
     }
 
-    /// How many of `n` requests pass that end at once.
+    /// How many of `n` requests, which end at once, pass.
     fn passes(&self, route: &str, n: usize) -> usize {
         (0..n).filter(|_| self.request(route).is_some()).count()
     }
@@ -342,7 +342,7 @@ impl Process {
         }
     }
 
-    /// Whether a gauge of that name takes everything and reads 0.
+    /// Whether a gauge of that name accepts all changes and reads 0.
     fn is_silent(&self, name: &str) -> bool {
         let excluded = self.excluded.borrow();
         self.silent_gauges.get() || excluded.as_ref().is_some_and(|part| name.contains(part))
@@ -500,18 +500,18 @@ fn where_the_gauge_of_calls_in_flight_is_silent_the_limit_holds_and_the_log_name
     assert!(vms.iter().all(|vm| vm.request("report").is_some()));
 }
 
-/// A machine that is born looks whether gauges count. Whatever another does between two of its host calls: that one sees what
-/// was counted, and none that falls.
+/// A machine that starts checks whether gauges count. Whatever another machine does between two of its host calls, it sees all
+/// that was counted, and no gauge that falls.
 #[test]
-fn who_serves_while_another_machine_is_born_admits_the_limit() {
+fn a_machine_that_serves_while_another_one_starts_admits_the_limit() {
     for calls in 0.. {
         let process = process();
         let vm = Rc::new(Vm::born(&process, TEN));
         let (weak, passed) = (Rc::downgrade(&vm), Rc::new(Cell::new(None)));
-        let told = Rc::clone(&passed);
+        let others_pass = Rc::clone(&passed);
         process.meanwhile.replace(Some((
             calls,
-            Box::new(move || told.set(Some(weak.upgrade().unwrap().passes("login", 20)))),
+            Box::new(move || others_pass.set(Some(weak.upgrade().unwrap().passes("login", 20)))),
         )));
         let other = Vm::born(&process, TEN);
         if process.meanwhile.take().is_some() {
@@ -546,7 +546,7 @@ fn a_swap_that_fails_too_often_refuses_and_what_is_owed_is_made_good() {
     assert_eq!(vm.passes("login", 1), 0, "no ticket could be taken");
     process.contention.set(0);
     assert_eq!(vm.passes("login", 4), 4);
-    // Ten lost swaps later than the ticket, the admission is owed and made with the next change.
+    // Ten lost swaps after the reservation, the admission is owed and made with the next change.
     let other = Vm::born(&process, TEN);
     assert_eq!(other.passes("login", 20), 6);
 }
@@ -752,23 +752,26 @@ fn a_body_is_a_problem_but_for_grpc_a_message() {
 }
 
 #[test]
-fn counters_are_told_on_a_tick_under_names_that_read_well() {
+fn counters_are_published_on_a_tick_under_readable_names() {
     let process = process();
     let document = r#"{"flowRules": [{"resource": "login", "count": 3},
                                      {"resource": "login", "count": 2, "mode": "shadow", "intervalMs": 60000}]}"#;
     let vm = Vm::born(&process, document);
     assert_eq!(vm.passes("login", 5), 3);
     vm.filter.on_tick();
-    let told = |name: &str| process.metric(name);
-    assert_eq!(told("leapgate.passed;rule=login"), Some(3));
-    assert_eq!(told("leapgate.blocked;rule=login"), Some(2));
-    assert_eq!(told("leapgate.passed;rule=login/60s;;2f"), Some(2));
-    assert_eq!(told("leapgate.shadow_blocked;rule=login/60s;;2f"), Some(3));
-    assert_eq!(told("leapgate.blocked;rule=login/60s;;2f"), Some(0));
+    let metric = |name: &str| process.metric(name);
+    assert_eq!(metric("leapgate.passed;rule=login"), Some(3));
+    assert_eq!(metric("leapgate.blocked;rule=login"), Some(2));
+    assert_eq!(metric("leapgate.passed;rule=login/60s;;2f"), Some(2));
+    assert_eq!(
+        metric("leapgate.shadow_blocked;rule=login/60s;;2f"),
+        Some(3)
+    );
+    assert_eq!(metric("leapgate.blocked;rule=login/60s;;2f"), Some(0));
 }
 
 #[test]
-fn those_that_pass_are_told_their_limits_if_they_want_to_know() {
+fn admitted_responses_carry_the_limits_if_configured() {
     let process = process();
     let document = r#"{"flowRules": [{"resource": "login", "count": 5}, {"resource": "login", "count": 9, "intervalMs": 60000}],
                        "envoy": {"rateLimitHeadersOn": "all", "rateLimitHeaders": "legacy"}}"#;
@@ -924,7 +927,7 @@ fn no_interval_over_four_workers_holds_more_than_the_limit_of_a_client() {
 }
 
 #[test]
-fn who_is_overtaken_between_reading_and_swapping_decides_again() {
+fn a_worker_overtaken_between_read_and_swap_decides_again() {
     let process = process();
     let (first, second) = (
         Vm::born(&process, PER_CLIENT),
@@ -940,7 +943,7 @@ fn who_is_overtaken_between_reading_and_swapping_decides_again() {
     })));
     assert_eq!(first.client_passes("a", 5), 0);
     assert_eq!(passed.get(), 2);
-    // Two first ones of a page: one finds that it is not absent any more.
+    // Two workers write a page first: one finds that the page is no longer absent.
     let other = Rc::clone(&second);
     process.before_swap.replace(Some(Box::new(move || {
         assert_eq!(other.client_passes("b", 2), 2)
@@ -1186,7 +1189,7 @@ fn a_keyed_rule_in_shadow_mode_lets_all_pass_and_counts() {
     );
     assert_eq!(vm.client_passes("a", 5), 5);
     vm.filter.on_tick();
-    let told = ["passed", "blocked", "shadow_blocked"]
+    let counts = ["passed", "blocked", "shadow_blocked"]
         .map(|what| process.metric(&format!("leapgate.{what};rule=per")));
-    assert_eq!(told, [Some(3), Some(0), Some(2)]);
+    assert_eq!(counts, [Some(3), Some(0), Some(2)]);
 }

@@ -1,4 +1,4 @@
-//! What metrics are called, in Envoy and in Prometheus.
+//! The names of metrics, in Envoy and in Prometheus.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 

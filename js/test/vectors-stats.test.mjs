@@ -195,7 +195,7 @@ class Borrowed {
   }
 }
 
-const borrows = 'the_node_tree_says_what_sentinels_says_and_what_it_does_not_tell_of_borrowed_passes';
+const borrows = 'the_node_tree_reports_what_sentinels_does_and_the_borrowed_passes_that_it_omits';
 replays(borrows, 'node_tree', ({ flowRules }) => {
   const borrowed = new Borrowed();
   const open = new Map();

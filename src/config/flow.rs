@@ -118,7 +118,7 @@ fn with_strategy(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, Config
     }
 }
 
-/// What happens at the threshold. Sentinel's limits on concurrency do not look at it.
+/// What happens at the threshold. Sentinel's limits on concurrency ignore it.
 fn behavior(concurrency: bool, fields: &Fields<'_>) -> Result<ControlBehavior, ConfigError> {
     let Some(behavior) = fields.get("controlBehavior") else {
         return Ok(ControlBehavior::Reject);

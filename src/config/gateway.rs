@@ -31,7 +31,7 @@ const ITEM_KEYS: [&str; 5] = [
     "fieldName",
     "pattern",
     "matchStrategy",
-    // The place of its value among the others, which Sentinel writes there itself.
+    // The index of its value among the others, which Sentinel writes itself.
     "index",
 ];
 

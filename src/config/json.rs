@@ -15,7 +15,7 @@ impl Value {
     ///
     /// # Errors
     ///
-    /// Where the text is longer, deeper, not UTF-8 or not JSON.
+    /// If the text is longer, deeper, not UTF-8 or not JSON.
     ///
     /// ```
     /// use leapgate::config::{Value, read};
@@ -84,7 +84,7 @@ fn parse(json: &[u8]) -> Result<Value, ConfigError> {
     })
 }
 
-/// The last characters of `text` up to there, where columns are counted in bytes.
+/// The last characters of `text` up to that line and column; columns are counted in bytes.
 fn before(text: &str, line: usize, column: usize) -> &str {
     let lines = text.split_inclusive('\n').take(line.saturating_sub(1));
     let column = column + lines.map(str::len).sum::<usize>();
@@ -103,7 +103,7 @@ fn before(text: &str, line: usize, column: usize) -> &str {
     tail.rsplit('\n').next().unwrap_or(tail).trim_ascii_start()
 }
 
-/// Makes a [`Value`]. `serde_json` bounds how deep it calls itself.
+/// Makes a [`Value`]. `serde_json` bounds its recursion.
 struct Tree;
 
 impl<'de> DeserializeSeed<'de> for Tree {

@@ -18,14 +18,14 @@ const KEYS: [&str; 8] = [
     "id",
     "limits",
     "maxKeys",
-    // The clock: it is the shell's, and none of this.
+    // Read by the shell: the caller's clock.
     "now",
 ];
 
-/// What a short form is made of.
+/// The options of a limiter, read and checked.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LimiterOptions {
-    /// The limits: they make a [`Limiter`].
+    /// The limits of a [`Limiter`].
     pub limits: Vec<Limit>,
     /// How many keys have a window of their own.
     pub max_keys: usize,
@@ -44,7 +44,7 @@ pub struct LimiterOptions {
 /// }
 /// ```
 ///
-/// Or several of those, all of which must let a request pass: `{"limits": [{"limit": 10, "windowMs": 1000}, …]}`.
+/// Or several limits, all of which must let a request pass: `{"limits": [{"limit": 10, "windowMs": 1000}, …]}`.
 ///
 /// # Errors
 ///

@@ -41,7 +41,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// How a sentence shows it.
+    /// The value as a sentence shows it.
     pub(super) fn shown(&self) -> String {
         match self {
             Value::Null => "null".into(),
@@ -148,7 +148,7 @@ impl fmt::Display for Located<'_> {
 }
 
 impl<'a> Located<'a> {
-    /// `value`, which is called `path`.
+    /// `value`, at `path`.
     pub fn new(path: &'a str, value: &'a Value) -> Located<'a> {
         Located {
             value,
@@ -208,7 +208,7 @@ impl<'a> Located<'a> {
         Ok(Fields { at: self, keys })
     }
 
-    /// The value as an object with keys of any name: each with its value, in order, and twice where it stands twice.
+    /// The value as an object with keys of any name: each with its value, in order, and twice if it stands twice.
     ///
     /// # Errors
     ///
@@ -245,7 +245,7 @@ impl<'a> Located<'a> {
         }))
     }
 
-    /// What `read` makes of each item of the value, an array.
+    /// The results of `read` for each item of the value, an array.
     ///
     /// # Errors
     ///
@@ -326,7 +326,7 @@ impl<'a> Located<'a> {
         }
     }
 
-    /// What the value, one of these names, stands for.
+    /// The choice that the value, one of these names, stands for.
     ///
     /// # Errors
     ///
@@ -335,7 +335,7 @@ impl<'a> Located<'a> {
         self.choose(choices, false)
     }
 
-    /// What the value, one of these names or the number of one, from 0, stands for: Sentinel writes numbers.
+    /// The choice that the value stands for: one of these names, or its number from 0, as Sentinel writes it.
     ///
     /// # Errors
     ///
@@ -408,7 +408,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     ///
-    /// If it is left out. A `null` is returned, and refused by whatever reads it.
+    /// If it is left out. A `null` is returned, and refused by the code that reads it.
     pub fn need(&self, key: &'a str) -> Result<Located<'a>, ConfigError> {
         self.find(key)
             .ok_or_else(|| ConfigError::new(&self.at.to_string(), key, "is missing; add it"))

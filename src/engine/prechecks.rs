@@ -6,7 +6,7 @@ use crate::engine::breakers::{Admissions, BreakerCheck, BreakerChecks};
 use crate::engine::in_force::{ByTarget, Ids, InForce, PrecheckReport};
 use crate::engine::keyed::{KeyCaller, KeyCheck, KeyParts};
 use crate::engine::store::Store;
-use crate::inline_vec::Few;
+use crate::inline_vec::InlineVec;
 use crate::places::NamePlace;
 use crate::rule::system::{Gauges, Inbound};
 use crate::rule::{
@@ -331,7 +331,10 @@ impl BanCheck {
     #[inline(never)]
     fn note_refusal<S: Backend>(&self, asked: &Asked<'_, S>, now: Timestamp) {
         self.open(asked.store);
-        let (mut counted, mut banned) = (Few::<Key, 4>::default(), Few::<bool, 4>::default());
+        let (mut counted, mut banned) = (
+            InlineVec::<Key, 4>::default(),
+            InlineVec::<bool, 4>::default(),
+        );
         self.refusals
             .for_each_key(&asked.caller, &mut |opened, key, count| {
                 let (states, terms) = (opened.states(), self.refusals.terms(count));

@@ -99,7 +99,7 @@ impl AuthorityRule {
         self
     }
 
-    /// The id; by default the resource and the strategy.
+    /// The id; by default, the resource and the strategy.
     pub fn id(&self) -> RuleId {
         self.id.clone().unwrap_or_else(|| {
             let strategy = match self.strategy {
@@ -131,7 +131,7 @@ impl AuthorityRule {
         self.origins.iter().map(|origin| &**origin)
     }
 
-    /// Whether it refuses.
+    /// Whether it refuses requests.
     pub fn mode(&self) -> Mode {
         self.mode
     }

@@ -9,7 +9,7 @@ pub const DEFAULT_DEGRADE_SAMPLE_COUNT: u32 = 10;
 /// How many calls must have completed in a breaker's window by default.
 pub const DEFAULT_MIN_REQUEST_AMOUNT: u64 = 5;
 
-/// The most probes that a half-open breaker may be told to let through.
+/// The most probes that a rule may let through while half-open.
 pub const MAX_PROBES: u8 = 100;
 
 /// A breaker's interval by default.
@@ -66,7 +66,7 @@ impl Kind {
 /// A breaker never opens unless a call was bad, whatever its threshold.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Comparison {
-    /// The breaker opens above it (`>`), and at a ratio of 1, which nothing is above.
+    /// The breaker opens above it (`>`), and at a ratio of 1, since no ratio is above 1.
     ///
     /// The default, and Sentinel's: rules that are carried over mean what they meant. There a ratio of 1 is reached by slow
     /// calls alone, and a breaker with an error ratio of 1 never opens.
@@ -76,7 +76,7 @@ pub enum Comparison {
     AtLeast,
 }
 
-/// What the state of a breaker belongs to, besides its rule's id: with the same geometry it goes on, whatever else of the
+/// The identity of a breaker's state, besides its rule's id: with the same geometry the state goes on, whatever else of the
 /// rule changes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BreakerGeometry {
@@ -101,8 +101,8 @@ impl BreakerGeometry {
         self.compat
     }
 
-    /// How many buckets before the current one count: those of the window and the one that is leaving it; none if the rule
-    /// decides as Sentinel does.
+    /// How many buckets before the current one count: the buckets of the window and the one that is leaving it; none if the
+    /// rule decides as Sentinel does.
     pub(crate) fn buckets_before(self) -> u64 {
         if self.compat {
             0
@@ -366,7 +366,7 @@ impl DegradeRule {
         }
     }
 
-    /// Whether it refuses.
+    /// Whether it refuses requests.
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -376,7 +376,7 @@ impl DegradeRule {
         self.compat
     }
 
-    /// What its state belongs to.
+    /// The identity of its state, besides the rule's id.
     pub fn geometry(&self) -> BreakerGeometry {
         let window = self.window.window();
         BreakerGeometry {

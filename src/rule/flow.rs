@@ -35,7 +35,7 @@ impl ControlBehavior {
         )
     }
 
-    /// Whether turns are taken.
+    /// Whether requests take turns.
     pub fn is_paced(self) -> bool {
         matches!(
             self,
@@ -61,7 +61,7 @@ impl WarmUp {
     ///
     /// # Errors
     ///
-    /// Where the period is zero, the factor below two, or either above [`WarmUp::MAX`].
+    /// If the period is zero, the factor below two, or either above [`WarmUp::MAX`].
     pub fn new(period_sec: u32, cold_factor: u32) -> Result<WarmUp, RuleError> {
         if !(1..=WarmUp::MAX).contains(&period_sec) {
             return Err(RuleError::BadPeriod { period_sec });
@@ -96,7 +96,7 @@ impl Default for WarmUp {
     }
 }
 
-/// How long a request may wait for its turn; zero for not at all.
+/// How long a request may wait for its turn; with zero it never waits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MaxQueueing {
     millis: u32,
@@ -266,8 +266,8 @@ impl FlowRule {
         rule
     }
 
-    /// This rule, letting requests pass evenly, `count` in an interval: one after another, each for as long as it costs. One
-    /// that would have to wait for longer than `max_queueing` is refused. A limit on concurrency stays as it is.
+    /// This rule, letting requests pass evenly, `count` in an interval: each delays later ones in proportion to its cost. A
+    /// request that would have to wait for longer than `max_queueing` is refused. A limit on concurrency stays as it is.
     ///
     /// The rate may have a fraction; turns have a resolution of one nanosecond. A request that costs more than the count, or
     /// more than one if the count is below one, never passes.
@@ -279,7 +279,7 @@ impl FlowRule {
 
     /// This rule, admitting less while it is cold. A limit on concurrency stays as it is, as does one with a key.
     ///
-    /// It begins cold. Where it is cold and its window is empty, a request passes whatever part of the count it costs.
+    /// It begins cold. While it is cold and its window is empty, a request passes whatever part of the count it costs.
     #[must_use]
     pub fn warm_up(self, warm_up: WarmUp) -> FlowRule {
         self.behaving(ControlBehavior::WarmUp, warm_up, MaxQueueing::default())
@@ -296,7 +296,8 @@ impl FlowRule {
     /// This rule, limiting each key for itself, in a window of its own. A key does not go with a warm-up, nor with another
     /// strategy than [`Strategy::Direct`].
     ///
-    /// A request passes if it may as each of its keys ([`KeyValue`](super::KeyValue)); a missing part is a value like any other.
+    /// A request passes if it may for each of its keys ([`KeyValue`](super::KeyValue)); a missing part is a value like any
+    /// other.
     ///
     /// # Errors
     ///
@@ -384,9 +385,9 @@ impl FlowRule {
 
     /// This rule, deciding as Sentinel does: two buckets in a second, of which the current one and the previous one count.
     ///
-    /// With a key, a request that lacks a part passes, a call in flight counts as one whatever it costs, turns are taken in
-    /// whole milliseconds, and counts have no fraction. (Its window stays as it is: Sentinel's bucket of tokens, which lets
-    /// nearly twice the count through at once, is not available.)
+    /// With a key, a request that lacks a part passes, a call in flight counts as one whatever it costs, turns are in whole
+    /// milliseconds, and counts have no fraction. (Its window stays as it is: Sentinel's bucket of tokens, which lets nearly
+    /// twice the count through at once, is not available.)
     #[must_use]
     pub fn sentinel(mut self) -> FlowRule {
         self.grade = match self.grade {
@@ -494,7 +495,7 @@ impl FlowRule {
             && key(self) == key(other)
     }
 
-    /// Whether no id was given.
+    /// Whether the id is the default.
     pub(crate) fn has_default_id(&self) -> bool {
         self.id.is_none()
     }
@@ -540,7 +541,7 @@ impl FlowRule {
         self.max_queueing
     }
 
-    /// The key by which it tells requests apart; `None` if it limits all requests together.
+    /// The key; `None` if it limits all requests together.
     #[doc(alias = "paramItem")]
     pub fn keyed_by(&self) -> Option<&KeyedBy> {
         self.keyed.as_deref()
@@ -551,7 +552,7 @@ impl FlowRule {
         self.compat
     }
 
-    /// Whether it refuses.
+    /// Whether it refuses requests.
     pub fn mode(&self) -> Mode {
         self.mode
     }

@@ -1,4 +1,4 @@
-//! Keys: the parts of a request by which a rule tells clients apart, each limited separately.
+//! Keys: the parts of a request by which a rule distinguishes clients, each of which is limited separately.
 
 use super::parts::{Count, RuleError};
 use std::fmt;
@@ -21,7 +21,7 @@ pub const MAX_KEYS_OF_REQUEST: usize = 256;
 #[cfg(feature = "regex")]
 const MAX_PROGRAM: usize = 1 << 18;
 
-/// A part of a request: something that clients differ by.
+/// A part of a request by which clients differ.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum KeyPart {
@@ -66,7 +66,7 @@ impl KeyPart {
     }
 }
 
-/// As it stands in an id.
+/// The part as it stands in an id.
 impl fmt::Display for KeyPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -83,7 +83,7 @@ impl fmt::Display for KeyPart {
     }
 }
 
-/// What a request has for a part.
+/// A request's value of a part.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum KeyValue<'a> {
     /// The request lacks the part. This is a value of its own, different from the empty one.
@@ -352,7 +352,7 @@ impl KeyedBy {
     }
 }
 
-/// As it stands in an id.
+/// The part as it stands in an id.
 impl fmt::Display for KeyedBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, part) in self.parts.iter().enumerate() {

@@ -82,9 +82,9 @@ pub enum RuleError {
         /// The ratio.
         ratio: f64,
     },
-    /// What does not go with a key: a warm-up, or another strategy than [`Strategy::Direct`](super::Strategy::Direct).
+    /// A warm-up does not go with a key, nor does another strategy than [`Strategy::Direct`](super::Strategy::Direct).
     NotKeyed {
-        /// What it is, as a document calls it.
+        /// The setting, as a document calls it.
         what: &'static str,
     },
     /// The regular expression is not valid, has syntax that is not supported, or is too large.
@@ -202,7 +202,7 @@ pub(super) fn checked_name(name: &str) -> Result<Rc<str>, RuleError> {
     }
 }
 
-/// What a rule is called in replies, logs and metrics: printable ASCII, 1 to [`MAX_NAME`] bytes.
+/// The name of a rule in replies, logs and metrics: printable ASCII, 1 to [`MAX_NAME`] bytes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct RuleId(Rc<str>);
 
@@ -459,10 +459,10 @@ impl LimitApp {
     }
 }
 
-/// Whether a rule refuses.
+/// Whether a rule refuses requests.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Mode {
-    /// It does.
+    /// It refuses them.
     #[default]
     Enforce,
     /// It decides and counts, and lets everything through.

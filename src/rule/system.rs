@@ -104,10 +104,10 @@ pub struct Gauges {
 /// A negative threshold means no threshold, as in Sentinel. If there are several rules, each applies: the lowest threshold of
 /// each kind counts.
 ///
-/// With [`SystemRule::bbr`], load and processor are no limits by themselves: above their threshold, calls are held to what
-/// the machine is estimated to work off ([`Inbound::exceeds_estimate`]). A rule with neither threshold, or on a host that can
-/// tell neither, holds to it always. Without it they mean what they mean in Sentinel: the load triggers the estimate, the
-/// processor refuses by itself, and what the host cannot tell is not exceeded.
+/// With [`SystemRule::bbr`], load and processor are no limits by themselves: above their threshold, calls are held to what the
+/// machine is estimated to handle ([`Inbound::exceeds_estimate`]). If a rule has neither threshold, or the host knows neither
+/// value, the estimate always holds. Without [`SystemRule::bbr`] they mean the same as in Sentinel: the load triggers the
+/// estimate, the processor refuses by itself, and a value that the host does not know is never exceeded.
 ///
 /// Sentinel: `SystemRule`.
 ///
@@ -264,7 +264,7 @@ impl SystemRule {
         (self.mode, self.id(), self.id.is_some())
     }
 
-    /// Whether it refuses.
+    /// Whether it refuses requests.
     pub fn mode(&self) -> Mode {
         self.mode
     }

@@ -8,26 +8,26 @@ use crate::state::counter::{Counter, LocalCounter, Past};
 use crate::state::keyed::{KeyedGeometry, KeyedStates, KeyedWindows};
 use std::rc::Rc;
 
-/// What the state of a rule belongs to: the same key, the same state, whatever the rule's count and position.
+/// The identity of a rule's state: the same key, the same state, whatever the rule's count and position.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StateKey {
     /// The kind of rule: two rules of one kind have two ids.
     pub kind: &'static str,
     /// The rule.
     pub rule: RuleId,
-    /// Whether it has no counts of its own, but looks at those of another rule: one in shadow mode, with the default id of one
+    /// Whether it decides on the counts of another rule instead of its own: a rule in shadow mode with the default id of a rule
     /// in force.
     pub is_beside: bool,
     /// The resource, for a rule that applies to each on a window of its own.
     pub resource: Option<Rc<str>>,
-    /// Where a list says so, the place of the resource: the state is that of whichever resource has it.
+    /// The place of the resource, if it has one in a list: the state belongs to the place, whichever resource has it.
     pub resource_place: Option<NamePlace>,
     /// The origin, for a rule that applies to each on a window of its own.
     pub origin: Option<Rc<str>>,
-    /// The same for the origin, in the list of the resource.
+    /// The place of the origin, in the list of the resource.
     pub origin_place: Option<NamePlace>,
-    /// What the rule limits, and the geometry of its window. How that counts is no part of the state: it is
-    /// [`Counting::Strict`](crate::rule::Counting::Strict) here.
+    /// What the rule limits, and the geometry of its window. How the window counts is not part of the state: it is always
+    /// [`Counting::Strict`](crate::rule::Counting::Strict).
     pub grade: Grade,
     /// Whose requests it counts.
     pub strategy: Strategy,
@@ -35,26 +35,26 @@ pub struct StateKey {
     pub behavior: ControlBehavior,
     /// Whether it decides as Sentinel does.
     pub compat: bool,
-    /// By what it tells requests apart; empty where it limits all together.
+    /// The parts of its key; empty if it limits all requests together.
     pub parts: Rc<[KeyPart]>,
 }
 
-/// What the state of a breaker belongs to.
+/// The identity of a breaker's state.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct BreakerKey {
     /// The rule.
     pub rule: RuleId,
     /// The resource.
     pub resource: Rc<str>,
-    /// Where a list says so, the place of the resource: the state is that of whichever resource has it.
+    /// The place of the resource, if it has one in a list: the state belongs to the place, whichever resource has it.
     pub place: Option<NamePlace>,
-    /// Whether the rule is for each resource that none names.
+    /// Whether the rule is for each resource that no other rule names.
     pub each: bool,
     /// What is counted, in which window.
     pub geometry: BreakerGeometry,
 }
 
-/// Where the counts of rules are kept.
+/// A store for the counts of rules.
 pub trait Backend: 'static {
     /// The counts of one rule.
     type Counter: Counter;
@@ -63,7 +63,7 @@ pub trait Backend: 'static {
     /// Where a breaker keeps its state.
     type Breaker: BreakerStorage;
 
-    /// Whether Sentinel's statistics may be kept beside such counts. A shell that never keeps them has no code for them.
+    /// Whether Sentinel's statistics may be kept beside such counts. A shell that never keeps them contains no code for them.
     const STATISTICS: bool = true;
 
     /// The counts for the state of `key`, and what is known of their past.
@@ -75,14 +75,14 @@ pub trait Backend: 'static {
     /// Where the breaker of `key` keeps its state.
     fn open_breaker(&self, key: &BreakerKey) -> Self::Breaker;
 
-    /// The list of the resources that have windows of their own, or of the origins of the resource that is known by this name
-    /// and place; `None` where each engine decides for itself which have.
+    /// The list of the resources with windows of their own, or of the origins of the resource with this name and place; `None`
+    /// if each engine decides for itself.
     fn places(&self, _of: Option<(&str, Option<NamePlace>)>) -> Option<Rc<dyn Places>> {
         None
     }
 }
 
-/// Counts that nobody shares. The hash of keys is known to all: where clients choose their keys, take [`Seeded`].
+/// Counts that are not shared. The hash of keys is public: if clients choose their keys, use [`Seeded`].
 #[derive(Default, Debug)]
 pub struct Local;
 
@@ -104,7 +104,7 @@ impl Backend for Local {
     }
 }
 
-/// Counts that nobody shares, and keys whose hash nobody can guess: these are two random numbers, of the host.
+/// Counts that are not shared, and a seeded hash of keys that clients cannot guess: two random numbers, from the host.
 #[derive(Debug)]
 pub struct Seeded(pub [u64; 2]);
 

@@ -15,14 +15,14 @@ use std::fmt;
 use std::time::Duration;
 use transitions::Event;
 
-/// How often a change of the state is tried where other workers change it at the same time. Each failure is a change of theirs
-/// that succeeded: it takes 16 of them in one moment to use up all tries.
+/// How often a compare-and-swap of the state is tried. A try fails only if another worker's change succeeded: only 16 such
+/// changes in one moment use up all tries.
 const TRIES: u32 = 16;
 
-/// A breaker that is not closed has refused a request.
+/// The refusal of a breaker that is not closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// How long until a request would be let through, as a probe, if nothing else happened.
+    /// How long until the breaker would let a request through, as a probe, if nothing else happened.
     pub retry_after: Duration,
 }
 
@@ -35,7 +35,7 @@ pub struct Refused {
 /// | closed | a call completes, and the window is over the threshold | open, to be retried one `timeWindow` from now |
 /// | open | a request comes, at the retry time or later | half-open; the request is let through, the first probe |
 /// | half-open | a request comes; none is out, or fewer than `probes` are out or have succeeded | half-open; it is let through, a probe |
-/// | half-open | a request comes, one `timeWindow` or more after the last probe was let through | half-open; it is let through, a probe; those that are out decide nothing any more |
+/// | half-open | a request comes, one `timeWindow` or more after the last probe was let through | half-open; it is let through, a probe; earlier probes that are still out decide nothing any more |
 /// | half-open | a probe fails (or is slow) | open, to be retried one `timeWindow` from now |
 /// | half-open | a probe succeeds, the last that was needed | closed; all completions until now are forgotten |
 /// | half-open | a probe succeeds, and more are needed | half-open |
@@ -43,24 +43,24 @@ pub struct Refused {
 /// | half-open | a probe is given back; others are out or have succeeded | half-open; another request may take its place |
 /// | any | anything else | the same; a request is let through if the state is closed, else refused |
 ///
-/// Every completion is counted, whatever the state. Where the rule decides as Sentinel does, there is one probe; it never
-/// expires; whatever completes while half-open decides as if it were the probe; and a probe that is given back leaves the
-/// retry time where it was.
+/// Every completion is counted, whatever the state. If the rule decides as Sentinel does, there is one probe; it never expires;
+/// any call that completes while half-open decides as if it were the probe; and a probe that is given back leaves the retry
+/// time as it was.
 ///
 /// # The window
 ///
-/// Completions are counted in the bucket of now and the n before it: no less than the interval, so that what completed
-/// within any one interval is always seen together, and at most one bucket more. (A breaker's window guards a threshold
-/// from above, as a strict flow rule's does: the other choice, n buckets, would miss failures on both sides of an edge.)
+/// Completions are counted in the current bucket and the n before it: at least the interval, so that calls completed within any
+/// one interval are always seen together, and at most one bucket more. (A breaker's window guards a threshold from above, as a
+/// strict flow rule's does: the other choice, n buckets, would miss failures on both sides of an edge.)
 ///
 /// # Deciding
 ///
 /// In three steps, like a flow rule's [`Controller`](crate::backend::Controller), so that several rules decide together:
-/// [`Breaker::advance`] and [`Breaker::check`], which takes nothing; [`Breaker::reserve`], which may take a probe; then, once,
-/// [`Breaker::complete`] when the call has ended or [`Breaker::give_back`] if it did not take place. What can change while
-/// the state goes on is the rule's and handed in.
+/// [`Breaker::advance`] and [`Breaker::check`], which reserves nothing; [`Breaker::reserve`], which may take a probe; then,
+/// once, [`Breaker::complete`] when the call has ended or [`Breaker::give_back`] if it did not take place. The rule is an
+/// argument, so that it can change while the state goes on.
 ///
-/// A rule in shadow mode is asked likewise. Calls that it would have refused are not told to it.
+/// A rule in shadow mode is checked likewise. Calls that it would have refused are not recorded.
 ///
 /// ```
 /// use leapgate::Timestamp;
@@ -90,23 +90,23 @@ pub struct Refused {
 #[doc(alias = "ResponseTimeCircuitBreaker")]
 pub struct Breaker<S = LocalBreaker> {
     geometry: BreakerGeometry,
-    /// The counts as they are known to be, and what they were.
+    /// The latest known counts, and their past.
     history: History<CallCounts>,
-    /// When it was first asked whether it is idle.
+    /// When [`Breaker::is_idle`] was first called.
     watched_since: Cell<Option<Timestamp>>,
     storage: S,
 }
 
 impl Breaker {
-    /// A breaker of its own, closed.
+    /// A closed breaker that is not shared.
     pub fn new(geometry: BreakerGeometry) -> Breaker {
         Breaker::with_storage(geometry, LocalBreaker::default())
     }
 }
 
 impl<S: BreakerStorage> Breaker<S> {
-    /// A breaker over what `storage` keeps. What was counted there before is not in its window, but for what another breaker
-    /// has published.
+    /// A breaker over the state and counts in `storage`. Earlier counts are in its window only if another breaker has published
+    /// them.
     pub fn with_storage(geometry: BreakerGeometry, storage: S) -> Breaker<S> {
         let counts = storage.counts();
         let breaker = Breaker {
@@ -143,7 +143,7 @@ impl<S: BreakerStorage> Breaker<S> {
         self.state().phase()
     }
 
-    /// What is counted in the window at `now`, as far as it was read. Changes nothing.
+    /// The counts in the window at `now`, as of the last reading. Changes nothing.
     pub fn counts(&self, now: Timestamp) -> CallCounts {
         self.counts_since(self.state(), now)
     }
@@ -155,15 +155,15 @@ impl<S: BreakerStorage> Breaker<S> {
             .since(self.counted_before(now).later(state.since()))
     }
 
-    /// What had been counted when the oldest bucket began that counts at `now`.
+    /// The counts when the oldest bucket still counting at `now` began.
     fn counted_before(&self, now: Timestamp) -> CallCounts {
         let now = self.history.reading_time(now);
         let start = self.history.window().start(now);
         self.history.before(start, self.geometry.buckets_before())
     }
 
-    /// Whether it is closed, and has counted nothing in the window at `now`. What other workers have counted since it was last read
-    /// counts, and what they had counted before this was made may: so not before a window has gone by since it was first asked.
+    /// Whether it is closed, and has counted nothing in the window at `now`. Other workers' counts since the last reading
+    /// count, and their counts from before this breaker was made may: so it is never idle within one window of the first call.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         self.storage.reload();
         let since = self.watched_since.get().unwrap_or(now);
@@ -178,8 +178,8 @@ impl<S: BreakerStorage> Breaker<S> {
             && self.counts(now) == CallCounts::default()
     }
 
-    /// Reads what is shared. To be called now and then, before the clock is read for [`Breaker::move_to`]: what other workers counted
-    /// since then is taken for as recent as the next call here.
+    /// Reads the shared state and counts. To be called now and then, before the clock is read for [`Breaker::move_to`]: later
+    /// counts of other workers are dated as late as the next call here.
     #[inline]
     pub fn observe(&self) {
         self.storage.reload();
@@ -190,7 +190,7 @@ impl<S: BreakerStorage> Breaker<S> {
     #[inline]
     pub fn advance(&self, rule: &DegradeRule, now: Timestamp) {
         self.move_to(now);
-        // Where another worker changes the state at the same time, its instants are that worker's.
+        // If another worker changes the state at the same time, that worker's instants hold.
         let state = self.storage.load();
         let pulled_back = state.pulled_back(rule, now);
         if pulled_back != state {
@@ -198,7 +198,7 @@ impl<S: BreakerStorage> Breaker<S> {
         }
     }
 
-    /// Reads the state, where it is shared, and not the counts: to be called before a request is decided on.
+    /// Reads the shared state, but not the counts. To be called before a request is decided on.
     #[inline]
     pub fn reload(&self) {
         self.storage.in_use();
@@ -226,7 +226,7 @@ impl<S: BreakerStorage> Breaker<S> {
         }
     }
 
-    /// Takes up what another breaker over the same counts has kept, and all that was known here with it.
+    /// Takes over what another breaker over the same counts has published, and keeps all that was known here.
     fn take_up(&self, kept: &Snapshots) {
         self.history.take_up(|start, window| {
             Some(CallCounts {
@@ -236,19 +236,19 @@ impl<S: BreakerStorage> Breaker<S> {
         });
     }
 
-    /// What another breaker over the same counts needs to go on with this one: of the totals, and of the bad ones. `None`
-    /// while this one has not begun.
+    /// All that another breaker over the same counts needs to continue this one: total calls, then bad ones. `None` before the
+    /// first bucket.
     pub fn snapshots(&self) -> Option<Snapshots> {
         self.history
             .snapshots(&[|counts| counts.total, |counts| counts.bad])
     }
 
-    /// All that was counted so far, as far as it is known here.
+    /// The running counts, as far as this breaker knows them.
     pub fn counted(&self) -> CallCounts {
         self.history.last.get()
     }
 
-    /// Whether a request would be let through. Takes nothing.
+    /// Whether a request would be let through. Reserves nothing.
     #[inline]
     pub fn check(&self, rule: &DegradeRule, now: Timestamp) -> Result<(), Refused> {
         let state = self.storage.load().pulled_back(rule, now);
@@ -259,7 +259,7 @@ impl<S: BreakerStorage> Breaker<S> {
             retry_after: match state.phase() {
                 Phase::Closed => Duration::ZERO,
                 Phase::Open { retry_at } => retry_at.since(now),
-                // Until the probe is back, which may be at any moment.
+                // The probe may come back at any moment.
                 Phase::HalfOpen { .. } if rule.is_sentinel() => Duration::from_millis(1),
                 Phase::HalfOpen { expires_at, .. } => expires_at.since(now),
             },
@@ -288,8 +288,8 @@ impl<S: BreakerStorage> Breaker<S> {
         None
     }
 
-    /// Undoes what was just let through, because another rule refuses it: where nothing has happened to the breaker since, it
-    /// is as if no request had come. Else it is given back.
+    /// Undoes an admission, because another rule refuses the request. If the breaker has not changed since, its state is
+    /// restored; else the admission is given back.
     pub fn undo(&self, admission: Admission, rule: &DegradeRule, now: Timestamp) {
         if let Admission::Probe(ticket) = &admission {
             let (before, after) = *ticket.step;
@@ -300,7 +300,7 @@ impl<S: BreakerStorage> Breaker<S> {
         self.give_back(admission, rule, now);
     }
 
-    /// Takes back what was let through and did not take place: another rule refused it, or it ended without an outcome.
+    /// Takes back an admission whose call did not take place: another rule refused it, or it ended without an outcome.
     pub fn give_back(&self, admission: Admission, rule: &DegradeRule, now: Timestamp) {
         if let Admission::Probe(_) = &admission {
             self.storage.reload();
@@ -347,7 +347,7 @@ impl<S: BreakerStorage> Breaker<S> {
         });
     }
 
-    /// Changes the state to what `next` makes of it, if anything.
+    /// Replaces the state by the result of `next`, if there is one.
     #[inline]
     fn change(&self, next: impl Fn(State) -> Option<State>) {
         for _ in 0..TRIES {

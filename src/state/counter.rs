@@ -1,26 +1,25 @@
-//! Where a rule's two running counts are kept, and the instant of its throttle.
+//! Where a rule's two running counts and the instant of its throttle are kept.
 //!
-//! `reserved` is raised before a request is let in and lowered if it is not, so it is never behind the truth; `admitted` is
-//! raised after, so it is never ahead of it. A request reserves first and passes if it then finds at most the limit between
-//! the two counts: of two requests that race for the last place, at most one does.
+//! `reserved` is raised before a request is admitted and lowered if it is not, so it is never too low; `admitted` is raised
+//! after, so it is never too high. A request reserves first, and passes if the two counts then differ by at most the limit: of
+//! two requests that race for the last pass, at most one passes.
 
 use crate::snapshots::Snapshots;
 use crate::time::Timestamp;
 use std::cell::Cell;
 
-/// Two running counts of one rule, which wrap around after 2^64, and the instant that a throttle keeps.
+/// Two running counts of one rule, which wrap around after 2^64, and the instant of its throttle.
 pub trait Counter {
-    /// How much has been admitted so far; never ahead of the truth. `None` where the count is this window's own affair.
+    /// How much has been admitted so far; never too high. `None` if no other window uses the count.
     fn admitted(&self) -> Option<u64>;
 
-    /// How much has been reserved so far and not released; never behind the truth.
+    /// How much has been reserved so far and not released; never too low.
     fn reserved(&self) -> u64;
 
-    /// Reserves `n` and says how much is reserved in all, with these and with what racing requests reserve. `None` where
-    /// nothing could be reserved.
+    /// Reserves `n` and returns how much is reserved in all, racing requests included. `None` if nothing could be reserved.
     fn reserve(&self, n: u64) -> Option<u64>;
 
-    /// Releases `n` that were reserved and are not admitted.
+    /// Releases `n` that were reserved and will not be admitted.
     fn release(&self, n: u64);
 
     /// Turns `n` that were reserved into admissions.
@@ -29,8 +28,8 @@ pub trait Counter {
     /// How far the turns of a throttle reach.
     fn latest(&self) -> &impl SharedInstant;
 
-    /// How warm the rule is, as another worker that shares these counts has published last; `None` where none has, or where the
-    /// counts are not shared.
+    /// How warm the rule is, as published last by a worker that shares these counts; `None` if none has, or if the counts are
+    /// not shared.
     fn warm_up(&self) -> Option<[u64; 4]> {
         None
     }
@@ -38,27 +37,28 @@ pub trait Counter {
     /// Publishes how warm the rule is to the workers that share these counts.
     fn publish_warm_up(&self, _: [u64; 4]) {}
 
-    /// What is known of the past where the window may have missed something, since it was neither asked for nor kept up to
-    /// date; `None` where it goes on with what it knows. Called when a bucket begins, and after [`RuleWindow::rest`](crate::backend::RuleWindow::rest).
+    /// What is known of the past, if the window may have missed something because it had no requests and was not kept up to
+    /// date; `None` if it continues with what it knows. Called when a bucket begins, and after
+    /// [`RuleWindow::rest`](crate::backend::RuleWindow::rest).
     fn published(&self) -> Option<Past> {
         None
     }
 
-    /// `admitted` has fallen: whatever is known of the past is of no use.
+    /// `admitted` has fallen: all that is published of the past is void.
     fn fallen(&self) {}
 }
 
-/// An instant that several workers may share. It moves by compare-and-swap alone: a worker that was overtaken reads it again.
+/// An instant that several workers may share. It changes by compare-and-swap only: a worker that was overtaken reads it again.
 pub trait SharedInstant {
-    /// The instant; `None` where there has been none yet.
+    /// The instant; `None` if there has been none yet.
     fn get(&self) -> Option<Timestamp>;
 
-    /// Puts `to` in the place of `from`. Whether that was done: not where it is not `from` any more, and not where it could
-    /// not be done at all.
+    /// Replaces `from` by `to`. Returns whether it did: not if the instant is no longer `from`, and not if it could not be
+    /// written.
     fn swap(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool;
 }
 
-/// An instant of one worker alone.
+/// An instant of one worker.
 #[derive(Default, Debug)]
 pub struct LocalInstant(Cell<Option<Timestamp>>);
 
@@ -78,7 +78,7 @@ impl SharedInstant for LocalInstant {
     }
 }
 
-/// Counts of one worker alone.
+/// Counts of one worker.
 #[derive(Default, Debug)]
 pub struct LocalCounter {
     reserved: Cell<u64>,
@@ -120,11 +120,11 @@ impl Counter for LocalCounter {
 pub enum Past {
     /// Nothing has been admitted, ever.
     Fresh,
-    /// Much may have been: until an interval has passed, all of it counts as used.
+    /// Unknown admissions: until an interval has passed, the whole limit counts as used.
     Unknown {
-        /// What `admitted` is now.
+        /// The present value of `admitted`.
         admitted: u64,
     },
-    /// What another window over the same counts has kept.
+    /// What another window over the same counts has published.
     Kept(Snapshots),
 }

@@ -38,7 +38,7 @@ impl Decisions {
         self.passed.get()
     }
 
-    /// Of the requests that have passed, those that the rule has made wait, or would have, had it not been in shadow mode.
+    /// Requests that have passed after this rule made them wait, or would have, had it not been in shadow mode.
     pub(crate) fn waited(&self) -> u64 {
         self.waited.get()
     }

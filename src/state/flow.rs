@@ -1,4 +1,4 @@
-//! What a flow rule decides at its threshold, and what it has decided so far.
+//! The state of a flow rule: what it measures, its decisions at the threshold, and how often it has decided in which way.
 
 use crate::rule::{ControlBehavior, Counting, Grade};
 use crate::state::counter::{Counter, Past, SharedInstant};
@@ -20,37 +20,38 @@ enum Measure<T> {
     Passes(RuleWindow<T>),
     /// Calls in flight.
     InFlight(InFlight<T>),
-    /// Turns.
+    /// Turns of requests.
     Turns(Throttle<T>),
-    /// Passes in a window, and how cold the rule is; and turns, if they are taken.
+    /// Passes in a window, how cold the rule is, and a pacer if requests take turns.
     Warm(Box<Warm<T>>),
-    /// What another rule measures, which charges it for both: here nothing is taken.
+    /// The state of another rule, which is charged for both: nothing is reserved here.
     Another(Rc<Controller<T>>, T),
 }
 
 /// The state of a rule on one resource: its window, its turns or its calls in flight, and how it has decided.
 ///
-/// The count is no part of it, nor is how a window counts, so that they can change while the state goes on. A decision has
-/// three steps, which let several rules decide together: whether there is room (`has_room`), or when there will be (`wait`),
-/// for each; if there is for all, `reserve` for each; if all could, `admit` for each.
+/// The count and the way a window counts are not part of it, so that they can change while the state goes on. A decision has
+/// three steps, so that several rules decide together: `has_room`, or `wait` if there is none, for each rule; if all have room,
+/// `reserve` for each; if all could reserve, `admit` for each.
 ///
 /// Sentinel: `TrafficShapingController`: `DefaultController`, `ThrottlingController`, `WarmUpController` and
 /// `WarmUpRateLimiterController`.
 pub struct Controller<T> {
     measure: Measure<T>,
-    /// Whether what it measures has ever been asked for; kept where Sentinel asks.
+    /// Whether the resource that it measures has ever been requested; kept if the rule decides as Sentinel does.
     met: Cell<bool>,
     decisions: Decisions,
 }
 
 impl<T: Counter> Controller<T> {
-    /// The state of a rule that decides on what `another` measures, and charges nothing: its own are how it has decided, and
-    /// `counter`, which is not used.
+    /// The state of a rule that decides on what `another` measures, and charges nothing. It has its own numbers of decisions,
+    /// and an unused `counter`.
     pub(crate) fn beside(another: Rc<Controller<T>>, counter: T) -> Controller<T> {
         Controller::of(Measure::Another(another, counter))
     }
 
-    /// The state of a rule of this grade and behaviour over the counts of `counter`; `compat`: of one that decides as Sentinel does.
+    /// The state of a rule of this grade and behaviour over the counts of `counter`; `compat`: the rule decides as Sentinel
+    /// does.
     pub fn new(
         grade: Grade,
         behavior: ControlBehavior,
@@ -87,7 +88,7 @@ impl<T: Counter> Controller<T> {
         }
     }
 
-    /// The window; `None` for a limit on concurrency and for a throttle, and where it is another rule's.
+    /// The window; `None` for a limit on concurrency and for a throttle, and if it belongs to another rule.
     pub fn window(&self) -> Option<&RuleWindow<T>> {
         match &self.measure {
             Measure::Passes(window) => Some(window),
@@ -96,7 +97,7 @@ impl<T: Counter> Controller<T> {
         }
     }
 
-    /// Has the window count as the rule says that asks. Each method that goes by what counts begins so.
+    /// Makes the window count as the asking rule does. Each method that depends on it begins with this call.
     #[inline]
     pub(crate) fn count_as(&self, counting: Counting) {
         match &self.measure {
@@ -145,8 +146,8 @@ impl<T: Counter> Controller<T> {
         self.advance(now);
     }
 
-    /// Whether nothing counts at `now`, so that the state can be given to another name. Counts that have changed since they were
-    /// last read count.
+    /// Whether nothing counts at `now`, so that another name can get the state. Counts that have changed since the last reading
+    /// count.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         self.count_as(Counting::Strict);
         match &self.measure {
@@ -154,13 +155,13 @@ impl<T: Counter> Controller<T> {
             Measure::InFlight(in_flight) => in_flight.is_idle(),
             Measure::Turns(throttle) => throttle.is_idle(now),
             Measure::Warm(warm) => warm.is_idle(now),
-            // It is the other rule's.
+            // The other rule's state decides.
             Measure::Another(..) => true,
         }
     }
 
-    /// Whether what has been used here can be charged elsewhere too: not a call in flight, which ends here alone, and not what
-    /// is lent, which counts for longer than what is charged now.
+    /// Whether all use here can be charged to another state, too: not calls in flight, which end only here, and not loans,
+    /// which count for longer than what is charged now.
     pub(crate) fn can_be_left(&self) -> bool {
         match &self.measure {
             Measure::InFlight(in_flight) => in_flight.is_idle(),
@@ -171,7 +172,7 @@ impl<T: Counter> Controller<T> {
         }
     }
 
-    /// Charges all that has been used of `further`, of the same rule, here too. Whether that was done.
+    /// Charges all that has been used of `further`, a state of the same rule, here too. Returns whether that was done.
     pub(crate) fn take_along(&self, further: &Self, now: Timestamp) -> bool {
         if let Measure::Another(..) = self.measure {
             return true;
@@ -194,12 +195,12 @@ impl<T: Counter> Controller<T> {
         charged && (!is_behind || own.latest().swap(latest, other.latest().get()))
     }
 
-    /// Records that what it measures has been asked for.
+    /// Records that the resource it measures has been requested.
     pub(crate) fn meet(&self) {
         self.met.set(true);
     }
 
-    /// Whether what it measures has ever been asked for.
+    /// Whether the resource it measures has ever been requested.
     pub(crate) fn is_met(&self) -> bool {
         match &self.measure {
             Measure::Another(another, _) => another.is_met(),
@@ -207,7 +208,7 @@ impl<T: Counter> Controller<T> {
         }
     }
 
-    /// Whether a request of that cost may pass at once. Takes nothing.
+    /// Whether a request of that cost may pass at once. Reserves nothing.
     #[inline]
     pub(crate) fn has_room(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
         match &self.measure {
@@ -222,7 +223,8 @@ impl<T: Counter> Controller<T> {
         }
     }
 
-    /// The same for a rule that looks on. Out of line: what calls itself is not inlined, and most rules look at their own.
+    /// The same for a rule that decides on another rule's state. Out of line: a recursive function is not inlined, and most
+    /// rules decide on their own state.
     #[cold]
     #[inline(never)]
     fn has_room_beside(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
@@ -232,8 +234,7 @@ impl<T: Counter> Controller<T> {
         }
     }
 
-    /// For how long a request that may not pass at once has to wait, in nanoseconds; `None` where it is refused. Takes
-    /// nothing.
+    /// How long a request that may not pass at once has to wait, in nanoseconds; `None` if it is refused. Reserves nothing.
     #[cold]
     pub(crate) fn wait(
         &self,
@@ -255,8 +256,8 @@ impl<T: Counter> Controller<T> {
         }
     }
 
-    /// Records that a request is held back: it waits, or is refused. (A rule that warms up is in use then, however little
-    /// passes.) Nothing is held back for the sake of a rule that decides on what another measures.
+    /// Records that a request is held back: it waits, or is refused. (So a rule that warms up is in use, however little
+    /// passes.) A rule that decides on another rule's state records nothing.
     #[inline]
     pub(crate) fn note_held_back(&self, now: Timestamp) {
         if let Measure::Warm(warm) = &self.measure {
@@ -264,8 +265,8 @@ impl<T: Counter> Controller<T> {
         }
     }
 
-    /// Takes what a request needs that passes at once, if it is there, else nothing. Of a window that counts as the rule says
-    /// ([`Controller::count_as`]), as it does after [`Controller::has_room`].
+    /// Reserves what a request that passes at once needs, if it is there, else nothing. The window counts as the rule does
+    /// ([`Controller::count_as`]): it does after [`Controller::has_room`].
     #[inline]
     pub(crate) fn reserve_at_once(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
         match &self.measure {
@@ -276,7 +277,7 @@ impl<T: Counter> Controller<T> {
         }
     }
 
-    /// Takes what a request needs, if it is there, else nothing.
+    /// Reserves what a request needs, if it is there, else nothing.
     #[inline(never)]
     pub(crate) fn reserve(&self, terms: &Terms, ask: Ask, now: Timestamp) -> bool {
         match &self.measure {
@@ -298,7 +299,7 @@ impl<T: Counter> Controller<T> {
         }
     }
 
-    /// Gives back what was just reserved, because another rule refused.
+    /// Releases what was just reserved, because another rule refused.
     #[cold]
     pub(crate) fn release(&self, ask: Ask, now: Timestamp) {
         match &self.measure {
@@ -311,7 +312,7 @@ impl<T: Counter> Controller<T> {
         }
     }
 
-    /// Charges what was reserved for a request that passes at once. Whether the call is in flight from now on
+    /// Charges the reservation of a request that passes at once. Returns whether the call is in flight from now on
     /// ([`Controller::leave`]).
     #[inline]
     pub(crate) fn admit_at_once(&self, cost: u64) -> bool {
@@ -330,7 +331,7 @@ impl<T: Counter> Controller<T> {
         }
     }
 
-    /// Charges what was reserved. Whether the call is in flight from now on.
+    /// Charges a reservation. Returns whether the call is in flight from now on.
     pub(crate) fn admit(&self, ask: Ask) -> bool {
         let is_lent = ask.wait > 0
             && match &self.measure {
@@ -345,7 +346,7 @@ impl<T: Counter> Controller<T> {
         false
     }
 
-    /// Counts a request that the rule measures and does not limit. Whether the call is in flight from now on.
+    /// Counts a request that the rule measures but does not limit. Returns whether the call is in flight from now on.
     pub(crate) fn charge(&self, ask: Ask, now: Timestamp) -> bool {
         match &self.measure {
             Measure::Passes(window) => window.charge(ask.cost, ask.wait, now),
@@ -356,7 +357,7 @@ impl<T: Counter> Controller<T> {
         false
     }
 
-    /// Records that a call has ended at `now`, which was in flight.
+    /// Records that a call in flight has ended at `now`.
     #[inline]
     pub(crate) fn leave(&self, now: Timestamp) {
         match &self.measure {
@@ -365,7 +366,7 @@ impl<T: Counter> Controller<T> {
         }
     }
 
-    /// Opens the current bucket, where Sentinel looks at it: what it records then does so.
+    /// Opens the current bucket, as Sentinel does when it records the end of a call.
     #[inline(never)]
     fn look(&self, now: Timestamp) {
         if self.window().is_some_and(RuleWindow::has_sentinel_loans) {
@@ -373,8 +374,8 @@ impl<T: Counter> Controller<T> {
         }
     }
 
-    /// Records that a call was given up: at an unknown time, if there is no `now`. If it was made to wait, until
-    /// `release`, and that is still to come, what was lent to it is given back, and its turn, if no later one was taken.
+    /// Records that a call was given up: at an unknown time, if there is no `now`. If it was to wait until `release`, and that
+    /// is still to come, its loan is given back, and its turn, if no later one was taken.
     #[inline(never)]
     pub(crate) fn give_up(&self, cost: u64, release: Option<Timestamp>, now: Option<Timestamp>) {
         let window = match &self.measure {
@@ -397,7 +398,7 @@ impl<T: Counter> Controller<T> {
         }
     }
 
-    /// Gives back what a window was charged for a request that passed at `charged`, if `waited` after it was made to wait.
+    /// Gives back what a window was charged for a request that passed at `charged`, after it had waited, if `waited`.
     pub(crate) fn refund(&self, cost: u64, charged: Timestamp, waited: bool, now: Timestamp) {
         let window = match &self.measure {
             Measure::Passes(window) => window,
@@ -406,7 +407,7 @@ impl<T: Counter> Controller<T> {
                 return;
             }
         };
-        // Whether a loan of Sentinel's has ever counted is unknown.
+        // Whether one of Sentinel's loans has ever counted is unknown.
         if waited && window.has_sentinel_loans() {
             return;
         }
@@ -434,7 +435,7 @@ impl<T: Counter> Controller<T> {
         self.decisions.passed()
     }
 
-    /// Of the requests that have passed, those that the rule has made wait, or would have, had it not been in shadow mode.
+    /// Requests that have passed after this rule made them wait, or would have, had it not been in shadow mode.
     pub fn waited(&self) -> u64 {
         self.decisions.waited()
     }
@@ -449,7 +450,7 @@ impl<T: Counter> Controller<T> {
         self.decisions.shadow_blocked()
     }
 
-    /// How much is left: whole passes, rounded down. Where turns are taken, one if it would pass at once.
+    /// How much is left: whole passes, rounded down. If requests take turns, 1 if a request would pass at once.
     pub(crate) fn remaining(&self, terms: &Terms, now: Timestamp) -> u64 {
         self.count_as(terms.counting);
         match &self.measure {
@@ -461,8 +462,8 @@ impl<T: Counter> Controller<T> {
         }
     }
 
-    /// How long until a request of that cost is let in, to pass or to wait, if nothing else came; `None` where it never is. A
-    /// call in flight may end at any moment: a limit on them says a millisecond.
+    /// How long until a request of that cost is admitted, to pass or to wait, if no other request came; `None` if it never is.
+    /// A call in flight may end at any moment: for a limit on them it is a millisecond.
     pub(crate) fn time_to_room(
         &self,
         terms: &Terms,
@@ -483,8 +484,8 @@ impl<T: Counter> Controller<T> {
         }
     }
 
-    /// How long until one passes at once, or where one does, until quota next comes back, if nothing else came; zero where
-    /// none is used or, of calls in flight, unknown.
+    /// How long until a request passes at once, or if it does, until quota next comes back, if no other request came; zero if
+    /// none is used, and for calls in flight, whose end is unknown.
     pub(crate) fn time_to_more(&self, terms: &Terms, remaining: u64, now: Timestamp) -> Duration {
         if let Measure::Another(another, _) = &self.measure {
             return another.time_to_more(terms, remaining, now);
@@ -503,7 +504,7 @@ impl<T: Counter> Controller<T> {
     }
 }
 
-/// A window that seems to hold more than this has a past that is not known: shared numbers that count it would leap by as much.
+/// A window that seems to hold more than this has an unknown past: charging it would make the shared counts leap by as much.
 const MAX_TAKEN_ALONG: u64 = 1 << 32;
 
 #[cfg(test)]
@@ -516,8 +517,8 @@ mod tests {
         Timestamp::from_millis(millis)
     }
 
-    /// A rule that warms up and has been in full use for a second: how many pass at once, four intervals later, where in
-    /// between `idle` is all that happens.
+    /// A rule that warms up and has been in full use for a second: how many requests pass at once four intervals later, if only
+    /// `idle` happens in between.
     fn remaining_after(idle: impl Fn(&Controller<LocalCounter>, &Terms, Timestamp)) -> u64 {
         let rule = FlowRule::new("r", 100.0).unwrap();
         let rule = rule.warm_up(WarmUp::new(1, 3).unwrap());

@@ -1,4 +1,4 @@
-//! A running count, and what it was when each bucket of a window began: what counts in the window is a difference of the two.
+//! A running count and its value at each bucket's start: the count within a window is a difference of the two.
 
 use crate::leap_array::{Bucket, LeapArray};
 use crate::snapshots::{Snapshots, serial_since};
@@ -6,9 +6,9 @@ use crate::time::Timestamp;
 use crate::window::Window;
 use std::cell::Cell;
 
-/// A count that only rises, and wraps around after 2^64; or several that go together.
+/// A count that only rises, and wraps around after 2^64; or several counts that are read together.
 pub(super) trait RunningCount: Copy + Default {
-    /// Whether it is less than `other` was.
+    /// Whether it is behind `other`.
     fn is_behind(self, other: Self) -> bool;
 }
 
@@ -19,7 +19,7 @@ impl RunningCount for u64 {
     }
 }
 
-/// What a running count was when a bucket began.
+/// The value of a running count when a bucket began.
 #[derive(Default)]
 struct AtStart<C>(Cell<C>);
 
@@ -43,11 +43,11 @@ impl<C: RunningCount> Bucket for AtStart<C> {
 pub(super) struct History<C> {
     /// One bucket more than the window: the one that is leaving.
     ring: LeapArray<AtStart<C>>,
-    /// The count when it was last observed, and what has been added here since.
+    /// The count when it was last observed, plus what this worker has added since.
     pub(super) last: Cell<C>,
     /// A count that was observed and has no time yet.
     pub(super) seen: Cell<Option<C>>,
-    /// What the count is taken to have been before the ring begins.
+    /// The assumed count before the ring begins.
     initial: C,
 }
 
@@ -82,13 +82,13 @@ impl<C: RunningCount> History<C> {
         self.ring.reading_time(now)
     }
 
-    /// Takes the count to have been `count` when each bucket began.
+    /// Sets the count at every bucket's start to `count`.
     pub(super) fn reset(&self, count: C) {
         self.ring.fill(|at_start| at_start.0.set(count));
     }
 
-    /// Opens each bucket up to that of `now`. It begins with the count as it is known then; `before` and `after` are called
-    /// with its start, just before and just after that is written down.
+    /// Opens each bucket up to that of `now`. A new bucket begins with the latest known count; `before` and `after` are called
+    /// with its start, just before and just after that is stored.
     #[inline]
     pub(super) fn move_to(
         &self,
@@ -96,7 +96,7 @@ impl<C: RunningCount> History<C> {
         before: impl Fn(Timestamp),
         after: impl Fn(Timestamp),
     ) {
-        // The very first bucket had begun before this history: as the ones before it, it begins with the initial count.
+        // The very first bucket had begun before this history: like the buckets before it, it begins with the initial count.
         let is_first = self.newest_start().is_none();
         self.ring.current_window_with(now, |at_start, start| {
             before(start);
@@ -107,15 +107,15 @@ impl<C: RunningCount> History<C> {
         });
     }
 
-    /// What the count was when the bucket `behind` before the newest one began; `None` while there is none.
+    /// The count when the bucket `behind` before the newest one began; `None` while there is no bucket.
     #[inline(always)] // a search for the first fit asks for it over and over
     pub(super) fn at_start(&self, behind: usize) -> Option<&Cell<C>> {
         let (_, oldest) = self.ring.newest_and_oldest(behind)?;
         Some(&oldest.0)
     }
 
-    /// What the count was when a bucket began: the one `buckets` (at most as many as the window has) before the one that lies
-    /// `ahead` buckets after the newest.
+    /// The count at the start of the bucket that lies `buckets` (at most as many as the window has) before the bucket `ahead`
+    /// of the newest.
     #[inline(always)] // a search for the first fit asks for it over and over
     pub(super) fn before_bucket(&self, buckets: u64, ahead: u64) -> C {
         match buckets.checked_sub(ahead) {
@@ -126,8 +126,8 @@ impl<C: RunningCount> History<C> {
         }
     }
 
-    /// What the count was when a bucket began: the one `buckets` (at most as many as the window has) before the one that starts
-    /// at `start`, which is the newest or comes after it.
+    /// The count at the start of the bucket that lies `buckets` (at most as many as the window has) before the bucket starting
+    /// at `start`, which is the newest or a later one.
     #[inline]
     pub(super) fn before(&self, start: Timestamp, buckets: u64) -> C {
         let newest = self.newest_start().unwrap_or(start);
@@ -135,12 +135,12 @@ impl<C: RunningCount> History<C> {
         self.before_bucket(buckets, since / self.window().bucket_nanos())
     }
 
-    /// Goes on with a ring that was kept elsewhere, whose newest bucket starts at `newest`.
+    /// Continues a ring that was kept elsewhere, whose newest bucket starts at `newest`.
     pub(super) fn restore(&self, newest: Timestamp) {
         self.ring.restore(newest);
     }
 
-    /// Takes over what the count is known to have been at the start of each bucket, as far as that is known.
+    /// Takes over the `known` count at the start of each bucket, as far as it is known.
     pub(super) fn take_up(&self, known: impl Fn(Timestamp, Window) -> Option<C>) {
         let window = self.window();
         self.ring.for_each_start(|at_start, start| {
@@ -150,8 +150,8 @@ impl<C: RunningCount> History<C> {
         });
     }
 
-    /// What another history of the same counts needs to go on with this one; `None` while it has not begun. Each of `parts`
-    /// reads one of the counts that go together.
+    /// All that another history of the same counts needs to continue this one; `None` before the first bucket. Each of `parts`
+    /// reads one of the counts.
     pub(super) fn snapshots(&self, parts: &[fn(C) -> u64]) -> Option<Snapshots> {
         let newest = self.newest_start()?;
         let mut counts = Vec::new();

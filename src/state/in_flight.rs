@@ -1,10 +1,10 @@
-//! A limit on calls in flight: the state is how many there are.
+//! A limit on calls in flight: the state is their number.
 
 use crate::state::counter::Counter;
 use crate::state::terms::Terms;
 use std::time::Duration;
 
-/// Calls in flight: what is reserved. A call reserves its cost to begin, and holds one for as long as it lasts.
+/// Calls in flight, as reservations. A call reserves its cost to begin, and holds one for as long as it lasts.
 pub(super) struct InFlight<T> {
     counter: T,
 }
@@ -23,7 +23,7 @@ impl<T: Counter> InFlight<T> {
         self.counter.reserved() == 0
     }
 
-    /// Whether a call of that cost may begin. Takes nothing.
+    /// Whether a call of that cost may begin. Reserves nothing.
     #[inline]
     pub(super) fn has_room(&self, terms: &Terms, cost: u64) -> bool {
         self.counter.reserved().saturating_add(cost) <= terms.count.whole()
@@ -42,13 +42,13 @@ impl<T: Counter> InFlight<T> {
         fits
     }
 
-    /// Releases `n`: all of a call that does not begin, or the one of a call that has ended.
+    /// Releases `n`: the whole cost of a call that does not begin, or 1 for a call that has ended.
     #[inline]
     pub(super) fn release(&self, n: u64) {
         self.counter.release(n);
     }
 
-    /// Lets a call begin whose cost was reserved: whatever that is, a call in flight is one. Whether it is counted.
+    /// Begins a call whose cost was reserved: a call in flight counts as 1, whatever it cost. Returns whether it is counted.
     #[inline]
     pub(super) fn admit(&self, cost: u64) -> bool {
         match cost.checked_sub(1) {
@@ -60,12 +60,12 @@ impl<T: Counter> InFlight<T> {
         }
     }
 
-    /// How many calls more may begin.
+    /// How many more calls may begin.
     pub(super) fn remaining(&self, terms: &Terms) -> u64 {
         terms.count.whole().saturating_sub(self.counter.reserved())
     }
 
-    /// How long until a call of that cost may begin: a call in flight may end at any moment, so a millisecond. `None` where it
+    /// How long until a call of that cost may begin: a call in flight may end at any moment, so a millisecond. `None` if it
     /// never may.
     pub(super) fn time_to_room(terms: &Terms, cost: u64) -> Option<Duration> {
         (cost as f64 <= terms.count.get()).then_some(Duration::from_millis(1))

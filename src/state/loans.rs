@@ -4,9 +4,9 @@ use crate::time::Timestamp;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-/// Passes that were let in before the bucket begins in which they count, by bucket.
+/// Passes admitted before the bucket in which they count has begun, by bucket.
 ///
-/// What a rule's window has lent. There are few: as many buckets as begin while a request may wait.
+/// The loans of a rule's window, by bucket. There are few: as many buckets as begin while a request may wait.
 #[derive(Default)]
 pub(crate) struct Loans {
     /// In the order of time.
@@ -14,7 +14,7 @@ pub(crate) struct Loans {
     total: Cell<u64>,
 }
 
-/// What was lent of the bucket that starts then.
+/// The loans of one bucket.
 struct Loan {
     start: Timestamp,
     passes: u64,
@@ -23,7 +23,7 @@ struct Loan {
 }
 
 impl Loans {
-    /// All of them.
+    /// All passes on loan.
     #[inline]
     pub(crate) fn total(&self) -> u64 {
         self.total.get()
@@ -53,7 +53,7 @@ impl Loans {
         }
     }
 
-    /// Takes back `n` passes of the bucket that starts at `start`: how many of them were still lent.
+    /// Takes back `n` passes of the bucket that starts at `start`. Returns how many were still on loan.
     pub(crate) fn remove(&self, start: Timestamp, n: u64) -> u64 {
         let mut loans = self.loans.borrow_mut();
         let found = loans.binary_search_by_key(&start, |loan| loan.start);
@@ -66,8 +66,8 @@ impl Loans {
         n
     }
 
-    /// Records that `n` passes of the bucket that starts at `start` were given up. Whether that was in time, before the
-    /// bucket began, the next to come will know: see [`Loans::settle`].
+    /// Records that `n` passes of the bucket that starts at `start` were given up. Whether that was in time, before the bucket
+    /// began, is decided by the next call with a time: see [`Loans::settle`].
     pub(crate) fn give_up(&self, start: Timestamp, n: u64) {
         let mut loans = self.loans.borrow_mut();
         let found = loans.binary_search_by_key(&start, |loan| loan.start);
@@ -76,7 +76,8 @@ impl Loans {
         }
     }
 
-    /// Takes back what was given up of buckets that begin after `now`, and so in time: how many passes. The rest stays lent.
+    /// Takes back the passes that were given up in time: those of buckets that begin after `now`. Returns how many. The rest
+    /// stays on loan.
     pub(crate) fn settle(&self, now: Timestamp) -> u64 {
         let mut taken_back = 0;
         for loan in self.loans.borrow_mut().iter_mut() {
@@ -90,7 +91,7 @@ impl Loans {
         taken_back
     }
 
-    /// Takes out what was lent of buckets that start before `end`.
+    /// Removes the loans of buckets that start before `end`, and returns how many passes they were.
     pub(crate) fn take_before(&self, end: Timestamp) -> u64 {
         if self.total() == 0 {
             return 0;
@@ -102,14 +103,14 @@ impl Loans {
         taken
     }
 
-    /// How many are lent of the buckets that start from `first` on.
+    /// How many passes are on loan from the buckets starting at `first` or later.
     pub(crate) fn from(&self, first: Timestamp) -> u64 {
         let loans = self.loans.borrow();
         let passes = loans.iter().rev().take_while(|loan| loan.start >= first);
         passes.map(|loan| loan.passes).sum()
     }
 
-    /// How many are lent of the bucket that starts at `start`.
+    /// How many passes are on loan from the bucket starting at `start`.
     pub(crate) fn at(&self, start: Timestamp) -> u64 {
         let loans = self.loans.borrow();
         let found = loans.binary_search_by_key(&start, |loan| loan.start);
@@ -119,7 +120,7 @@ impl Loans {
             .map_or(0, |loan| loan.passes)
     }
 
-    /// When the last of the buckets starts.
+    /// When the last bucket with a loan starts.
     pub(crate) fn last_start(&self) -> Option<Timestamp> {
         self.loans.borrow().back().map(|loan| loan.start)
     }

@@ -3,13 +3,13 @@
 //! ```text
 //!   10 a second         |---- a ----|---- b ----|---- c ----|
 //!                       ^           ^           ^           ^
-//!                  a passes    b waits for  c waits for   the line is free
+//!                  a passes    b waits for  c waits for   the pacer is free
 //!                  at once     its turn     its turn
 //! ```
 //!
-//! The state is one instant. Here it is when the line is free: a request that passes keeps it busy for as long as it costs.
-//! Sentinel keeps when the latest one passed, and the next waits for as long as it costs itself, so that one that costs much
-//! and finds the line idle costs the next ones nothing. Where all cost the same, both are the same.
+//! The state is one instant: when the pacer is free again. A request keeps it busy for as long as it costs. Sentinel stores
+//! when the latest request passed, and the next one waits for its own cost, so that a batch which finds the pacer idle delays
+//! no later request. If all requests cost the same, both decide alike.
 
 use crate::rule::Count;
 use crate::state::counter::SharedInstant;
@@ -20,25 +20,25 @@ use std::time::Duration;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// Workers that share a throttle read the clock each for itself: where turns reach too far by less than this, another worker
-/// has read it later, and that is no sign of a clock that has stepped back. (A second is
-/// longer than a worker takes from reading the clock to deciding.)
+/// Each worker that shares a throttle reads the clock for itself. Turns that reach too far ahead by less than this come from a
+/// worker that read it later, not from a clock that stepped back. (A second is longer than a worker takes from reading the
+/// clock to deciding.)
 const SLACK_NANOS: u64 = 1_000_000_000;
 
-/// What a turn is worth, under a rule and at an instant. All of it in nanoseconds.
+/// The spacing of a request's turn, under a rule and at an instant; in nanoseconds.
 #[derive(Clone, Copy)]
 pub(crate) struct Spacing {
-    /// For how long the request keeps the line busy.
+    /// How long the request keeps the pacer busy.
     cost: u64,
     charge: Charge,
     max_queueing: u64,
-    /// How far ahead turns can reach. What reaches further was taken before the clock stepped back.
+    /// How far ahead turns can reach. A turn that reaches further was taken before the clock stepped back.
     furthest: u64,
     now: Timestamp,
 }
 
-/// For how long a request keeps a line busy where `count` pass in `interval`, at present at `rate`, in nanoseconds. `None`
-/// where it never passes.
+/// How long a request keeps a pacer busy, in nanoseconds, if `count` pass in `interval`, at present at `rate`. `None` if it
+/// never passes.
 #[inline]
 fn spacing(interval: u64, count: f64, rate: f64, cost: u64) -> Option<u64> {
     if count == 0.0 || cost as f64 > count.max(1.0) {
@@ -48,17 +48,17 @@ fn spacing(interval: u64, count: f64, rate: f64, cost: u64) -> Option<u64> {
     Some((interval as f64 * cost as f64 / rate).ceil() as u64)
 }
 
-/// When a request pays for its turn.
+/// Which requests wait for a request's cost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Charge {
-    /// The next requests wait: GCRA.
+    /// Later requests: GCRA.
     After,
-    /// It waits itself, as in Sentinel.
+    /// The request itself, before it passes, as in Sentinel.
     Before,
 }
 
 impl Spacing {
-    /// Of a request of that cost under a throttle. `None` where it never passes.
+    /// The spacing of a request of that cost under a throttle. `None` if it never passes.
     pub(super) fn new(terms: &Terms, cost: u64, now: Timestamp) -> Option<Spacing> {
         let count = terms.count.get();
         if !terms.compat {
@@ -78,7 +78,7 @@ impl Spacing {
         })
     }
 
-    /// Of a request of that cost at `rate` passes in the rule's interval. `None` where it never passes.
+    /// The spacing of a request of that cost at `rate` passes in the rule's interval. `None` if it never passes.
     pub(super) fn at_rate(terms: &Terms, rate: f64, cost: u64, now: Timestamp) -> Option<Spacing> {
         if terms.compat {
             // Sentinel: `WarmUpRateLimiterController.canPass`.
@@ -94,8 +94,8 @@ impl Spacing {
         })
     }
 
-    /// Of a request of that cost at `count` passes in `interval`, where none waits for longer than `longest_wait`. `None`
-    /// where it never passes.
+    /// The spacing of a request of that cost at `count` passes in `interval`, if no request waits for longer than
+    /// `longest_wait`. `None` if it never passes.
     #[inline]
     pub(crate) fn evenly(
         interval: u64,
@@ -114,8 +114,8 @@ impl Spacing {
         })
     }
 
-    /// The same as Sentinel paces the values of a hot parameter: in whole milliseconds, by the whole part of the count, and a
-    /// wait has to be shorter than the longest one.
+    /// The spacing by which Sentinel paces the values of a hot parameter: in whole milliseconds, by the whole part of the
+    /// count, and a wait must be shorter than the longest one.
     ///
     /// Sentinel: `ParamFlowChecker.passThrottleLocalCheck`.
     pub(crate) fn of_hot_parameter(
@@ -136,7 +136,7 @@ impl Spacing {
         })
     }
 
-    /// As Sentinel paces in whole milliseconds.
+    /// Sentinel's spacing in whole milliseconds.
     fn in_millis(terms: &Terms, cost_ms: u64, now: Timestamp) -> Spacing {
         let cost = cost_ms.saturating_mul(NANOS_PER_MILLI);
         Spacing::charged_before(terms, cost, Timestamp::from_millis(now.as_millis()))
@@ -152,8 +152,8 @@ impl Spacing {
         }
     }
 
-    /// How far turns reach, if `latest` is how far they are said to. Where that is further than the rule allows, the clock has
-    /// stepped back, and they are pulled back to the furthest that it does.
+    /// How far turns reach, at most as far as the rule allows: if `latest` lies further ahead, the clock has stepped back, and
+    /// turns are pulled back.
     #[inline]
     pub(crate) fn clamped(&self, latest: Timestamp) -> Timestamp {
         let furthest = self.now.plus_nanos(self.furthest);
@@ -164,8 +164,8 @@ impl Spacing {
         }
     }
 
-    /// How long after the latest turn the request is released at the earliest, in nanoseconds: 0 where the next requests wait
-    /// for what it costs.
+    /// How long after the latest turn the request is released at the earliest, in nanoseconds: 0 if later requests wait for its
+    /// cost.
     #[inline]
     pub(crate) fn spacing_before(&self) -> u64 {
         match self.charge {
@@ -174,12 +174,12 @@ impl Spacing {
         }
     }
 
-    /// When the request comes, as far as its turn is concerned.
+    /// When the request comes.
     pub(crate) fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// How far turns reach with that of a request that waits for `wait` nanoseconds.
+    /// How far turns reach once a request that waits for `wait` nanoseconds has taken its own.
     #[inline]
     pub(crate) fn reach_after(&self, wait: u64) -> Timestamp {
         let release = self.now.plus_nanos(wait);
@@ -189,8 +189,8 @@ impl Spacing {
         }
     }
 
-    /// How long the request has to wait, in nanoseconds, while turns reach to `latest`; `None` where that is longer than it
-    /// may.
+    /// How long the request has to wait, in nanoseconds, while turns reach to `latest`; `None` if that is longer than it may
+    /// wait.
     #[inline]
     pub(crate) fn wait(&self, latest: Option<Timestamp>) -> Option<u64> {
         let release = self.release(latest);
@@ -198,18 +198,18 @@ impl Spacing {
             .then(|| release.as_nanos() - self.now.as_nanos())
     }
 
-    /// How long after `now` the request would be let in, to pass or to wait, if nothing else came.
+    /// How long after `now` the request would be admitted, to pass or to wait, if no other request came.
     pub(crate) fn time_to_queue(&self, latest: Option<Timestamp>, now: Timestamp) -> Duration {
         let release = self.release(latest).as_nanos();
         Timestamp::from_nanos(release.saturating_sub(self.max_queueing)).since(now)
     }
 
-    /// How long after `now` the request would pass at once, if nothing else came.
+    /// How long after `now` the request would pass at once, if no other request came.
     pub(crate) fn time_to_pass(&self, latest: Option<Timestamp>, now: Timestamp) -> Duration {
         self.release(latest).since(now)
     }
 
-    /// When a request is released that comes now, while turns reach to `latest`.
+    /// When a request that comes now is released, while turns reach to `latest`.
     #[inline]
     fn release(&self, latest: Option<Timestamp>) -> Timestamp {
         let free = match self.charge {
@@ -219,7 +219,7 @@ impl Spacing {
         free.map_or(self.now, |free| free.max(self.now))
     }
 
-    /// Whether a request may wait until `release`: as long as the queue exactly it may.
+    /// Whether a request may wait until `release`; the longest wait itself is allowed.
     fn admits(&self, release: Timestamp) -> bool {
         release.as_nanos() - self.now.as_nanos() <= self.max_queueing
     }
@@ -232,7 +232,7 @@ struct Slot {
     from: Option<Timestamp>,
     to: Timestamp,
     release: Timestamp,
-    /// Whether it was given up, at an unknown time.
+    /// Whether the turn was given up, at an unknown time.
     given_up: bool,
 }
 
@@ -244,12 +244,12 @@ pub(super) fn is_free(instant: &impl SharedInstant, now: Timestamp) -> bool {
 /// The turns of one rule. The instant to which they reach is kept elsewhere, where it can be shared.
 #[derive(Default)]
 pub(super) struct Pacer {
-    /// The latest turn that was taken here: it alone can be given back.
+    /// The latest turn that was taken here: only this one can be given back.
     slot: Cell<Option<Slot>>,
 }
 
 impl Pacer {
-    /// How far turns reach, without what was given up in time.
+    /// How far turns reach, without a turn that was given up in time.
     fn latest(&self, instant: &impl SharedInstant, spacing: &Spacing) -> Option<Timestamp> {
         if let Some(slot) = self.slot.get().filter(|slot| slot.given_up) {
             self.slot.set(None);
@@ -265,14 +265,14 @@ impl Pacer {
         Some(reached)
     }
 
-    /// How long the request has to wait, in nanoseconds; `None` where that is longer than it may.
+    /// How long the request has to wait, in nanoseconds; `None` if that is longer than it may wait.
     #[inline]
     fn wait(&self, instant: &impl SharedInstant, spacing: &Spacing) -> Option<u64> {
         spacing.wait(self.latest(instant, spacing))
     }
 
-    /// For how long a request has to wait for its turn, in nanoseconds; `None` where that is longer than it may, and where it
-    /// has no spacing, since it never passes.
+    /// How long a request has to wait for its turn, in nanoseconds; `None` if that is longer than it may wait, or if it has no
+    /// spacing, since it never passes.
     #[inline]
     pub(super) fn turn(
         &self,
@@ -282,7 +282,7 @@ impl Pacer {
         self.wait(instant, &spacing?)
     }
 
-    /// Takes the turn of a request; one that costs nothing needs none.
+    /// Takes the turn of a request; a request without cost needs none.
     pub(super) fn reserve(
         &self,
         instant: &impl SharedInstant,
@@ -292,8 +292,8 @@ impl Pacer {
         ask.cost == 0 || spacing().is_some_and(|spacing| self.take(instant, &spacing, ask.wait))
     }
 
-    /// Takes the turn of a request that waits for `wait` nanoseconds: as long as it has to, or longer because of another
-    /// rule. Not where another worker has been faster.
+    /// Takes the turn of a request that waits for `wait` nanoseconds: its own wait, or a longer one because of another rule.
+    /// Fails if another worker was faster.
     fn take(&self, instant: &impl SharedInstant, spacing: &Spacing, wait: u64) -> bool {
         let from = self.latest(instant, spacing);
         let release = spacing.now.plus_nanos(wait);
@@ -313,15 +313,15 @@ impl Pacer {
         true
     }
 
-    /// Gives the turn back that was taken last, at once.
+    /// Gives back the turn that was taken last, at once.
     pub(super) fn release(&self, instant: &impl SharedInstant) {
         if let Some(slot) = self.slot.take() {
             instant.swap(Some(slot.to), slot.from);
         }
     }
 
-    /// Gives the turn back of a request that was to be released at `release`, if no later one was taken and it is still to
-    /// come. At an unknown time (`None`) that is left to the next call here.
+    /// Gives back the turn of a request that was to be released at `release`, if no later turn was taken and it is still to
+    /// come. At an unknown time (`None`) the next call decides.
     pub(super) fn give_up(
         &self,
         instant: &impl SharedInstant,
@@ -341,7 +341,7 @@ impl Pacer {
         }
     }
 
-    /// How long after `now` the request would be let in, to pass or to wait, if nothing else came.
+    /// How long after `now` the request would be admitted, to pass or to wait, if no other request came.
     pub(super) fn time_to_queue(
         &self,
         instant: &impl SharedInstant,
@@ -351,7 +351,7 @@ impl Pacer {
         spacing.time_to_queue(self.latest(instant, spacing), now)
     }
 
-    /// How long after `now` the request would pass at once, if nothing else came.
+    /// How long after `now` the request would pass at once, if no other request came.
     pub(super) fn time_to_pass(
         &self,
         instant: &impl SharedInstant,

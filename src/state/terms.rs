@@ -1,8 +1,8 @@
-//! What a flow rule asks of its state, and what the state learns of a request.
+//! The arguments of a flow rule's state: the rule's terms, and the request.
 
 use crate::rule::{ControlBehavior, Count, Counting, FlowRule, Grade, WarmUp};
 
-/// What a rule asks of its state. It is no part of the state, so that it can change while the state goes on.
+/// The terms of a rule. They are not part of its state, so that they can change while the state goes on.
 pub(crate) struct Terms {
     pub(crate) count: Count,
     /// How the window counts.
@@ -10,18 +10,18 @@ pub(crate) struct Terms {
     /// In nanoseconds.
     pub(crate) interval: u64,
     pub(crate) warm_up: WarmUp,
-    /// How much passes in an interval at least: where it warms up, when it is cold.
+    /// The lowest rate, in passes per interval: that of the cold rule, if it warms up.
     pub(crate) slowest: f64,
     /// In nanoseconds.
     pub(crate) max_queueing: u64,
-    /// How far ahead turns can reach, in nanoseconds: the longest wait on the resource, and what a request can cost.
+    /// How far ahead turns can reach, in nanoseconds: the longest wait on the resource plus the spacing of the highest cost.
     pub(crate) furthest: u64,
     /// Whether it decides as Sentinel does.
     pub(crate) compat: bool,
 }
 
 impl Terms {
-    /// What `rule` asks, on a resource where no rule lets a request wait for longer than `longest_wait` nanoseconds.
+    /// The terms of `rule`, on a resource whose rules let no request wait for longer than `longest_wait` nanoseconds.
     pub(crate) fn new(rule: &FlowRule, longest_wait: u64) -> Terms {
         let count = rule.count().get();
         let interval = match rule.grade() {
@@ -56,14 +56,14 @@ impl Terms {
 #[derive(Clone, Copy)]
 pub(crate) struct Ask {
     pub(crate) cost: u64,
-    /// Whether the rule counts it: not where the rule measures another resource.
+    /// Whether the rule counts it: not if the rule measures another resource.
     pub(crate) counts: bool,
-    /// For how long it waits, in nanoseconds.
+    /// How long it waits, in nanoseconds.
     pub(crate) wait: u64,
 }
 
 impl Ask {
-    /// A request that passes at once, of a rule that counts it.
+    /// A request that passes at once and is counted by the rule.
     #[inline]
     pub(crate) fn at_once(cost: u64) -> Ask {
         Ask {
@@ -74,7 +74,7 @@ impl Ask {
     }
 }
 
-/// For how long a request keeps a line busy at most where at least `slowest` pass in `interval`, in nanoseconds.
+/// How long a request can keep a pacer busy, in nanoseconds, if at least `slowest` pass in `interval`.
 #[inline]
 pub(super) fn max_spacing(interval: u64, count: f64, slowest: f64) -> u64 {
     if slowest >= count.max(1.0) {

@@ -1,4 +1,4 @@
-//! A rule that warms up: a window that says how much it is used, how cold it is, and a line if its requests take turns.
+//! A rule that warms up: a window that measures its use, how cold it is, and a pacer if its requests take turns.
 
 mod state;
 
@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 use state::WarmUpState;
 use std::time::Duration;
 
-/// How many seconds are looked at for one in which a request may queue.
+/// How many seconds are searched for one in which a request may queue.
 const MAX_SECONDS_AHEAD: u64 = 1000;
 
 pub(super) struct Warm<T> {
@@ -20,7 +20,7 @@ pub(super) struct Warm<T> {
 }
 
 impl<T: Counter> Warm<T> {
-    /// A rule over that window; `is_paced`: one that lets requests pass in turns.
+    /// A rule over that window; `is_paced`: its requests take turns.
     pub(super) fn new(window: RuleWindow<T>, compat: bool, is_paced: bool) -> Warm<T> {
         Warm {
             window,
@@ -29,15 +29,15 @@ impl<T: Counter> Warm<T> {
         }
     }
 
-    /// Whether a request that waits has a loan of the window. (What takes turns is counted when it takes one: what the window
-    /// says is how much the rule is used.)
+    /// Whether a waiting request has a loan of the window. (A request that takes a turn is counted at once: the window measures
+    /// how much the rule is used.)
     pub(super) fn lends(&self) -> bool {
         self.pacer.is_none()
     }
 
-    /// Whether nothing counts at `now`.
+    /// Whether the state is idle at `now`: nothing counts, and no turn is still to come.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
-        // Sentinel keeps the latest turn, and what it keeps others from is their own cost.
+        // In Sentinel the latest turn never expires: how long it delays a request depends on that request's cost.
         let latest = self.window.counter().latest();
         let is_free = self.pacer.is_none() || !self.state.is_sentinel() && is_free(latest, now);
         is_free && self.window.is_idle(now)
@@ -62,7 +62,7 @@ impl<T: Counter> Warm<T> {
         cost == 0 || self.has_room_at(terms, rate(), cost, now)
     }
 
-    /// The same for another rule that decides on this state: how warm it is follows from this rule's terms, not from the other's.
+    /// The same for another rule that decides on this state: how warm the rule is follows from its own terms.
     pub(super) fn has_room_beside(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
         self.window.count_as(terms.counting);
         let rate = || self.state.rate_then(terms, &self.window, now);
@@ -79,7 +79,7 @@ impl<T: Counter> Warm<T> {
         limit.is_some_and(|limit| self.window.has_room(limit, cost, now))
     }
 
-    /// For how long a request has to wait for its turn, in nanoseconds; `None` where that is too long, or where none is taken.
+    /// How long a request has to wait for its turn, in nanoseconds; `None` if that is too long, or if the rule has no turns.
     pub(super) fn wait(&self, terms: &Terms, cost: u64, now: Timestamp) -> Option<u64> {
         let pacer = self.pacer.as_ref()?;
         pacer.turn(
@@ -93,7 +93,7 @@ impl<T: Counter> Warm<T> {
         self.state.note_held_back(now);
     }
 
-    /// Takes what a request needs, if it is there.
+    /// Reserves what a request needs, if it is there.
     pub(super) fn reserve(&self, terms: &Terms, ask: Ask, now: Timestamp) -> bool {
         if let Some(pacer) = &self.pacer {
             let spacing = || self.spacing(terms, ask.cost, now);
@@ -120,7 +120,7 @@ impl<T: Counter> Warm<T> {
         }
     }
 
-    /// Counts a pass that was reserved. Where requests take turns, none was.
+    /// Counts a reserved pass. If requests take turns, no pass was reserved.
     pub(super) fn admit(&self, cost: u64) {
         if self.pacer.is_some() {
             self.window.count(cost);
@@ -129,7 +129,7 @@ impl<T: Counter> Warm<T> {
         }
     }
 
-    /// Gives up the turn of a request that was made to wait until `release`: see [`Pacer::give_up`].
+    /// Gives up the turn of a request that was to wait until `release`: see [`Pacer::give_up`].
     pub(super) fn give_turn_up(
         &self,
         cost: u64,
@@ -142,7 +142,7 @@ impl<T: Counter> Warm<T> {
         }
     }
 
-    /// How much is left: whole passes, rounded down; where turns are taken, one if it would pass at once.
+    /// How much is left: whole passes, rounded down; if requests take turns, 1 if a request would pass at once.
     pub(super) fn remaining(&self, terms: &Terms, now: Timestamp) -> u64 {
         let rate = self.state.rate_then(terms, &self.window, now);
         if self.pacer.is_some() {
@@ -153,7 +153,7 @@ impl<T: Counter> Warm<T> {
         ((rate - sum) as u64).max(one)
     }
 
-    /// How long until a request of that cost is let in, to pass or to wait, if nothing else came; `None` where it never is.
+    /// How long until a request of that cost is admitted, to pass or to wait, if no other request came; `None` if it never is.
     pub(super) fn time_to_room(
         &self,
         terms: &Terms,
@@ -174,7 +174,7 @@ impl<T: Counter> Warm<T> {
         )
     }
 
-    /// When a request may queue depends in Sentinel on what it costs itself, and that on the second.
+    /// In Sentinel, when a request may queue depends on its spacing, and the spacing on the second.
     fn time_to_queue(
         &self,
         pacer: &Pacer,
@@ -198,7 +198,7 @@ impl<T: Counter> Warm<T> {
         }
         Some(at.since(now))
     }
-    /// How long until one passes at once, if nothing else came; zero where none ever does, and where none takes turns.
+    /// How long until a request passes at once, if no other request came; zero if none ever does, or if requests take no turns.
     pub(super) fn time_to_pass(&self, terms: &Terms, now: Timestamp) -> Duration {
         let turn = self.pacer.as_ref().zip(self.spacing(terms, 1, now));
         turn.map_or(Duration::ZERO, |(pacer, spacing)| {

@@ -1,4 +1,4 @@
-//! The window of one rule: a ring of what its running count was.
+//! The window of one rule: a running count, and a ring of its values at bucket starts.
 //!
 //! A window is not a sum of buckets here but a difference of two running counts:
 //!
@@ -9,11 +9,11 @@
 //!                                    ^                     as Sentinel counts: 34 - 23 = 11 since bucket 5 began
 //! ```
 //!
-//! So a decision costs the same with 2 buckets and with 600, and a window can be shared by several virtual machines that
-//! have nothing in common but two counters ([`Counter`]): each keeps its own ring of what `admitted` was.
+//! So a decision costs the same with 2 buckets and with 600, and virtual machines can share a window if they share two counters
+//! ([`Counter`]): each keeps its own ring of values of `admitted`.
 //!
-//! Of a shared window, `admitted` has to be read *before* the clock ([`RuleWindow::observe`]): a value that was read late
-//! and filed under an early bucket would forget what was admitted in between.
+//! In a shared window `admitted` is read *before* the clock ([`RuleWindow::observe`]): a value that was read late but filed
+//! under an earlier bucket would hide what was admitted in between.
 
 mod ahead;
 
@@ -28,11 +28,11 @@ use crate::window::Window;
 use std::cell::Cell;
 use std::fmt;
 
-/// More than any count: what is counted as used where the past is unknown.
+/// More than any count: the assumed use while the past is unknown.
 const FULL: u64 = 1 << 62;
 
-/// How much of the passes of the leaving bucket still counts at `now`, in the bucket that starts at `start`: as much of them
-/// as there is left of the bucket. A clock behind the bucket stands at its start.
+/// How much of the leaving bucket's passes still counts at `now`, in the bucket that starts at `start`: in proportion to the
+/// time left in that bucket. A clock behind the bucket is taken to stand at its start.
 #[inline]
 fn kept_part(leaving: u64, start: Timestamp, now: Timestamp, window: Window) -> f64 {
     let elapsed = now.as_nanos().saturating_sub(start.as_nanos());
@@ -43,25 +43,25 @@ fn kept_part(leaving: u64, start: Timestamp, now: Timestamp, window: Window) -> 
 #[derive(Clone, Copy)]
 struct Current {
     start: Timestamp,
-    /// What `admitted` was when the oldest bucket began that counts in full.
+    /// `admitted` when the oldest bucket that counts in full began.
     base: u64,
-    /// How much was admitted in the bucket before that one.
+    /// Admissions in the bucket before that one.
     leaving: u64,
 }
 
 /// The window of one rule.
 ///
-/// A request that is let in now and released later, because it waits, is a loan: it counts from now on until the bucket in
-/// which it is released leaves the window. So no interval holds more than the limit, whichever of its requests waited.
+/// A request that is admitted now but released later, because it waits, is a loan: it counts from now until the bucket of its
+/// release leaves the window. So no interval holds more than the limit, waiting requests included.
 pub struct RuleWindow<T> {
-    /// As the rule says that asks. (Two may ask that count otherwise: [`RuleWindow::count_as`].)
+    /// How the rule that asks counts. (Two rules with different ways to count may share a window: [`RuleWindow::count_as`].)
     counting: Cell<Counting>,
-    /// Whether loans are Sentinel's: they count when their bucket has begun and a request comes while it lasts, or never.
+    /// Whether loans are Sentinel's: they count once their bucket has begun, and only if a request comes during it.
     loan_rule: LoanRule,
     loans: Loans,
-    /// What `admitted` is known to be, and what it was.
+    /// The latest known value of `admitted`, and its past.
     history: History<u64>,
-    /// What the history says of the newest bucket, so that a decision need not ask it.
+    /// A copy of the history's newest bucket: a decision reads only this.
     current: Cell<Option<Current>>,
     counter: T,
 }
@@ -92,8 +92,7 @@ impl<T: Counter> RuleWindow<T> {
         window
     }
 
-    /// This window, lending as Sentinel does: a loan counts when its bucket has begun, and only if a request comes while it
-    /// lasts.
+    /// This window, lending as Sentinel does: a loan counts once its bucket has begun, and only if a request comes during it.
     #[must_use]
     pub fn with_sentinel_loans(self) -> RuleWindow<T> {
         RuleWindow {
@@ -114,7 +113,7 @@ impl<T: Counter> RuleWindow<T> {
     #[cold]
     #[inline(never)]
     fn count_anew(&self) {
-        // Where a loan was given up the next call that takes a time has to settle it first.
+        // A loan that was given up has to be settled by the next call with a time.
         if self.current.get().is_some() {
             self.refresh();
         }
@@ -129,7 +128,7 @@ impl<T: Counter> RuleWindow<T> {
         self.history.window()
     }
 
-    /// What has been admitted so far, as far as it is known here, and without what is lent.
+    /// What has been admitted so far, as far as this window knows, without loans.
     #[inline]
     pub fn admitted(&self) -> u64 {
         self.history.last.get()
@@ -164,7 +163,7 @@ impl<T: Counter> RuleWindow<T> {
     #[cold]
     #[inline(never)]
     fn move_to(&self, now: Timestamp) {
-        // Whatever was admitted or observed before this call was so before `now`: it is what the new buckets begin with.
+        // All that was admitted or observed before this call lies before `now`: the new buckets begin with it.
         let before = self.history.newest_start();
         self.settle(now);
         let current = self.history.window().start(now);
@@ -178,7 +177,7 @@ impl<T: Counter> RuleWindow<T> {
         };
         self.history.move_to(now, pay_gone_by, pay_due);
         if self.history.newest_start() < before {
-            // The clock has stepped back by an interval or more: as the rest of the window, what is lent is counted now.
+            // The clock has stepped back by an interval or more: like the rest of the window, loans are counted now.
             let lent = self.loans.take_before(Timestamp::MAX);
             self.pay(lent, true);
         }
@@ -190,14 +189,14 @@ impl<T: Counter> RuleWindow<T> {
         }
     }
 
-    /// All that this window knows is published: with the next call that takes a time, it asks for what other workers have
-    /// published by then.
+    /// Records that all this window knows is published: the next call with a time reads what other workers have published by
+    /// then.
     pub fn rest(&self) {
         self.current.set(None);
     }
 
-    /// Takes up what another window over the same counts has kept, and all that was known here with it; `index` says which of
-    /// the counts these are.
+    /// Takes over what another window over the same counts has published, and keeps all that was known here; `index` selects
+    /// the count.
     pub fn take_up(&self, kept: &Snapshots, index: usize) {
         self.history
             .take_up(|start, window| kept.at(index, start, window));
@@ -210,7 +209,7 @@ impl<T: Counter> RuleWindow<T> {
         self.refresh();
     }
 
-    /// Counts `n` passes that were lent, or forgets them.
+    /// Counts `n` passes of a loan, or forgets them.
     fn pay(&self, n: u64, counts: bool) {
         if n == 0 || !counts {
             return;
@@ -237,14 +236,14 @@ impl<T: Counter> RuleWindow<T> {
     }
 
     fn release_loan(&self, n: u64) {
-        // A loan that is Sentinel's has reserved nothing yet.
+        // A loan of Sentinel's kind has reserved nothing yet.
         if n > 0 && self.loan_rule == LoanRule::Exact {
             self.counter.release(n);
         }
     }
 
-    /// `admitted` has fallen to `seen`: it was reset, and what was admitted before is unknown. Until an interval has passed, the
-    /// whole window counts as used.
+    /// Records that `admitted` has fallen to `seen`: it was reset, and what was admitted before is unknown. Until an interval
+    /// has passed, the whole window counts as used.
     #[cold]
     #[inline(never)]
     fn forget(&self, seen: u64) {
@@ -253,7 +252,7 @@ impl<T: Counter> RuleWindow<T> {
         self.refresh();
     }
 
-    /// Asks the ring for what a decision needs of it.
+    /// Copies what a decision needs from the ring.
     fn refresh(&self) {
         let n = self.history.window().sample_count() as usize;
         let at = |behind| self.history.at_start(behind).map_or(0, Cell::get);
@@ -270,7 +269,7 @@ impl<T: Counter> RuleWindow<T> {
         self.current.set(self.history.newest_start().map(current));
     }
 
-    /// Whether nothing counts at `now`. What other workers have admitted since it was last observed counts. Changes nothing.
+    /// Whether nothing counts at `now`. Admissions of other workers since the last observation count, too. Changes nothing.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         let last = self.history.last.get();
         let reads_last = || {
@@ -282,7 +281,8 @@ impl<T: Counter> RuleWindow<T> {
         self.loans.total() == 0 && self.sum(now) == 0.0 && reads_last()
     }
 
-    /// The most that can count at `now`, whatever other workers are about to admit; at most what a count can be. Changes nothing.
+    /// An upper bound of what counts at `now`, including what other workers are about to admit; at most the largest count.
+    /// Changes nothing.
     pub(crate) fn most_used(&self, now: Timestamp) -> u64 {
         let reserved = self.counter.reserved();
         let last = self.history.last.get();
@@ -294,17 +294,17 @@ impl<T: Counter> RuleWindow<T> {
         self.load(most, now).ceil().min(Count::MAX) as u64
     }
 
-    /// Whether passes are lent: they count when [`RuleWindow::advance`] comes to the buckets in which they are released.
+    /// Whether there are loans: they count when [`RuleWindow::advance`] reaches the buckets of their releases.
     pub fn lends(&self) -> bool {
         self.loans.total() > 0
     }
 
-    /// How much counts at `now`, with what is lent. Changes nothing.
+    /// How much counts at `now`, loans included. Changes nothing.
     pub fn sum(&self, now: Timestamp) -> f64 {
         self.load(self.history.last.get(), now)
     }
 
-    /// How much counts at `now`, if so much has been `admitted`. Changes nothing.
+    /// How much counts at `now`, if this much has been `admitted`. Changes nothing.
     pub fn load(&self, admitted: u64, now: Timestamp) -> f64 {
         let now = self.history.reading_time(now);
         let window = self.history.window();
@@ -327,7 +327,7 @@ impl<T: Counter> RuleWindow<T> {
         }
     }
 
-    /// What is lent and counts in the bucket that starts at `start`, of the buckets from `behind` before it on.
+    /// The loans that count in the bucket starting at `start`: of the buckets from `behind` before it on.
     fn lent(&self, start: Timestamp, behind: u64) -> u64 {
         match (self.loans.total(), self.loan_rule) {
             (0, _) => 0,
@@ -340,7 +340,7 @@ impl<T: Counter> RuleWindow<T> {
         }
     }
 
-    /// Whether `cost` more would be within `limit`, of a window that has been advanced to `now`. Takes nothing.
+    /// Whether `cost` more fits into `limit`. The window has been advanced to `now`. Reserves nothing.
     #[inline]
     pub fn has_room(&self, limit: Count, cost: u64, now: Timestamp) -> bool {
         let lent = match self.loan_rule {
@@ -367,8 +367,8 @@ impl<T: Counter> RuleWindow<T> {
         }
     }
 
-    /// Reserves `cost`, if that is within `limit`; else, or where it could not be counted, nothing. Of a window
-    /// that has been advanced to `now`.
+    /// Reserves `cost` if it fits into `limit`; else, or if it could not be counted, nothing. The window has been advanced to
+    /// `now`.
     #[inline]
     pub fn reserve(&self, limit: Count, cost: u64, now: Timestamp) -> bool {
         let Some(taken) = self.counter.reserve(cost) else {
@@ -381,13 +381,13 @@ impl<T: Counter> RuleWindow<T> {
         fits
     }
 
-    /// Releases what was reserved and is not admitted.
+    /// Releases a reservation that will not be admitted.
     pub fn release(&self, cost: u64) {
         self.counter.release(cost);
     }
 
-    /// Reserves the cost of a request which is let in now and released at `at`, if by then it is within `limit`;
-    /// else, or where it could not be counted, nothing. Of a window that has been advanced to `now`.
+    /// Reserves the cost of a request that is admitted now and released at `at`, if it fits into `limit` by then; else, or if
+    /// it could not be counted, nothing. The window has been advanced to `now`.
     pub fn lend(&self, limit: Count, cost: u64, at: Timestamp, now: Timestamp) -> bool {
         let at = self.history.reading_time(at.max(now));
         if self.loan_rule == LoanRule::Exact {
@@ -402,7 +402,7 @@ impl<T: Counter> RuleWindow<T> {
         }
         let start = self.history.window().start(at);
         if self.loan_rule == LoanRule::Sentinel && self.history.newest_start() == Some(start) {
-            // It is released while the current bucket lasts, and counts there.
+            // The request is released within the current bucket, and counts there.
             let counted = self.counter.reserve(cost).is_some();
             if counted {
                 self.admit(cost);
@@ -413,14 +413,14 @@ impl<T: Counter> RuleWindow<T> {
         true
     }
 
-    /// Takes back what was lent to a request that is released at `at`, if that is still to come.
+    /// Takes back the loan of a request to be released at `at`, if that is still to come.
     pub fn take_back(&self, cost: u64, at: Timestamp) {
         let start = self.history.window().start(self.history.reading_time(at));
         let taken_back = self.loans.remove(start, cost);
         self.release_loan(taken_back);
     }
 
-    /// Gives back what was just reserved for a request, or lent to one that waits for `wait` nanoseconds.
+    /// Releases what was just reserved for a request, or the loan of one that waits for `wait` nanoseconds.
     pub(super) fn release_after(&self, cost: u64, wait: u64, now: Timestamp) {
         if wait == 0 {
             self.release(cost);
@@ -429,15 +429,15 @@ impl<T: Counter> RuleWindow<T> {
         }
     }
 
-    /// As [`RuleWindow::take_back`], at an unknown time: whether that was before its bucket began, the next call here that takes a
-    /// time decides.
+    /// As [`RuleWindow::take_back`], at an unknown time: the next call with a time decides whether that was before the bucket
+    /// began.
     pub fn give_up(&self, cost: u64, at: Timestamp) {
         let start = self.history.window().start(self.history.reading_time(at));
         self.loans.give_up(start, cost);
         self.current.set(None);
     }
 
-    /// Turns what was reserved into admissions.
+    /// Turns a reservation into admissions.
     #[inline]
     pub fn admit(&self, cost: u64) {
         self.counter.admit(cost);
@@ -447,14 +447,14 @@ impl<T: Counter> RuleWindow<T> {
             .set(self.history.last.get().wrapping_add(cost));
     }
 
-    /// Counts a pass without asking for room.
+    /// Counts a pass, whether or not there is room.
     pub(super) fn count(&self, cost: u64) {
         if self.counter.reserve(cost).is_some() {
             self.admit(cost);
         }
     }
 
-    /// Counts a request that waits for `wait` nanoseconds, without asking for room.
+    /// Counts a request that waits for `wait` nanoseconds, whether or not there is room.
     pub(super) fn charge(&self, cost: u64, wait: u64, now: Timestamp) {
         if wait > 0 {
             self.lend(Count::nearest(Count::MAX), cost, now.plus_nanos(wait), now);
@@ -463,8 +463,8 @@ impl<T: Counter> RuleWindow<T> {
         }
     }
 
-    /// Gives back `cost` that a request was charged which passed at `charged`, as far as it counts still. Of a window that has
-    /// been advanced to now; over counts that are shared, nothing.
+    /// Gives back the `cost` of a request that passed at `charged`, as far as it still counts; nothing if the counts are
+    /// shared. The window has been advanced to the present.
     pub(crate) fn refund(&self, cost: u64, charged: Timestamp) {
         let (window, newest) = (self.history.window(), self.history.newest_start());
         let (Some(newest), None) = (newest, self.counter.admitted()) else {
@@ -494,7 +494,7 @@ impl<T: Counter> RuleWindow<T> {
         self.refresh();
     }
 
-    /// What another window over the same counts needs to go on with this one; `None` while this one has not begun.
+    /// All that another window over the same counts needs to continue this one; `None` before the first bucket.
     pub fn snapshots(&self) -> Option<Snapshots> {
         self.history.snapshots(&[|admitted| admitted])
     }

@@ -1,7 +1,8 @@
 //! Sums and rates over a ring of buckets, and coarser views of a finer ring.
 //!
 //! Every read takes the time and changes nothing. A sum is the difference of two running counts, whatever the number of
-//! buckets; what is no difference (the lowest response time, the most successes of a bucket) is looked up bucket by bucket.
+//! buckets; values that are not differences (the lowest response time, the most successes of a bucket) are looked up bucket by
+//! bucket.
 
 use crate::stats::metric_bucket::{MetricBucket, MetricEvent, Series};
 use crate::stats::occupy::{LoanRule, OccupiableBucketLeapArray};
@@ -25,7 +26,7 @@ pub struct MetricNode {
     pub success: u64,
     /// Failed completions.
     pub exception: u64,
-    /// Average response time in whole milliseconds, rounded down; the sum of response times where nothing completed.
+    /// Average response time in whole milliseconds, rounded down; the sum of response times if nothing completed.
     pub rt: u64,
     /// Passes borrowed from a later bucket.
     pub occupied_pass: u64,
@@ -51,10 +52,10 @@ pub trait Metric {
     #[doc(alias = "maxSuccess")]
     fn max_success(&self, now: Timestamp) -> u64;
 
-    /// The shortest response time in milliseconds; `None` where nothing has completed.
+    /// The shortest response time in milliseconds; `None` if nothing has completed.
     fn shortest_rt(&self, now: Timestamp) -> Option<u64>;
 
-    /// The longest response time in milliseconds; `None` where nothing has completed.
+    /// The longest response time in milliseconds; `None` if nothing has completed.
     fn max_rt(&self, now: Timestamp) -> Option<u64>;
 
     /// The most calls that were in flight.
@@ -62,11 +63,11 @@ pub trait Metric {
     /// sentinel-golang: `SlidingWindowMetric.MaxConcurrency`.
     fn max_concurrency(&self, now: Timestamp) -> u64;
 
-    /// How often `event` happened in the bucket of `at`, 0 where the ring does not reach.
+    /// How often `event` happened in the bucket of `at`, 0 beyond the ring.
     #[doc(alias = "getWindowPass")]
     fn window_sum(&self, event: MetricEvent, at: Timestamp) -> u64;
 
-    /// The buckets that count at `now`, of those that were touched and whose start satisfies `predicate`, oldest first.
+    /// The touched buckets that count at `now` and whose start satisfies `predicate`, oldest first.
     #[doc(alias = "detailsOnCondition")]
     fn details_on_condition(
         &self,
@@ -74,7 +75,7 @@ pub trait Metric {
         predicate: &dyn Fn(Timestamp) -> bool,
     ) -> Vec<MetricNode>;
 
-    /// The buckets that count at `now`, of those that were touched, oldest first.
+    /// The touched buckets that count at `now`, oldest first.
     fn details(&self, now: Timestamp) -> Vec<MetricNode> {
         self.details_on_condition(now, &|_| true)
     }
@@ -116,7 +117,7 @@ pub trait Metric {
         self.sum(MetricEvent::OccupiedPass, now)
     }
 
-    /// The shortest response time as Sentinel tells it: 5000 where nothing has completed and never more, at least 1.
+    /// The shortest response time as Sentinel reports it: 5000 if nothing has completed and never more, at least 1.
     #[doc(alias = "minRt")]
     fn min_rt(&self, now: Timestamp) -> u64 {
         self.shortest_rt(now)
@@ -151,20 +152,20 @@ pub struct ArrayMetric {
 impl ArrayMetric {
     /// A ring from whose buckets passes may be borrowed up to one interval ahead.
     ///
-    /// Sentinel: `ArrayMetric(sampleCount, intervalInMs)`; one that must not be borrowed from is this one, with nothing borrowed.
+    /// Sentinel: `ArrayMetric(sampleCount, intervalInMs)`; an array without borrowing is this one with nothing borrowed.
     pub fn new(window: Window) -> ArrayMetric {
         ArrayMetric::borrowing(window, window, LoanRule::Exact)
     }
 
-    /// A ring from whose buckets passes may be borrowed less than one `ahead` in advance; `loan_rule` says what becomes of a
-    /// loan in whose bucket nothing happens.
+    /// A ring from whose buckets passes may be borrowed less than one `ahead` in advance; `loan_rule` decides about loans in
+    /// whose bucket nothing happens.
     pub fn borrowing(window: Window, ahead: Window, loan_rule: LoanRule) -> ArrayMetric {
         ArrayMetric {
             array: OccupiableBucketLeapArray::new(window, ahead, loan_rule),
         }
     }
 
-    /// The current bucket, opened if need be: everything is recorded there.
+    /// The current bucket, opened if need be: all events are recorded there.
     #[doc(alias = "currentWindow")]
     #[inline]
     pub fn current(&self, now: Timestamp) -> &MetricBucket {
@@ -221,8 +222,8 @@ impl ArrayMetric {
         })
     }
 
-    /// What had been counted at `start`, the start of one of the ring's buckets; at the start of the oldest one, where that is
-    /// later.
+    /// What had been counted at `start`, the start of one of the ring's buckets; if the oldest bucket starts later, at its
+    /// start.
     #[inline]
     fn counted_before(&self, series: Series, start: Timestamp) -> u64 {
         let main = self.array.main();
@@ -273,7 +274,7 @@ impl<'a> SlidingWindowMetric<'a> {
             .wrapping_sub(self.array.counted_before(series, first))
     }
 
-    /// The passes here are those that were let in at once, and the borrowed ones, when they count.
+    /// Passes are the ones admitted at once, plus the borrowed ones once they count.
     #[inline]
     fn count(&self, event: MetricEvent, of: impl Fn(Series) -> u64) -> u64 {
         let own = of(Series::Event(event));
@@ -399,7 +400,7 @@ impl Metric for SlidingWindowMetric<'_> {
 }
 
 impl MetricNode {
-    /// Adds what a further bucket of the same time holds; the response times are still a sum.
+    /// Adds a further bucket of the same time; response times are still a sum.
     fn add(&mut self, more: &MetricNode) {
         self.pass = self.pass.wrapping_add(more.pass);
         self.block = self.block.wrapping_add(more.block);

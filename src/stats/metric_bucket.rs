@@ -7,7 +7,7 @@ use std::fmt;
 /// What is counted.
 ///
 /// Sentinel: `MetricEvent`, in its order. `Success` is every completion, failed or not (sentinel-golang: `Complete`), and
-/// `Exception` those that failed. `OccupiedPass` is a pass that was borrowed from a bucket to come.
+/// `Exception` every failed one. `OccupiedPass` is a pass that was borrowed from a bucket to come.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum MetricEvent {
@@ -80,8 +80,8 @@ pub struct MetricBucket {
 }
 
 impl MetricBucket {
-    /// The response time that Sentinel reports, in milliseconds, where nothing has completed, and the highest it reports as
-    /// the lowest (`csp.sentinel.statistic.max.rt`).
+    /// The shortest response time that Sentinel reports if nothing has completed, in milliseconds, and the highest that it ever
+    /// reports as the shortest (`csp.sentinel.statistic.max.rt`).
     pub const STATISTIC_MAX_RT: u64 = 5000;
 
     /// How often `event` happened; for [`MetricEvent::Rt`], milliseconds together.
@@ -105,7 +105,7 @@ impl MetricBucket {
         self.rt.set(Some((min.min(rt), max.max(rt))));
     }
 
-    /// Records how many calls are in flight, if they are more than ever before in this bucket.
+    /// Records how many calls are in flight, if that is a new maximum in this bucket.
     ///
     /// sentinel-golang: `MetricBucket.UpdateConcurrency`.
     #[inline]
@@ -124,7 +124,7 @@ impl MetricBucket {
         self.rt.get().map(|(_, max)| max)
     }
 
-    /// The shortest response time as Sentinel tells it: 5000 while nothing has completed, and never more.
+    /// The shortest response time as Sentinel reports it: 5000 while nothing has completed, and never more.
     ///
     /// Sentinel: `MetricBucket.minRt`.
     pub fn min_rt(&self) -> u64 {
@@ -154,13 +154,13 @@ impl MetricBucket {
         cell(&self.before, series).get()
     }
 
-    /// What the ring has counted when this bucket ends, or now, if it is the newest.
+    /// What the ring has counted by the end of this bucket, or by now, if it is the newest.
     #[inline]
     pub(crate) fn after(&self, series: Series) -> u64 {
         self.before(series).wrapping_add(self.of(series))
     }
 
-    /// Forgets the response times and the concurrency; the counts are the caller's.
+    /// Forgets the response times and the concurrency, but not the counts.
     fn clear_extremes(&self) {
         self.rt.set(None);
         self.max_concurrency.set(0);

@@ -1,4 +1,4 @@
-//! Borrowing: passes that are taken from buckets which have not begun.
+//! Borrowing: passes taken from buckets that have not begun.
 //!
 //! ```text
 //!   main ring     [ 500.. pass 6 ] [ 1000.. pass 4 ]
@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 use crate::window::Window;
 use std::cell::Cell;
 
-/// How long a borrowing request may wait: an answer of this or more is a no.
+/// How long a borrowing request may wait, in milliseconds: a wait of this or more is not possible.
 ///
 /// Sentinel: `OccupyTimeoutProperty`.
 pub const OCCUPY_TIMEOUT_MS: u64 = 500;
@@ -32,7 +32,7 @@ pub struct FutureBucketLeapArray {
     promised: Box<[Cell<Option<Promise>>]>,
 }
 
-/// Passes of the bucket that starts then.
+/// Promised passes of one bucket.
 #[derive(Clone, Copy)]
 struct Promise {
     start: Timestamp,
@@ -40,7 +40,7 @@ struct Promise {
 }
 
 impl FutureBucketLeapArray {
-    /// Nothing promised yet. `window` says how far ahead one may borrow: less than one interval.
+    /// Nothing promised yet. Passes may be borrowed up to one interval of `window` ahead, exclusive.
     pub fn new(window: Window) -> FutureBucketLeapArray {
         let slots = u64::from(window.sample_count()) * 2;
         FutureBucketLeapArray {
@@ -57,7 +57,7 @@ impl FutureBucketLeapArray {
             return;
         };
         let promised = match slot.get() {
-            // A later bucket's was made before the clock stepped back: it is pulled back.
+            // The promise of a later bucket was made before the clock stepped back: it is pulled back.
             Some(other) if other.start >= start => other.passes,
             _ => 0,
         };
@@ -80,7 +80,7 @@ impl FutureBucketLeapArray {
             .sum()
     }
 
-    /// How many passes are promised of buckets that begin after `after` and not after `now`.
+    /// How many passes are promised of buckets that begin after `after` and at `now` at the latest.
     fn due(&self, after: Timestamp, now: Timestamp) -> u64 {
         let due = self
             .promised
@@ -90,8 +90,8 @@ impl FutureBucketLeapArray {
         due.map(|promise| promise.passes).sum()
     }
 
-    /// How many passes of the bucket that starts at `start` were promised, once: they are paid with this. With them go those
-    /// that were promised before the clock stepped back to `now`, of buckets further ahead than one can borrow.
+    /// Takes the promised passes of the bucket that starts at `start`, to be paid; also passes promised before the clock
+    /// stepped back to `now`, of buckets too far ahead to borrow from.
     fn take(&self, start: Timestamp, now: Timestamp) -> u64 {
         let too_far = self
             .window
@@ -108,7 +108,7 @@ impl FutureBucketLeapArray {
     }
 }
 
-/// What becomes of a borrowed pass in whose bucket nothing happens.
+/// What happens to a borrowed pass if nothing happens in its bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoanRule {
     /// It counts in its bucket all the same.
@@ -119,7 +119,7 @@ pub enum LoanRule {
 
 /// A ring of buckets from which passes may be borrowed before they begin.
 ///
-/// Sentinel: `OccupiableBucketLeapArray`. A borrowed pass counts in the bucket that pays it, when that has begun.
+/// Sentinel: `OccupiableBucketLeapArray`. A borrowed pass counts in the bucket that pays for it, once that has begun.
 pub struct OccupiableBucketLeapArray {
     main: BucketLeapArray,
     borrowed: FutureBucketLeapArray,
@@ -127,7 +127,7 @@ pub struct OccupiableBucketLeapArray {
 }
 
 impl OccupiableBucketLeapArray {
-    /// An empty ring, from whose buckets one may borrow less than one `ahead` in advance.
+    /// An empty ring, from whose buckets passes may be borrowed less than one `ahead` in advance.
     pub fn new(window: Window, ahead: Window, loan_rule: LoanRule) -> OccupiableBucketLeapArray {
         OccupiableBucketLeapArray {
             main: LeapArray::new(window),
@@ -155,8 +155,8 @@ impl OccupiableBucketLeapArray {
         bucket
     }
 
-    /// The bucket of `now`, opened if need be, for what happens there and yet does not touch it: a loan that is recorded.
-    /// (Sentinel writes that to the minute alone, which is another array.)
+    /// The bucket of `now`, opened if need be, for an event that does not touch it: a recorded loan. (Sentinel records that in
+    /// its minute array only.)
     #[inline]
     pub(crate) fn open_window(&self, now: Timestamp) -> &MetricBucket {
         let opened = |bucket: &MetricBucket, start| {
@@ -173,18 +173,18 @@ impl OccupiableBucketLeapArray {
     #[doc(alias = "addWaiting")]
     pub fn add_waiting(&self, at: Timestamp, n: u64) {
         match self.main.newest_start().zip(self.main.newest_and_oldest(0)) {
-            // To a clock that has stepped back a bucket seems to come that has begun.
+            // After the clock has stepped back, a bucket that has begun seems to be still to come.
             Some((start, (newest, _))) if self.main.window().start(at) <= start => newest.pay(n),
             _ => self.borrowed.add(at, n),
         }
     }
 
-    /// How many borrowed passes have come due at `now` in buckets that no call has opened yet; 0 where such passes are lost.
+    /// How many borrowed passes have come due at `now` in buckets that no call has opened yet; 0 if such passes are lost.
     pub(crate) fn due(&self, now: Timestamp) -> u64 {
         if self.loan_rule == LoanRule::Sentinel {
             return 0;
         }
-        // The first bucket of all pays its own; nothing was borrowed from the buckets before it.
+        // The very first bucket pays its own loans; nothing was borrowed from earlier buckets.
         let first =
             || Timestamp::from_nanos(self.main.window().start(now).as_nanos().saturating_sub(1));
         self.borrowed

@@ -22,7 +22,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// One that is no part of a tree: its name is all that there is of it.
+    /// A context outside the tree: only a name.
     pub(crate) fn uncounted(name: &str) -> Context {
         Context {
             entrance: Rc::new(EntranceNode::new(name.into())),
@@ -64,14 +64,14 @@ impl NodeTree {
         &self.root
     }
 
-    /// All calls that came from outside, whatever the resource.
+    /// All inbound calls, whatever the resource.
     ///
     /// Sentinel: `Constants.ENTRY_NODE`, `__total_inbound_traffic__`.
     pub fn inbound(&self) -> &Rc<ClusterNode> {
         &self.inbound
     }
 
-    /// A resource in all contexts; `None` where it has never been entered.
+    /// A resource in all contexts; `None` if it has never been entered.
     pub fn cluster(&self, resource: &str) -> Option<Rc<ClusterNode>> {
         self.clusters.borrow().get(resource).cloned()
     }
@@ -84,13 +84,13 @@ impl NodeTree {
         self.clusters.borrow().keys().cloned().collect()
     }
 
-    /// The entrance of a context; `None` where no call has come in by it and no rule is for it.
+    /// The entrance of a context; `None` if no call has come in by it and no rule is for it.
     pub fn entrance(&self, context: &str) -> Option<Rc<EntranceNode>> {
         self.find_context(context)
             .map(|context| Rc::clone(&context.entrance))
     }
 
-    /// A resource in one context; `None` where it has never been entered there.
+    /// A resource in one context; `None` if it has never been entered there.
     pub fn default_node(&self, context: &str, resource: &str) -> Option<Rc<DefaultNode>> {
         self.find_context(context)?
             .nodes
@@ -107,7 +107,7 @@ impl NodeTree {
         }
     }
 
-    /// The context called `name`, made if need be; beyond [`MAX_CONTEXTS`] one that all further ones share, under no name.
+    /// The context called `name`, made if need be; beyond [`MAX_CONTEXTS`], all further contexts share one, under no name.
     pub(crate) fn context(&self, name: &str) -> Rc<Context> {
         if name == DEFAULT_CONTEXT {
             return Rc::clone(self.default_context());

@@ -22,7 +22,7 @@ pub struct View {
     pub(super) loans: Loans,
 }
 
-/// Why a window is no view of a ring.
+/// Why a window does not fit over a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ViewError {
@@ -77,16 +77,16 @@ impl std::error::Error for ViewError {}
 impl View {
     /// A view of `window` over a ring of geometry `ring`.
     ///
-    /// Any geometry fits whose buckets are made of whole buckets of the ring and which is no longer than it. The buckets
-    /// that count at `now` are those from `end - interval + length` to `end`, where `end` and `length` are of the ring's
-    /// bucket at `now`.
+    /// A geometry fits if its buckets are made of whole buckets of the ring and if it is not longer than the ring. The buckets
+    /// from `end - interval + length` to `end` count at `now`, where `end` and `length` are the start and the length of the
+    /// ring's bucket at `now`.
     ///
     /// sentinel-golang: `SlidingWindowMetric.getBucketStartRange`; its `CheckValidityForReuseStatistic` also wants the
     /// ring's interval to be a multiple of the view's, which nothing needs.
     ///
     /// # Errors
     ///
-    /// Where the geometry does not fit.
+    /// If the geometry does not fit.
     pub const fn sliding(ring: Window, window: Window) -> Result<View, ViewError> {
         if !window.bucket_nanos().is_multiple_of(ring.bucket_nanos()) {
             return Err(ViewError::Misaligned {
@@ -117,8 +117,8 @@ impl View {
         }
     }
 
-    /// This view, with its range aligned to its own buckets and borrowed passes counted when they are lent: what an array
-    /// of its own would say that records loans at once.
+    /// This view, with its range aligned to its own buckets and borrowed passes counted when they are lent: as a separate array
+    /// that records loans at once.
     pub(crate) const fn as_an_array_of_its_own(self) -> View {
         View {
             window: self.window,
@@ -127,12 +127,12 @@ impl View {
         }
     }
 
-    /// The window that this is a view of.
+    /// The geometry of the view.
     pub const fn window(&self) -> Window {
         self.window
     }
 
-    /// When the oldest bucket of the ring starts that counts at `now`.
+    /// When the ring's oldest bucket still counting at `now` starts.
     pub(super) const fn first_start(&self, now: Timestamp) -> Timestamp {
         let end = self.aligned_to.start(now).as_nanos();
         Timestamp::from_nanos(

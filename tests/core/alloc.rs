@@ -1,4 +1,4 @@
-//! A path that is known allocates nothing: neither a pass nor a refusal.
+//! A known path allocates nothing: neither a pass nor a refusal.
 
 use crate::support::{at, buckets, count, rule, rules};
 use leapgate::backend::{Local, LocalCounter, Past, RuleWindow, Store};
@@ -58,7 +58,7 @@ fn allocations_are_counted() {
     assert_eq!(allocations(|| ()), 0);
 }
 
-/// Enters and exits through `engine`, by each way in that there is, over many buckets: passes and refusals.
+/// Enters and exits through `engine`, by each way in, over many buckets. Returns passes and refusals.
 fn exercise(engine: &Engine, from: u64) -> (u64, u64) {
     let (mut passes, mut blocks) = (0, 0);
     for now in (from..from + 5000).step_by(7) {
@@ -156,7 +156,7 @@ fn known_keys_allocate_nothing() {
                     passed += 1;
                     entry.exit(Outcome::Success, at(now));
                 }
-                Decision::Wait(..) => panic!("nobody waits"),
+                Decision::Wait(..) => panic!("no request waits"),
                 Decision::Block(_) => refused += 1,
             }
             let resource = engine.resource("api");
@@ -214,7 +214,7 @@ fn windows_and_statistics_allocate_nothing_once_they_are_made() {
     );
     let metric = ArrayMetric::new(buckets(60, 1000));
     let node = StatisticNode::default();
-    let mut told = 0.0;
+    let mut total = 0.0;
     let made = allocations(|| {
         for now in (0..200_000).step_by(333).map(at) {
             window.advance(now);
@@ -229,17 +229,17 @@ fn windows_and_statistics_allocate_nothing_once_they_are_made() {
             node.begin(1, now);
             node.complete(3, 1, false, now);
             node.add_waiting_request(at(now.as_millis() + 500), 1);
-            told += window.sum(now)
+            total += window.sum(now)
                 + metric.average(MetricEvent::Pass, now)
                 + node.avg_rt(now)
                 + node.previous_pass_qps(now);
-            told += node.max_success_qps(now)
+            total += node.max_success_qps(now)
                 + node.min_rt(now)
                 + node.try_occupy_next(1, 5.0, now) as f64;
         }
     });
     assert_eq!(made, 0);
-    assert!(told > 0.0);
+    assert!(total > 0.0);
 }
 
 #[test]

@@ -226,7 +226,7 @@ fn names_are_compared_whole() {
 }
 
 #[test]
-fn who_is_nobody_in_particular_passes() {
+fn a_request_without_an_origin_passes() {
     assert!(white("app").admits("") && black("app").admits(""));
 }
 

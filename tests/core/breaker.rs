@@ -64,7 +64,7 @@ impl<S: BreakerStorage> Circuit<S> {
         self.breaker.give_back(admission, &self.rule, at(now));
     }
 
-    /// A call that ends at once. Whether it was let in.
+    /// A call that ends at once. Returns whether it was let in.
     fn call(&self, rt: u64, failed: bool, now: u64) -> bool {
         match self.enter(now) {
             Some(admission) => {
@@ -458,7 +458,7 @@ impl Pair {
 /// How many events long the longest sequences are: one more where the code is optimised.
 const DEPTH: usize = if cfg!(debug_assertions) { 7 } else { 8 };
 
-/// Every sequence of at most so many events, but for those in which a call ends that is not there.
+/// Every sequence of at most this many events, except for sequences in which a call ends that has not begun.
 fn exhaust(numbers: Numbers, ops: &mut Vec<Op>, depth: usize) -> u64 {
     let pair = Pair::replay(numbers, ops);
     if depth == 0 {
@@ -544,7 +544,7 @@ fn every_short_sequence_is_as_restated() {
     }
 }
 
-/// What half-open leads to, deeper: every sequence after the breaker has opened and its time has come.
+/// The half-open state in more depth: every sequence after the breaker has opened and its time has come.
 #[test]
 fn every_sequence_from_half_open_is_as_restated() {
     let fail = Op::End {
@@ -1244,7 +1244,7 @@ fn the_defaults_are_stated() {
             .window();
         assert_eq!(window.sample_count(), samples, "{interval}");
     }
-    // Compatible ones are, whatever was said.
+    // Compatible rules always are.
     let rule = rule.with_probes(3).unwrap().comparing(Comparison::AtLeast);
     let rule = rule.sentinel().per(2000, Some(20)).unwrap();
     assert_eq!(
@@ -1331,7 +1331,7 @@ struct Shared {
     published: RefCell<Option<Snapshots>>,
 }
 
-/// One machine's view of it: it sees a change when it fails to make one, or is told to look.
+/// One machine's view of it: it sees a change when its own swap fails, or when it reloads.
 struct Machine {
     shared: Rc<Shared>,
     known: Cell<[u64; 4]>,
@@ -1447,7 +1447,7 @@ fn machines_that_share_a_breaker_open_it_together_and_send_one_probe() {
     }
 }
 
-/// Machines that know of one another only by what they share, at random: never more probes than the rule says.
+/// Machines that share only the state and the counts, at random: never more probes than the rule allows.
 #[test]
 fn machines_that_race_never_send_more_probes_than_one_would() {
     let mut random = fastrand::Rng::with_seed(7);
@@ -1484,7 +1484,7 @@ fn machines_that_race_never_send_more_probes_than_one_would() {
     }
 }
 
-/// A machine that is not asked for a while looks now and then, and counts nothing that is older than the window.
+/// A machine without requests observes now and then, and counts nothing that is older than the window.
 #[test]
 fn what_others_count_leaves_the_window_in_time() {
     let [busy, idle, ..] = machines(&error_count(3.0, 1000).needing(1).unwrap());

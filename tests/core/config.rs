@@ -1,4 +1,4 @@
-//! Documents: the rules that they make, and the sentences that refuse them.
+//! Documents: the rules read from them, and the sentences that refuse them.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ fn rules(json: &str) -> Result<Rules, ConfigError> {
     read(&Value::from_json(json)?).map(|document| document.rules)
 }
 
-/// What is said of a document that is not read.
+/// The error for a document.
 #[track_caller]
 fn says(json: impl AsRef<[u8]>) -> String {
     let read = Value::from_json(json.as_ref())
@@ -456,7 +456,7 @@ fn a_long_document_is_refused() {
             format!("document: `{length}` bytes are too many for a document; use at most 8388608");
         assert_eq!(says(padded(length)), sentence);
     }
-    // It is not looked at, whatever it is.
+    // Its value is ignored.
     assert_eq!(
         says(vec![0xff; 10_000_000]),
         "document: `10000000` bytes are too many for a document; use at most 8388608"
@@ -879,7 +879,7 @@ fn fields_that_do_not_go_together_are_refused() {
     }
 }
 
-/// What Sentinel writes into rules of every kind, and what means nothing here.
+/// Keys that Sentinel writes into rules of every kind, and that mean nothing here.
 const SENTINEL_KEYS: [&str; 7] = [
     "clusterMode",
     "clusterConfig",
@@ -895,7 +895,7 @@ fn with_sentinels(keys: &[&'static str]) -> Vec<&'static str> {
     [keys, &SENTINEL_KEYS].concat()
 }
 
-/// Those of a flow rule that mean something.
+/// The keys of a flow rule that have a meaning.
 const RULE_KEYS: [&str; 21] = [
     "id",
     "resource",
@@ -1745,7 +1745,7 @@ fn every_field_of_the_other_rules_is_read_or_has_no_meaning_here() {
     }
 }
 
-/// There a rule that is wrong is left out, with a line in the log.
+/// In Sentinel a wrong rule is left out, with a line in the log.
 #[test]
 fn differs_from_sentinel_a_wrong_rule_refuses_the_document() {
     let right = r#"{"resource": "login", "count": 1, "grade": 1}"#;
@@ -1768,7 +1768,7 @@ fn differs_from_sentinel_a_wrong_rule_refuses_the_document() {
     }
 }
 
-/// There both apply; here they would be one window under one name.
+/// In Sentinel both apply; here they would be one window under one name.
 #[test]
 fn differs_from_sentinel_rules_that_differ_in_their_count_alone_need_ids() {
     let both = |id: &str| {

@@ -1,4 +1,4 @@
-//! What the documentation says is tested, is.
+//! Tests that the documentation names exist.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -48,7 +48,7 @@ fn every_deliberate_difference_from_sentinel_is_listed_and_has_a_test_of_its_nam
     assert!(names(listed, "`").len() > 5);
 }
 
-/// A name says what the test claims; a number is one of a list that is somewhere else.
+/// A test's name is its claim, not a number in a list elsewhere.
 #[test]
 fn no_test_is_called_after_the_number_of_an_example() {
     for (file, text) in sources("tests/core") {

@@ -45,7 +45,7 @@ fn remaining(engine: &Engine, resource: &str, now: u64) -> Vec<u64> {
 }
 
 #[test]
-fn states_are_told_with_what_they_belong_to() {
+fn states_are_opened_with_the_identity_of_their_rule() {
     let engine = engine([
         for_origin("others", "api", 1.0, "other"),
         rule("each", "*", 5.0),
@@ -53,16 +53,16 @@ fn states_are_told_with_what_they_belong_to() {
     admitted(&engine, &Request::new("api").origin("app"), 3, 1000);
     admitted(&engine, &Request::new("api").origin("shop"), 1, 1000);
     admitted(&engine, &Request::new("job"), 4, 1000);
-    let mut told = Vec::new();
+    let mut states = Vec::new();
     engine.store().for_each_unkeyed(|key, state| {
         let name = |name: &Option<Rc<str>>| name.as_deref().unwrap_or("-").to_string();
         let of = [key.rule.to_string(), name(&key.resource), name(&key.origin)];
-        told.push((of, state.passed(), state.blocked()));
+        states.push((of, state.passed(), state.blocked()));
     });
-    told.sort();
+    states.sort();
     let of = |names: [&str; 3]| names.map(String::from);
     assert_eq!(
-        told,
+        states,
         [
             (of(["each", "job", "-"]), 4, 0),
             (of(["others", "-", "app"]), 1, 2),
@@ -156,7 +156,7 @@ fn what_costs_more_than_the_limit_can_never_pass() {
 }
 
 #[test]
-fn what_is_left_is_told_rounded_down_and_when_more_comes() {
+fn remaining_passes_are_rounded_down_and_reset_says_when_more_come() {
     let engine = engine([
         rule("r", "api", 5.5),
         rule("in flight", "api", 3.0).concurrency(),
@@ -173,21 +173,21 @@ fn what_is_left_is_told_rounded_down_and_when_more_comes() {
             })
             .collect()
     };
-    let told = |qps, reset, in_flight, soon| {
+    let expected = |qps, reset, in_flight, soon| {
         vec![
             ("r".to_string(), qps, reset),
             ("in flight".to_string(), in_flight, soon),
         ]
     };
-    assert_eq!(policies(1000), told(5, 0, 3, 0));
+    assert_eq!(policies(1000), expected(5, 0, 3, 0));
     let open = pass(&engine, &Request::new("api"), 1000);
-    assert_eq!(policies(1000), told(4, 1010, 2, 0));
+    assert_eq!(policies(1000), expected(4, 1010, 2, 0));
     drop(open);
     drop(pass(&engine, &Request::new("api").cost(3), 1500));
     drop(pass(&engine, &Request::new("api"), 1500));
-    assert_eq!(policies(1500), told(0, 510, 3, 0));
-    assert_eq!(policies(2010), told(1, 500, 3, 0));
-    assert_eq!(policies(9000), told(5, 0, 3, 0));
+    assert_eq!(policies(1500), expected(0, 510, 3, 0));
+    assert_eq!(policies(2010), expected(1, 500, 3, 0));
+    assert_eq!(policies(9000), expected(5, 0, 3, 0));
 }
 
 // ---- several ----
@@ -233,7 +233,7 @@ fn a_refusal_leaves_calls_in_flight_as_they_are() {
 }
 
 #[test]
-fn the_first_rule_that_refuses_names_itself_and_the_longest_time_is_told() {
+fn a_refusal_names_the_first_rule_that_refuses_and_the_longest_time() {
     let engine = engine([
         rule("second", "api", 1.0),
         per_minute("minute", "api", 1.0),
@@ -249,7 +249,7 @@ fn the_first_rule_that_refuses_names_itself_and_the_longest_time_is_told() {
     drop(pass(&engine, &Request::new("api"), 62_000));
 }
 
-/// There those for `default` come last, and a dashboard tells another rule than the list would make one think.
+/// In Sentinel rules for `default` come last, and a dashboard shows another rule than the order of the list suggests.
 #[test]
 fn differs_from_sentinel_rules_are_checked_in_the_order_of_the_list() {
     let (all, one) = (
@@ -264,7 +264,7 @@ fn differs_from_sentinel_rules_are_checked_in_the_order_of_the_list() {
 }
 
 #[test]
-fn no_time_is_told_where_any_rule_can_never_let_it_pass() {
+fn no_retry_time_if_any_rule_can_never_let_the_request_pass() {
     let engine = engine([rule("small", "api", 1.0), rule("none", "api", 0.0)]);
     let blocked = block(&engine, &Request::new("api"), 1000);
     assert_eq!(
@@ -278,7 +278,7 @@ fn no_time_is_told_where_any_rule_can_never_let_it_pass() {
     );
 }
 
-/// Counts that others could share, by the id of their rule.
+/// Counts that other engines could share, by the id of their rule.
 #[derive(Default)]
 struct ByRule(RefCell<HashMap<String, Shared>>);
 
@@ -314,26 +314,26 @@ fn where_one_rule_cannot_reserve_what_the_others_have_is_given_back() {
     ];
     let engine = Engine::with_store(store, rules(flow)).unwrap();
     let counter = |id: &str| engine.store().tallies().0.borrow()[id].clone();
-    let tickets = || ["first", "in flight", "last"].map(|id| counter(id).tickets.get());
-    // Others have taken tickets and have not let anybody in yet.
-    counter("last").tickets.set(5);
+    let reserved = || ["first", "in flight", "last"].map(|id| counter(id).reserved.get());
+    // Other workers have reserved, and have not admitted a request yet.
+    counter("last").reserved.set(5);
     assert_eq!(
         block(&engine, &Request::new("api"), 1000).id().as_str(),
         "last"
     );
-    assert_eq!(tickets(), [0, 0, 5]);
-    counter("last").tickets.set(0);
+    assert_eq!(reserved(), [0, 0, 5]);
+    counter("last").reserved.set(0);
     counter("last").broken.set(true);
     assert_eq!(
         block(&engine, &Request::new("api"), 1000).id().as_str(),
         "last"
     );
-    assert_eq!(tickets(), [0, 0, 0]);
+    assert_eq!(reserved(), [0, 0, 0]);
     counter("last").broken.set(false);
     let entry = pass(&engine, &Request::new("api").cost(2), 1000);
-    assert_eq!(tickets(), [2, 1, 2]);
+    assert_eq!(reserved(), [2, 1, 2]);
     entry.exit(Outcome::Success, at(1000));
-    assert_eq!(tickets(), [2, 0, 2]);
+    assert_eq!(reserved(), [2, 0, 2]);
     assert_eq!(counter("first").admitted.get(), 2);
 }
 
@@ -343,13 +343,13 @@ fn where_one_rule_cannot_lend_what_the_others_have_lent_is_taken_back() {
     let tenths = |id| rule(id, "api", 5.0).per(1000, Some(10)).unwrap();
     let engine = Engine::with_store(store, rules([tenths("first"), tenths("last")])).unwrap();
     let counter = |id: &str| engine.store().tallies().0.borrow()[id].clone();
-    let tickets = || ["first", "last"].map(|id| counter(id).tickets.get());
+    let reserved = || ["first", "last"].map(|id| counter(id).reserved.get());
     let urgent = |cost| Request::new("api").cost(cost).prioritized();
     drop(pass(&engine, &Request::new("api").cost(5), 1000));
-    let before = tickets();
+    let before = reserved();
     counter("last").broken.set(true);
     drop(block(&engine, &urgent(5), 1700));
-    assert_eq!(tickets(), before);
+    assert_eq!(reserved(), before);
     // All of it is still there to be lent.
     counter("last").broken.set(false);
     drop(wait(&engine, &urgent(5), 1700, 400));
@@ -697,7 +697,7 @@ fn differs_from_sentinel_origins_are_bounded() {
     assert_eq!(
         admitted(&engine, &Request::new("api").origin("app"), 9, 1000),
         3,
-        "a flood frees nobody of a rule"
+        "a flood frees no origin of its rule"
     );
     assert_eq!(engine.store().len(), MAX_ORIGINS + 2);
     let cluster = engine.store().tree().unwrap().cluster("api").unwrap();
@@ -1026,7 +1026,7 @@ fn only_rules_about_origins_make_a_resource_ask_for_one() {
     assert_eq!(ruled, [true, true, true, true, false]);
 }
 
-/// What others have admitted is read before the clock for each window that decides: an origin's own, too.
+/// Admissions of other workers are read before the clock for each window that decides: an origin's own, too.
 #[test]
 fn the_windows_of_an_origin_are_observed_with_the_others() {
     let process = Workers::default();

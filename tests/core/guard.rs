@@ -80,7 +80,7 @@ fn a_refusal_by_a_breaker_charges_no_flow_rule() {
     });
     fail_twice(&engine, "pay", 100);
     assert_eq!(admitted(&engine, &Request::new("pay"), 5, 200), 0);
-    // One of three is left, and it is not the breaker that says so.
+    // One of three is left, according to the flow rule, not the breaker.
     let remaining = engine
         .resource("pay")
         .policies(at(200))
@@ -90,8 +90,8 @@ fn a_refusal_by_a_breaker_charges_no_flow_rule() {
     assert_eq!(remaining, 1);
 }
 
-/// There breakers come last, and here first, so that nothing is taken for what they refuse. Which refusal is told is another,
-/// where several refuse.
+/// In Sentinel breakers come last, and here first, so that nothing is reserved for a request that they refuse. If several rules
+/// refuse, the reported rule differs.
 #[test]
 fn differs_from_sentinel_breakers_are_checked_before_limits() {
     let engine = guarded(Rules {
@@ -149,7 +149,7 @@ fn a_probe_that_is_dropped_makes_room_for_another() {
 }
 
 #[test]
-fn of_several_breakers_the_first_names_itself_and_the_longest_time_is_told() {
+fn a_refusal_by_several_breakers_names_the_first_and_the_longest_time() {
     let open_for = |id: &str, millis| {
         let grade = DegradeGrade::error_ratio(0.5).unwrap();
         let rule = DegradeRule::new("pay", grade, millis).unwrap();
@@ -419,7 +419,7 @@ fn every_kind(random: &mut fastrand::Rng) -> Rules {
     }
 }
 
-/// Two engines, one of which is asked only what the other lets in: they decide alike, to the end.
+/// Two engines, one of which gets only the requests that the other admits: they decide alike, to the end.
 #[test]
 fn what_any_kind_of_rule_refuses_might_as_well_not_have_come() {
     let mut refused: HashMap<&str, u32> = HashMap::new();
@@ -479,7 +479,7 @@ fn slow_breaker() -> DegradeRule {
 }
 
 #[test]
-fn a_call_that_nobody_waited_for_was_slow_if_it_was_slow_by_then() {
+fn a_call_that_the_client_did_not_wait_for_was_slow_if_it_was_slow_by_then() {
     for (lasted, opens) in [(100, false), (101, true)] {
         let engine = guarded(Rules {
             degrade: vec![slow_breaker(), breaker("pay")],
@@ -489,14 +489,14 @@ fn a_call_that_nobody_waited_for_was_slow_if_it_was_slow_by_then() {
         for entry in [pass(&engine, &request, 0), pass(&engine, &request, 0)] {
             entry.exit_unanswered(at(lasted));
         }
-        // To the breaker on errors they did not take place: these two are its first.
+        // The breaker on errors did not count these calls: the next two are its first.
         let next = engine.enter(&request, at(lasted));
         assert_eq!(matches!(next, Decision::Block(_)), opens, "{lasted} ms");
     }
 }
 
 #[test]
-fn a_slow_probe_that_nobody_waited_for_decides_and_a_quick_one_is_given_back() {
+fn a_slow_probe_that_the_client_did_not_wait_for_decides_and_a_quick_one_is_given_back() {
     for (lasted, retry_after) in [(50, 2000), (150, 2000)] {
         let engine = guarded(Rules {
             degrade: vec![slow_breaker()],
@@ -528,7 +528,7 @@ fn a_call_that_goes_on_after_its_answer_has_the_response_time_of_its_answer() {
 }
 
 #[test]
-fn where_no_statistics_are_kept_system_rules_look_at_what_is_told() {
+fn without_statistics_system_rules_decide_on_the_numbers_handed_in() {
     let store = Rc::new(Store::without_statistics(leapgate::backend::Local));
     store.set_inbound(Inbound::default());
     let rules = Rules {

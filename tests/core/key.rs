@@ -25,7 +25,7 @@ fn buckets(rule: &FlowRule) -> u32 {
 }
 
 #[test]
-fn an_id_tells_the_key_and_what_differs_from_its_defaults() {
+fn an_id_names_the_key_and_its_differences_from_the_defaults() {
     let header = KeyPart::Header("x-tier".into());
     let queue = MaxQueueing::from_millis(0).unwrap();
     let rule = |by| api().keyed(by).unwrap();

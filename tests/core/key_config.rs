@@ -1,4 +1,4 @@
-//! Rules with a key in documents: the rules that they make, and the sentences that refuse them.
+//! Rules with a key in documents: the rules read from them, and the sentences that refuse them.
 
 use leapgate::config::{Value, read};
 use leapgate::rule::{
@@ -286,7 +286,7 @@ fn hot(index: i32) -> FlowRule {
     rule.keyed(by([KeyPart::Arg(index)])).unwrap()
 }
 
-/// A document of one hot-parameter rule, which has these fields besides those that it needs.
+/// A document of one hot-parameter rule with these fields besides the required ones.
 fn one_hot(fields: &str) -> String {
     format!(
         r#"{{"paramFlowRules": [{{"resource": "search", "count": 5, "paramIdx": 0{fields}}}]}}"#

@@ -1,4 +1,4 @@
-//! What Sentinel answered about hot parameters and gateway rules, replayed.
+//! Sentinel's recorded answers about hot parameters and gateway rules, replayed.
 //!
 //! Where it paces, or counts calls in flight, every answer is ours. Where it counts passes, it has a bucket of tokens for each
 //! value, and we a window: there we are held to a naive restatement of that. (`tests/oracle/check.py` restates the bucket.)
@@ -24,7 +24,7 @@ fn rules(list: &str, written: &Value) -> Rules {
     read(&Tree::from_json(document).unwrap()).unwrap().rules
 }
 
-/// A value as text. Java tells numbers of different types apart, a caller here hands in what it wants told apart.
+/// A value as text. Java distinguishes numbers of different types; here the caller chooses the text.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -46,7 +46,7 @@ fn texts(value: &Value) -> Vec<Option<String>> {
     }
 }
 
-/// A naive restatement of one rule: who was let in, when, at what cost.
+/// A naive restatement of one rule: which values were admitted, when, at what cost.
 struct Naive {
     limit: Limit,
     count: f64,
@@ -110,7 +110,7 @@ impl Naive {
         }
     }
 
-    /// For how long a request waits; `None` where it is refused.
+    /// How long a request waits; `None` if it is refused.
     fn ask(&self, value: &str, cost: u64, now: u64) -> Option<u64> {
         let count = self.count(value);
         let fits = |sum: u64| (sum as f64 <= count).then_some(0);
@@ -149,7 +149,7 @@ impl Naive {
         }
     }
 
-    /// The most that was let in for a value within an interval, by what it may.
+    /// The most that was admitted for a value within an interval, as a multiple of its limit.
     fn most(&self) -> f64 {
         let of_value = |(value, start, _): &(String, u64, u64)| {
             let within = |at: &u64| (*start..start + self.interval).contains(at);
@@ -168,7 +168,7 @@ struct Replay<'a> {
     ours: Vec<Naive>,
     resources: Vec<&'a str>,
     open: HashMap<u64, Entry>,
-    /// Whether Sentinel answers as we do, whatever comes.
+    /// Whether Sentinel always answers as we do.
     is_exact: bool,
 }
 
@@ -263,7 +263,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// That nothing of ours was too much.
+    /// Asserts that we never admitted too much.
     fn end(&self) {
         for rule in &self.ours {
             assert!(rule.most() <= 1.0, "{} times the count", rule.most());
@@ -297,7 +297,7 @@ fn hot_parameters_are_paced_and_held_in_flight_as_sentinels_and_counted_in_windo
                 .iter()
                 .map(|part| match part {
                     KeyPart::Arg(index) => texts(arg(*index)),
-                    other => panic!("{other} is no argument"),
+                    other => panic!("{other} is not an argument"),
                 })
                 .collect();
             let lists = lists(&owned);
@@ -326,7 +326,7 @@ fn key<'a>(list: &'a [&'a [u8]]) -> KeyValue<'a> {
     }
 }
 
-/// What a gateway reads of a request for a part.
+/// A request's value of a part, as a gateway reads it.
 fn read_part(part: &KeyPart, request: &Value) -> Option<String> {
     let header = |name: &str| {
         let mut headers = request["headers"].as_object().unwrap().iter();
@@ -456,7 +456,7 @@ fn a_gateway_rule_without_an_item_is_plain() {
         (plain.count().get(), plain.control_behavior()),
         (5.0, ControlBehavior::Reject)
     );
-    // Sentinel's turns are those of keys.
+    // Sentinel's turns belong to keys.
     assert!(paced.keyed_by().is_some_and(|by| by.parts().is_empty()));
     assert!(matches!(paced.grade(), Grade::Qps { .. }));
 }

@@ -1,4 +1,4 @@
-//! The windows of many keys: held against a log of events per key, and against floods.
+//! The windows of many keys, against a log of events per key, and against floods.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 const COUNTINGS: [Counting; 3] = [Counting::Strict, Counting::Sentinel, Counting::Weighted];
 const SEED: [u64; 2] = [0x5eed, 0xcafe];
 
-/// Bytes for what is reserved of keys that share, at most, and what is the same for all tables.
+/// The most bytes for reservations of keys that share, and the bytes that all tables have.
 const RESERVED: usize = 256 * 16 + 256;
 
 fn qps(interval_ms: u64, samples: u32, counting: Counting) -> Grade {
@@ -49,7 +49,7 @@ fn admits(table: &KeyedWindows, key: Key, limit: f64, cost: u64, now: Timestamp)
     table.admit_now(key, &terms(limit), cost, now).is_some()
 }
 
-/// When a request of that cost would pass that does not now.
+/// When a refused request of that cost would pass.
 fn retry(
     table: &KeyedWindows,
     key: Key,
@@ -247,7 +247,7 @@ fn long_histories_are_as_the_logs_have_them() {
                     (rng.u64(..5), rng.u64(..=most), at(now))
                 })
                 .collect();
-            // Each key comes once at first, so that none comes later that takes the window of another.
+            // Each key comes once at first, so that no later key takes the window of another.
             let all = (0..5).map(|number| (number, 1, at(10 * interval)));
             plays_like_a_log(
                 qps(interval, samples, counting),
@@ -352,10 +352,10 @@ fn a_refusal_takes_nothing_and_what_is_given_back_is_free() {
     let three = reserve(3).unwrap();
     table.admit(three, 3);
     assert_eq!(table.status(key, &terms(3.0), at(0)).remaining, 0);
-    // What has been charged stays charged.
+    // A charge stays.
     table.release(three, 3, at(0));
     assert_eq!(table.sum(key, at(0)), 3.0);
-    // As much as another count allows: the count is no part of the window.
+    // As much as another count allows: the count is not part of the window.
     assert_eq!(
         table.ask(&mut KeyHandle::of(key), &terms(4.0), 1, at(0)),
         KeyVerdict::Pass
@@ -422,7 +422,7 @@ fn expired_windows_are_taken_and_the_table_does_not_grow_for_them() {
 }
 
 #[test]
-fn a_full_table_keeps_who_is_in_it_and_lets_the_others_share() {
+fn a_full_table_keeps_its_keys_and_lets_new_keys_share() {
     let table = strict(1000);
     let key = |number| numbered(&table, number);
     for number in 0..1000 {
@@ -471,7 +471,7 @@ fn no_flood_grows_the_table_or_frees_a_limited_key() {
     let bound = table.geometry().max_bytes();
     let most = max_keys / 4 * 5 * 49 + max_keys * 8 + RESERVED + 64 * 152;
     assert!((most - 256..=most).contains(&bound), "{bound} of {most}");
-    // They ask all the time: each a hundred times a second, five of which may pass.
+    // They keep coming: each key a hundred times a second, of which five may pass.
     let limited: Vec<Key> = (0..100).map(|i| numbered(&table, u64::MAX - i)).collect();
     let mut latest = vec![VecDeque::<u64>::new(); limited.len()];
     let (mut refused, five, one) = (0, terms(5.0), terms(1.0));
@@ -497,7 +497,7 @@ fn no_flood_grows_the_table_or_frees_a_limited_key() {
             assert!(table.bytes() <= bound && table.len() <= max_keys);
         }
     }
-    // Of 100 000 times that they asked, at most five a second passed.
+    // Of their 100 000 requests, at most five a second passed.
     assert!(refused > 94_000, "{refused}");
     assert!(table.shared() > flood / 50);
     assert!(limited.iter().all(|key| table.find(*key).is_some()));
@@ -556,7 +556,7 @@ fn windows_of_a_clock_that_stepped_back_are_freed_an_interval_later() {
     for number in 0..100 {
         admits(&table, numbered(&table, number), 1.0, 1, at(3_600_000));
     }
-    // An hour back: nobody is let off, and nobody holds a window until the clock has caught up.
+    // An hour back: every limit holds, and no key keeps a window until the clock has caught up.
     for number in 100..300 {
         admits(&table, numbered(&table, number), 1.0, 1, at(1000));
     }
@@ -598,7 +598,7 @@ fn calls_in_flight_survive_floods() {
 }
 
 #[test]
-fn who_leaves_the_crowd_keeps_its_calls_in_flight() {
+fn a_key_that_leaves_the_crowd_keeps_its_calls_in_flight() {
     let table = table(Grade::Concurrency, 2);
     let key = |number| numbered(&table, number);
     let enter = |number| table.admit_now(key(number), &terms(1.0), 1, at(0));
@@ -671,7 +671,7 @@ fn calls_in_flight_that_share_are_never_more_than_the_limit_and_all_end() {
     }
 }
 
-/// Sentinel keeps so many values, and of a value that is pushed out forgets the limit, too.
+/// Sentinel keeps a fixed number of values, and with a value that is pushed out it forgets its count.
 #[test]
 fn differs_from_sentinel_a_flood_of_values_is_no_amnesty() {
     let table = strict(4000);
@@ -683,7 +683,8 @@ fn differs_from_sentinel_a_flood_of_values_is_no_amnesty() {
     }
 }
 
-/// A handle says where the state of its key was found. Other keys move states to other slots, and take those that are over.
+/// A handle says where the state of its key was found. Other keys move states to other slots, and reuse the slots of expired
+/// ones.
 #[test]
 fn a_handle_is_good_wherever_its_state_has_moved_and_when_it_is_gone() {
     let table = strict(64);

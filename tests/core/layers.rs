@@ -153,7 +153,7 @@ fn a_module_uses_only_those_above_it_in_the_table() {
 #[test]
 fn no_file_uses_itself_in_a_circle() {
     let mut uses = uses();
-    // A file that uses none of those that are left is in no circle, and is taken away.
+    // A file that uses no remaining file is not in a circle, and is removed.
     while let Some(free) = uses
         .iter()
         .find(|(_, used)| !used.iter().any(|other| uses.contains_key(other)))

@@ -9,7 +9,7 @@ fn ring(sample_count: u32, length: u64) -> BucketLeapArray {
     LeapArray::new(buckets(sample_count, length))
 }
 
-/// A ring that was touched at those instants, with one pass more each time: 1, 2, 3…
+/// A ring that was touched at these instants, with one pass more each time: 1, 2, 3…
 fn touched(sample_count: u32, length: u64, times: &[u64]) -> BucketLeapArray {
     let array = ring(sample_count, length);
     for (time, n) in times.iter().zip(1..) {
@@ -232,7 +232,7 @@ fn everything_that_is_still_there_is_listed_whether_it_counts_or_not() {
 }
 
 #[test]
-fn a_value_is_told_until_its_slot_is_taken() {
+fn a_value_is_readable_until_its_slot_is_taken() {
     for (times, asked, value) in [
         (&[1000][..], 999, None),
         (&[1000], 1000, Some(1)),
@@ -241,7 +241,7 @@ fn a_value_is_told_until_its_slot_is_taken() {
         (&[1000, 1500], 1000, Some(1)),
         (&[1000, 1500, 2000], 1000, None),
         (&[1000, 1500, 2000], 1500, Some(2)),
-        // Out of the window, but nobody has taken its slot: Sentinel would still tell it.
+        // Out of the window, but its slot is not reused: Sentinel would still return it.
         (&[1000, 2500], 1000, Some(1)),
         (&[1000, 1500, 2500], 1500, None),
         (&[1000, 1500, 2500], 1000, Some(1)),
@@ -257,7 +257,7 @@ fn a_value_is_told_until_its_slot_is_taken() {
 }
 
 #[test]
-fn a_value_of_a_ring_of_one_is_told_until_the_next_bucket_is_touched() {
+fn a_value_of_a_ring_of_one_is_readable_until_the_next_bucket_is_touched() {
     let array = touched(1, 1000, &[1000]);
     assert_eq!(array.window_value(at(1999)).map(passes), Some(1));
     add(&array, 2000, 5);
@@ -326,7 +326,7 @@ fn differs_from_sentinel_a_clock_that_steps_back_is_no_amnesty() {
     add(&array, 20_600, 7);
     assert_eq!(sum(&array, 20_600), 12);
     add(&array, 12_300, 100);
-    // Sentinel: 12 until 21000, since the 100 go to a bucket that nobody reads. sentinel-golang: 0.
+    // Sentinel: 12 until 21000, since the 100 go to a bucket that is never read. sentinel-golang: 0.
     for (now, passes) in [(12_300, 112), (12_499, 112), (12_999, 112), (13_000, 0)] {
         assert_eq!(sum(&array, now), passes, "{now}: {array:?}");
     }
@@ -379,7 +379,7 @@ fn a_clock_an_interval_behind_takes_everything_along() {
     }
 }
 
-/// What [`Bucket`] asks for, with nothing of this crate's counters.
+/// A [`Bucket`] without any of this crate's counters.
 #[derive(Default)]
 struct Named(Cell<u64>);
 

@@ -74,7 +74,7 @@ fn a_refusal_charges_no_limit() {
 }
 
 #[test]
-fn the_first_limit_that_refuses_is_named_and_the_longest_time_told() {
+fn the_first_limit_that_refuses_is_named_with_the_longest_time() {
     let limiter = limiter(&[
         limit("minute", 5.0, 60_000, 20),
         limit("second", 1.0, 1000, 10),
@@ -127,14 +127,14 @@ fn decides_as_a_log_of_what_passed() {
             };
             let expected = fits(log, now);
             let peeked = limiter.peek(key, cost, None, at(now), |_| ());
-            let mut told = Vec::new();
-            let verdict = limiter.limit(key, cost, None, at(now), |of| told.push(of));
+            let mut statuses = Vec::new();
+            let verdict = limiter.limit(key, cost, None, at(now), |of| statuses.push(of));
             assert_eq!(verdict, peeked, "{name} at {now} ms");
             assert_eq!(verdict == Verdict::Pass, expected, "{name} at {now} ms");
             if expected {
                 log.push((now, cost));
             }
-            for (of, limit) in told.iter().zip(&limits) {
+            for (of, limit) in statuses.iter().zip(&limits) {
                 let used = sum(limit, log, now);
                 assert_eq!(of.remaining, (limit.count.get() - used as f64) as u64);
                 let back = now + of.reset.as_millis() as u64;

@@ -92,7 +92,7 @@ fn details_can_be_chosen_by_their_start() {
 }
 
 #[test]
-fn details_tell_all_that_happened_in_a_bucket() {
+fn details_report_all_that_happened_in_a_bucket() {
     let metric = metric(2, 500);
     let now = at(1000);
     for (event, n) in MetricEvent::ALL.into_iter().zip([5, 4, 1, 7, 0, 2]) {
@@ -141,14 +141,14 @@ fn differs_from_sentinel_concurrency_is_reported() {
     for (now, in_flight) in [(1000, 3), (1100, 7), (1200, 2), (1500, 4)] {
         metric.current(at(now)).update_concurrency(in_flight);
     }
-    let told: Vec<u64> = metric
+    let readings: Vec<u64> = metric
         .details(at(1500))
         .iter()
         .map(|node| node.concurrency)
         .collect();
     assert_eq!(
         (
-            told,
+            readings,
             metric.max_concurrency(at(1500)),
             metric.max_concurrency(at(2000))
         ),
@@ -157,7 +157,7 @@ fn differs_from_sentinel_concurrency_is_reported() {
 }
 
 #[test]
-fn floors_are_sentinels_and_nothing_is_told_apart() {
+fn floors_are_sentinels_and_nothing_is_distinguished() {
     let metric = metric(2, 500);
     let idle = at(5000);
     assert_eq!((metric.max_success(idle), metric.min_rt(idle)), (1, 5000));
@@ -187,7 +187,7 @@ fn floors_are_sentinels_and_nothing_is_told_apart() {
     assert_eq!(
         metric.average(MetricEvent::Success, at(9000)),
         0.0,
-        "and no rate of nothing is no number"
+        "and no rate of nothing is NaN"
     );
 }
 
@@ -241,7 +241,7 @@ fn the_previous_bucket_is_a_count_and_not_a_rate() {
 }
 
 #[test]
-fn the_sum_of_a_bucket_is_told_while_the_ring_reaches_it_and_is_nothing_then() {
+fn the_sum_of_a_bucket_is_readable_while_the_ring_reaches_it_and_then_zero() {
     let metric = metric(2, 500);
     for bucket in 0..20 {
         metric.add(MetricEvent::Pass, bucket + 1, at(bucket * 500));
@@ -384,7 +384,7 @@ fn a_view_counts_the_buckets_that_golangs_counts() {
     }
 }
 
-/// A view of a window over a ring, both as sample count and interval, or why there is none.
+/// A view of a window over a ring, both as sample count and interval, or the error.
 #[derive(PartialEq, Debug)]
 enum Fit {
     Yes,
@@ -494,7 +494,7 @@ fn every_geometry_that_fits_sums_what_happened_in_its_range() {
                 for ring_buckets in 1..=ring_count / view_buckets {
                     let window = buckets(view_buckets, length * u64::from(ring_buckets));
                     let view = metric.view(View::sliding(ring, window).unwrap());
-                    // Aligned to the ring's buckets: the range ends with the current one of those.
+                    // Aligned to the ring's buckets: the range ends with the current bucket of the ring.
                     let end = ahead / length * length + length;
                     let first = end.saturating_sub(window.interval_ms());
                     for event in [MetricEvent::Pass, MetricEvent::Block, MetricEvent::Success] {
@@ -659,8 +659,8 @@ fn a_loan_from_a_bucket_that_has_begun_counts_at_once() {
     assert_eq!(metric.pass(at(20_300)), 8, "{metric:?}");
 }
 
-/// All that [`Metric`] tells of an instant, but for the lists, which tell what was touched.
-fn told(metric: &dyn Metric, now: Timestamp) -> impl PartialEq + Debug + use<> {
+/// All readings of [`Metric`] at an instant, except for the lists, which show touched buckets.
+fn readings(metric: &dyn Metric, now: Timestamp) -> impl PartialEq + Debug + use<> {
     let length = metric.window().bucket_length().as_millis() as u64;
     let back = |buckets: u64| at(now.as_millis().saturating_sub(buckets * length));
     (
@@ -678,7 +678,7 @@ fn told(metric: &dyn Metric, now: Timestamp) -> impl PartialEq + Debug + use<> {
 }
 
 #[test]
-fn reading_ahead_tells_what_reading_tells_after_a_touch() {
+fn reading_ahead_equals_reading_after_a_touch() {
     for seed in 0..24 {
         let mut random = fastrand::Rng::with_seed(seed);
         let (count, length) = random.choice([(1, 10), (2, 10), (3, 5), (10, 3)]).unwrap();
@@ -701,8 +701,8 @@ fn reading_ahead_tells_what_reading_tells_after_a_touch() {
             newest = newest.max(now - now % length);
             touched.current(at(now));
             assert_eq!(
-                told(&looked_at, at(now)),
-                told(&touched, at(now)),
+                readings(&looked_at, at(now)),
+                readings(&touched, at(now)),
                 "seed {seed}, step {step}, {now}: {touched:?}"
             );
             let (event, n) = (random.choice(MetricEvent::ALL).unwrap(), random.u64(1..9));

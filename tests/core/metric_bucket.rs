@@ -1,4 +1,4 @@
-//! What one bucket remembers.
+//! One bucket and its contents.
 
 use leapgate::stats::{Bucket, MetricBucket, MetricEvent};
 
@@ -29,7 +29,7 @@ fn events_are_counted_apart() {
 }
 
 #[test]
-fn the_lowest_response_time_is_as_sentinel_tells_it_and_none_is_told_apart() {
+fn the_lowest_response_time_is_sentinels_and_none_is_distinguished() {
     let bucket = MetricBucket::default();
     for (rt, min, shortest, longest, sum) in [
         (None, 5000, None, None, 0),

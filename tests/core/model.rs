@@ -1,5 +1,5 @@
-//! Every way to count, held against a log of all that was let in: first every short sequence of calls at the edges of
-//! buckets, under clocks that go on, leap and step back; then long random ones.
+//! Every way to count, against a log of all admissions: first every short sequence of calls at the edges of buckets, under
+//! clocks that go on, leap and step back; then long random ones.
 //!
 //! The log knows nothing of rings and running counts. It sums what it has to, one entry after another.
 
@@ -26,7 +26,7 @@ impl Eighths {
     }
 }
 
-/// What was let in, by the bucket that it counts in. Times and lengths in milliseconds.
+/// Admissions, by the bucket that they count in. Times and lengths in milliseconds.
 #[derive(Debug)]
 struct Model {
     counting: Counting,
@@ -176,7 +176,7 @@ impl Model {
     }
 }
 
-/// What was let in by how much time had passed: the clock's steps forward, added up. A clock that steps back takes no time.
+/// Admissions by elapsed time: the sum of the clock's steps forward. A step back takes no time.
 #[derive(Default)]
 struct Elapsed {
     now: Option<u64>,
@@ -207,7 +207,7 @@ impl Elapsed {
         most
     }
 
-    /// The promise of each way to count.
+    /// The guarantee of each way to count.
     #[track_caller]
     fn check(&self, window: Window, counting: Counting, limit: Eighths, on: &dyn std::fmt::Debug) {
         let times = match counting {
@@ -482,7 +482,7 @@ fn run_engine(
                 assert!(expected, "let in: {cost} of {limit:?} at {now}: {model:?}");
                 elapsed.passes.push((elapsed.elapsed, cost));
             }
-            Decision::Wait(wait, _) => panic!("told to wait for {wait:?}"),
+            Decision::Wait(wait, _) => panic!("has to wait for {wait:?}"),
             Decision::Block(blocked) => {
                 assert!(
                     !expected,
@@ -545,7 +545,7 @@ fn long_random_sequences_of_an_engine_are_as_the_log_says() {
     }
 }
 
-/// Three rules of different lengths and ways to count, and a limit on calls in flight that nobody holds on to.
+/// Three rules of different lengths and ways to count, and a limit on calls in flight that end at once.
 fn several(random: &mut fastrand::Rng) -> Rules {
     let mut flow = vec![rule("in flight", "api", 4.0).concurrency()];
     for (i, (interval, sample_count)) in [(1000, 10), (400, 4), (3000, 3)].into_iter().enumerate() {

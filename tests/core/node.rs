@@ -166,7 +166,7 @@ fn the_metric_log_is_reported_each_second_once() {
 }
 
 #[test]
-fn the_metric_log_tells_a_second_at_zero() {
+fn the_metric_log_reports_a_second_at_zero() {
     let node = StatisticNode::default();
     node.add_pass_request(1, at(0));
     assert_eq!(node.metrics(at(1000)).len(), 1, "{node:?}");
@@ -285,7 +285,7 @@ fn the_second_and_the_minute_are_whole_metrics() {
     assert_eq!(node.second().details(now)[0].timestamp, at(50_000));
 }
 
-/// The minute is aligned to whole seconds, whatever half of one it is: a ring of its own would be.
+/// The minute is aligned to whole seconds in either half of a second, as a ring of its own would be.
 #[test]
 fn the_minute_holds_sixty_whole_seconds() {
     let node = StatisticNode::default();
@@ -412,14 +412,14 @@ fn differs_from_sentinel_occupied_pass_qps_is_reported() {
 }
 
 #[test]
-fn the_metric_log_tells_loans_in_the_second_that_made_them() {
+fn the_metric_log_reports_loans_in_the_second_that_made_them() {
     let node = lending(LoanRule::Exact);
-    let told: Vec<_> = node
+    let logged: Vec<_> = node
         .metrics(at(32_000))
         .iter()
         .map(|n| (n.timestamp.as_millis(), n.pass, n.occupied_pass))
         .collect();
-    assert_eq!(told, [(30_000, 11, 1)], "{node:?}");
+    assert_eq!(logged, [(30_000, 11, 1)], "{node:?}");
 }
 
 /// Recording a loan, and looking at the minute, touches the second window neither here nor in Sentinel.

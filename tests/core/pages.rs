@@ -1,4 +1,4 @@
-//! Pages of states: held against a table that nobody shares, against logs, and against others who swap them.
+//! Pages of states, against a table that is not shared, against logs, and with other workers that swap them.
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
@@ -48,7 +48,7 @@ impl Shelf {
         self.kept.borrow().get(&page).cloned().unwrap_or_default()
     }
 
-    /// Whether the page is still that version; then it is replaced.
+    /// Replaces the page if it still has that version. Returns whether it did.
     fn swap(&self, key: Key, version: u64, bytes: Vec<u8>) -> bool {
         let mut kept = self.kept.borrow_mut();
         let place = kept.entry(self.pages.page(key)).or_default();
@@ -134,7 +134,7 @@ fn plays_like_a_table(geometry: KeyedGeometry, count: f64, max_queueing_ns: u64,
             );
             let taken = shelf.reserve(key, &terms, cost, at);
             let expected = table.reserve(&mut KeyHandle::of(key), &terms, cost, at);
-            // Before its turn there was none, or one that is over and nobody keeps.
+            // Before its turn there was none, or one that is over and not kept.
             let of = |taken: Option<Reserved>| {
                 taken.map(|taken| (taken.wait, taken.turn.map(|turn| turn.to)))
             };
@@ -188,8 +188,8 @@ fn a_page_of_turns_decides_as_a_table_does() {
     }
 }
 
-/// Turns as Sentinel's formula has them, whose requests cost up to `most`, of `keys` keys in one page: tells `each` for how long
-/// they wait, and how long they would if no key were ever forgotten. Some are given back, at once or later.
+/// Turns as Sentinel's formula has them, whose requests cost up to `most`, of `keys` keys in one page: calls `each` with how
+/// long they wait, and how long they would if no key were ever forgotten. Some are given back, at once or later.
 fn dear_turns(keys: u64, most: u64, mut each: impl FnMut(Option<u64>, Option<u64>, String)) {
     let mut random = Rng::with_seed(23);
     let geometry = KeyedGeometry::new(qps(1000, 1, Counting::Strict), 4);
@@ -297,7 +297,7 @@ fn a_turn_that_is_given_back_leaves_what_was_forgotten_in_its_place() {
     for number in 0..8 {
         assert!(take(number, 1, 0).is_some());
     }
-    // One that shares the entry in which the line of the first key is kept.
+    // A key that shares the entry in which the pacer of the first key is kept.
     let shared = |number: u64| (shelf.key(number).hash() >> 8) % 3;
     let sharing = (8..).find(|number| shared(*number) == shared(0)).unwrap();
     let turn = take(sharing, 1, 100).unwrap();
@@ -421,14 +421,14 @@ fn a_flood_frees_no_limited_key_and_takes_no_memory() {
         take(shelf.key(number), 3 + number / 5);
         assert!(!take(limited, 3 + number / 5), "after {number} others");
     }
-    // A page has eight keys and three that others share, of two words and three of counters.
+    // A page has eight entries of keys and three shared ones, of two words and three of counters each.
     assert_eq!(shelf.bytes(), shelf.pages.pages() * 11 * 40);
     assert_eq!(shelf.kept.borrow().len(), 250);
     assert!(take(limited, 63_000), "an interval and a bucket later");
 }
 
 #[test]
-fn who_leaves_the_crowd_goes_on_from_what_it_counted() {
+fn a_key_that_leaves_the_crowd_continues_from_what_it_counted() {
     let geometry = KeyedGeometry::new(qps(1000, 10, Counting::Strict), 4);
     let (shelf, terms) = (Shelf::new(geometry), terms(2.0));
     let take = |number, now| {
@@ -451,7 +451,7 @@ fn who_leaves_the_crowd_goes_on_from_what_it_counted() {
         .unwrap();
     assert_eq!(take(with, 1500), None, "it shares with that one");
     assert_eq!(take(apart, 1500), Some(true), "it shares with others");
-    // The windows of the first eight have left: there is one for each, with what the crowd counted in it.
+    // The windows of the first eight are over: each key gets one, with the crowd's counts in it.
     assert_eq!([8, with].map(|number| take(number, 2150)), [None, None]);
     assert_eq!(
         [8, 8, with, with, 8].map(|number| take(number, 2600)),
@@ -566,7 +566,7 @@ fn a_worker_that_is_late_does_not_date_what_it_admits_back() {
     let take = |key, now| shelf.reserve(key, &terms, 1, at(now)).is_some();
     assert!(take(a, 1000));
     assert!(take(b, 1119));
-    // It has read the clock at 1010, and decides now: the other one's swap says that it is 1100 at least.
+    // It has read the clock at 1010, and decides now: by the other worker's swap it is at least 1100.
     assert!(!take(a, 1010));
     assert!(take(b, 1300));
     assert!(take(a, 1010));
@@ -588,7 +588,7 @@ fn what_is_given_back_is_taken_off_the_bucket_that_it_was_counted_in() {
         [2100, 2599, 2600, 2699, 2700].map(take),
         [false, false, true, false, true]
     );
-    // One that has left takes nothing off.
+    // An expired reservation takes nothing off.
     shelf.give_back(first, 1);
     assert!(!take(2700));
 }
@@ -623,7 +623,7 @@ fn fewer_than_one_in_a_hundred_find_their_page_full_at_the_bound() {
             0.0 => 0.0,
             full => full * (1.0 - (2.0_f64 / 3.0).powf(full - 1.0)),
         };
-        // Poisson's distribution.
+        // The Poisson distribution.
         let mean = keys as f64 / 25_000.0;
         let mut chance = (-mean).exp();
         let (mut by_chance, mut shared_by_chance) = (0.0, 0.0);
@@ -737,12 +737,12 @@ fn a_key_with_words_in_its_room_keeps_its_entry() {
     };
     for number in 0..8 {
         assert_eq!(take(number, 0), Some(false));
-        // Of one key there is room, and nothing in it.
+        // One key has room, and nothing in it.
         let words = [[5, 0], [0, 0]][usize::from(number == 3)];
         let key = shelf.key(number);
         shelf.change(key, |page| give_room(page, key, &words, geometry));
     }
-    // All windows have left, and there is one entry to be taken: what held it had room, and it has none.
+    // All windows are over, and one entry can be reused: it had room, and has none now.
     assert_eq!(
         [8, 9].map(|number| take(number, 9000)),
         [Some(false), Some(true)]
@@ -759,7 +759,7 @@ fn word_at(page: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*page.get(at..)?.first_chunk()?))
 }
 
-/// Where the entry of `key` begins in a page, and where its counters end. By the drawing in the page's module.
+/// Where the entry of `key` begins in a page, and where its counters end. As drawn in the page's module.
 fn entry_of(page: &[u8], key: Key, geometry: KeyedGeometry) -> Option<(usize, usize)> {
     let buckets = match geometry.grade {
         Grade::Qps { window, .. } => window.window().sample_count() as usize + 1,

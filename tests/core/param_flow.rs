@@ -1,4 +1,4 @@
-//! Flow rules with a key: what they tell apart, and how they decide together with others.
+//! Flow rules with a key: which requests they distinguish, and how they decide together with other rules.
 
 use crate::support::{at, block, engine, pass, retry_ms, rules, wait};
 use leapgate::backend::{
@@ -45,7 +45,7 @@ fn one(value: &str) -> [KeyValue<'_>; 1] {
     [KeyValue::One(value.as_bytes())]
 }
 
-/// How many of `tries` requests with those keys pass at once, at one instant.
+/// How many of `tries` requests with these keys pass at once, at one instant.
 #[track_caller]
 fn admits<S: leapgate::backend::Backend>(
     engine: &Engine<S>,
@@ -178,12 +178,12 @@ fn a_limit_on_the_calls_in_flight_of_a_key_has_no_burst() {
 }
 
 #[test]
-fn addresses_are_told_apart_by_their_first_bits() {
+fn addresses_are_distinguished_by_their_first_bits() {
     let per = |v4, v6| {
         let by = KeyedBy::new([KeyPart::ClientIp { v4, v6 }]).unwrap();
         engine([FlowRule::new("api", 1.0).unwrap().keyed(by).unwrap()])
     };
-    // The first takes what there is; whether the second has its own.
+    // The first request takes all; whether the second has its own limit.
     let cases: [(u8, u8, &str, &str, bool); 12] = [
         (32, 64, "10.0.0.1", "10.0.0.2", true),
         (32, 64, "10.0.0.1", "10.0.0.1:4711", false),
@@ -288,7 +288,7 @@ fn all_rules_are_charged_or_none() {
         let engine = engine(rules);
         assert_eq!(admits(&engine, &one("a"), 5, 0), 2, "the key refuses");
         assert_eq!(admits(&engine, &one("b"), 5, 0), 1, "the others refuse");
-        // What they refused, no key was charged.
+        // No key was charged for refused requests.
         assert_eq!(
             admits(&engine, &one("b"), 5, 1005),
             0,
@@ -305,7 +305,7 @@ fn all_rules_are_charged_or_none() {
 }
 
 #[test]
-fn the_first_rule_in_order_is_named_and_the_longest_wait_told() {
+fn the_first_rule_in_order_is_named_with_the_longest_wait() {
     let minute = || {
         let minute = FlowRule::new("api", 1.0).unwrap();
         called(minute.per(60_000, None).unwrap(), "minute")
@@ -344,14 +344,14 @@ fn how_a_rule_has_decided_is_counted() {
         called(per_key(0.0).in_mode(Mode::Shadow), "shadow"),
     ]);
     admits(&engine, &one("a"), 3, 0);
-    let mut told = Vec::new();
+    let mut counts = Vec::new();
     engine.store().for_each_keyed(|key, state| {
         let decided = [state.passed(), state.blocked(), state.shadow_blocked()];
-        told.push((key.rule.to_string(), decided, state.states().len()));
+        counts.push((key.rule.to_string(), decided, state.states().len()));
     });
-    told.sort();
+    counts.sort();
     assert_eq!(
-        told,
+        counts,
         [
             ("api/key=header:x-api-key".into(), [1, 2, 0], 1),
             ("shadow".into(), [0, 0, 3], 1),
@@ -372,7 +372,7 @@ fn a_shadow_rule_refuses_nothing_and_counts_what_it_would_have_let_in() {
         ..rules([per_key(0.0)])
     });
     assert_eq!(admits(&all.unwrap(), &one("a"), 5, 0), 5);
-    // What it let in counts once it is enforced.
+    // Its shadow passes count once it is enforced.
     engine
         .replace(rules([shadow.in_mode(Mode::Enforce)]))
         .unwrap();
@@ -448,13 +448,13 @@ fn a_turn_is_taken_for_when_the_request_is_released() {
     for rules in [[keyed(), slow()], [slow(), keyed()]] {
         let engine = engine(rules);
         let _first = pass(&engine, &request, 0);
-        // The slow line makes it wait for longer than its key's: in both its turn is then.
+        // The slow pacer makes it wait for longer than its key's: its turn in both is then.
         let _second = wait(&engine, &request, 0, 500);
         let _third = wait(&engine, &request, 0, 1000);
         engine.replace(crate::support::rules([keyed()])).unwrap();
         let _fourth = wait(&engine, &request, 500, 600);
     }
-    // And the other way round: what waits for its key counts elsewhere when it is released.
+    // And the other way round: a request that waits for its key counts elsewhere when it is released.
     let strict = called(
         FlowRule::new("api", 1.0)
             .unwrap()
@@ -526,7 +526,7 @@ fn other_rules_with_the_same_id_and_key_go_on_where_they_are() {
 }
 
 #[test]
-fn a_rule_for_each_resource_tells_resources_apart_in_one_table() {
+fn a_rule_for_each_resource_distinguishes_resources_in_one_table() {
     let each = FlowRule::new("*", 1.0).unwrap().keyed(by()).unwrap();
     let engine = engine([each, FlowRule::new("named", 100.0).unwrap()]);
     let key = one("a");
@@ -557,11 +557,11 @@ fn a_rule_may_be_for_an_origin() {
         [true, false, true],
         "each other one apart"
     );
-    assert_eq!(["", "", ""].map(passes), [true; 3], "nobody in particular");
+    assert_eq!(["", "", ""].map(passes), [true; 3], "no origin, no rule");
     let plain = FlowRule::new("api", 0.0).unwrap();
     let plain = plain.for_origin(LimitApp::Other);
     engine.replace(rules([of("ops"), plain])).unwrap();
-    // One that a rule with a key names is no other one.
+    // A resource that a rule with a key names is not one of the others.
     let (used, unused) = (one("a"), one("b"));
     let of_ops = |keys| Request::new("api").keys(keys).origin("ops");
     let _ = pass(&engine, &of_ops(&unused), 0);
@@ -647,7 +647,7 @@ fn standings_are_those_of_the_requests_keys_in_order() {
 }
 
 #[test]
-fn a_seed_of_the_host_tells_keys_apart_as_well() {
+fn a_seed_of_the_host_distinguishes_keys_as_well() {
     let store = Rc::new(Store::new(Seeded([4, 2])));
     let engine = Engine::with_store(store, rules([per_key(1.0)])).unwrap();
     assert_eq!(admits(&engine, &one("a"), 3, 0), 1);
@@ -957,11 +957,11 @@ fn a_host_is_matched_in_lower_case() {
     assert_eq!(admits(&engine, &one("b.example"), 3, 0), 3);
 }
 
-/// What was done with keys: `h`ashed, `a`sked, `r`eserved, `g`iven back (released), `c`harged (admitted), how they `s`tand. In capitals where
-/// the state had to be searched for.
+/// The steps with keys: `h`ashed, `a`sked, `r`eserved, `g`iven back (released), `c`harged (admitted), `s`tatus read. In
+/// capitals where the state had to be searched for.
 type Steps = Rc<RefCell<String>>;
 
-/// States that note what is done with them.
+/// States that record the calls to them.
 struct Noting(Steps);
 
 struct Noted {
@@ -1053,36 +1053,36 @@ impl Backend for Noting {
     }
 }
 
-/// What is done with the keys of one request after another, and how many rules then tell how they stand.
+/// The steps with the keys of one request after another, and how many rules then report their status.
 fn steps(flow: impl Into<Vec<FlowRule>>, keys: &[KeyValue<'_>]) -> Vec<String> {
     let steps = Steps::default();
     let engine =
         Engine::with_store(Rc::new(Store::new(Noting(Rc::clone(&steps)))), rules(flow)).unwrap();
     let request = Request::new("api").keys(keys);
-    let mut told = Vec::new();
+    let mut rows = Vec::new();
     for _ in 0..2 {
         let _ = engine.enter(&request, at(0));
-        told.push(std::mem::take(&mut *steps.borrow_mut()));
+        rows.push(std::mem::take(&mut *steps.borrow_mut()));
     }
     let resource = engine.resource("api");
     let rules = resource.policies_for(&request, at(0)).count();
-    told.push(format!("{rules}: {}", steps.take()));
-    told
+    rows.push(format!("{rules}: {}", steps.take()));
+    rows
 }
 
 #[test]
 fn a_key_is_hashed_and_searched_for_once_in_a_decision() {
     let plain = |id: &str| called(FlowRule::new("api", 9.0).unwrap(), id);
-    let told = steps([per_key(1.0)], &one("gold"));
-    assert_eq!(told, ["hRc", "hRa", "1: hs"]);
+    let done = steps([per_key(1.0)], &one("gold"));
+    assert_eq!(done, ["hRc", "hRa", "1: hs"]);
     // Of a list each key, and each once; the second key has no room.
     let both = [KeyValue::Each(&[b"gold", b"red", b"gold"])];
-    let told = steps([per_key(1.0)], &both);
-    assert_eq!(told, ["hRhRhcc", "hRhhaA", "1: hshshs"]);
+    let done = steps([per_key(1.0)], &both);
+    assert_eq!(done, ["hRhRhcc", "hRhhaA", "1: hshshs"]);
     // However many rules without a key stand beside it.
     let beside = [plain("a"), per_key(1.0), plain("b"), plain("c")];
     assert_eq!(steps(beside, &one("gold")), ["hRc", "hRa", "4: hs"]);
-    // One without a key refuses: the key is asked once more where its state was found.
+    // A rule without a key refuses: the key is asked once more where its state was found.
     let beside = [
         called(FlowRule::new("api", 1.0).unwrap(), "a"),
         per_key(9.0),

@@ -24,13 +24,13 @@ fn strict(limit: f64) -> FlowRule {
     rule("strict", "api", limit).per(1000, Some(10)).unwrap()
 }
 
-/// Enters, expects to be told to wait, and leaves at once: that is no matter.
+/// Enters, expects to wait, and leaves at once, which does not matter.
 #[track_caller]
 fn lends(engine: &Engine, request: &Request<'_>, now: u64, waits: u64) {
     wait(engine, request, now, waits).exit(Outcome::Success, at(now));
 }
 
-/// In how many milliseconds a refused request is to be told to wait.
+/// The time in milliseconds after which a refused request may try again.
 fn retry(blocked: &Blocked) -> u64 {
     let wait = blocked.retry_after().unwrap();
     wait.as_nanos().div_ceil(1_000_000) as u64
@@ -107,7 +107,7 @@ fn a_prioritized_request_waits_until_what_it_needs_has_left_the_window() {
     drop(block(&engine, &api(), 1100));
     lends(&engine, &urgent().cost(4), 1100, 400);
     drop(block(&engine, &urgent(), 1500));
-    // The loans of 1100 leave at 2200, those of 1500 at 2600.
+    // The loans of 1100 leave at 2200, the loans of 1500 at 2600.
     drop(block(&engine, &api(), 2199));
     assert_eq!(admitted(&engine, &api(), 10, 2200), 6);
 }
@@ -166,7 +166,7 @@ fn a_loan_counts_from_the_moment_it_is_made() {
 }
 
 #[test]
-fn who_is_not_prioritized_does_not_borrow() {
+fn a_request_that_is_not_prioritized_does_not_borrow() {
     let engine = engine([strict(1.0)]);
     drop(pass(&engine, &urgent(), 0));
     drop(block(&engine, &api(), 1050));
@@ -217,13 +217,13 @@ fn a_loan_that_is_given_up_in_time_is_given_back() {
             panic!()
         };
         assert_eq!(again, wait);
-        // Dropped, at a time that nobody knows: the next one comes before its bucket.
+        // Dropped, at an unknown time: the next request comes before its bucket.
         drop(entry);
         let Decision::Wait(_, entry) = engine.enter(&urgent(), at(now)) else {
             panic!()
         };
         let release = entry.release().as_millis();
-        // And now after it: who knows whether it was in time.
+        // And now after it: whether it was in time is unknown.
         drop(entry);
         drop(block(&engine, &api(), release));
     }
@@ -244,9 +244,9 @@ fn a_loan_whose_bucket_has_begun_is_not_given_back() {
     drop(block(&engine, &api(), 1100));
 }
 
-/// Sentinel's node forgets a loan in whose half second nobody comes. A call that ends there is somebody.
+/// Sentinel's node forgets a loan if nothing happens in its half second. A call that ends there is enough.
 #[test]
-fn a_compatible_loan_counts_if_somebody_comes() {
+fn a_compatible_loan_counts_if_a_request_comes() {
     let lend = || {
         let engine = engine([rule("r", "api", 2.0).sentinel()]);
         let first = pass(&engine, &api().cost(2), 10_000);
@@ -335,7 +335,7 @@ fn differs_from_sentinel_a_priority_wait_skips_no_rule() {
             [strict(1.0), rule("second", "api", 0.0)]
         }
     };
-    // There the rules that come after the one that lends are not asked; here they are, of whatever kind.
+    // In Sentinel rules after the one that lends are not checked; here they are, of every kind.
     for compat in [true, false] {
         let [first, second] = rules(compat);
         let engine = engine([first.clone()]);
@@ -376,16 +376,16 @@ fn a_refusal_by_another_rule_lends_nothing() {
 }
 
 #[test]
-fn a_rule_in_shadow_lends_and_makes_nobody_wait() {
+fn a_rule_in_shadow_lends_and_makes_no_request_wait() {
     let engine = engine([strict(1.0).in_mode(Mode::Shadow)]);
     drop(pass(&engine, &api(), 0));
     drop(pass(&engine, &urgent(), 1050));
     drop(pass(&engine, &urgent(), 1050));
-    let mut told = None;
+    let mut counts = None;
     engine.store().for_each_state(0, 1, |state| {
-        told = Some((state.passed(), state.waited(), state.shadow_blocked()));
+        counts = Some((state.passed(), state.waited(), state.shadow_blocked()));
     });
-    assert_eq!(told, Some((2, 1, 1)));
+    assert_eq!(counts, Some((2, 1, 1)));
 }
 
 // ---- statistics ----
@@ -409,12 +409,12 @@ fn differs_from_sentinel_a_loan_is_recorded_on_all_nodes() {
             &*cluster.origin("app").unwrap(),
             tree.inbound().statistics(),
         ];
-        let told = |node: &dyn Node| {
+        let rates = |node: &dyn Node| {
             let then = at(11_400);
             let minute = (node.total_pass(then), node.cur_thread_num());
             (minute, node.pass_qps(then), node.occupied_pass_qps(then))
         };
-        nodes.map(told)
+        nodes.map(rates)
     };
     let sentinels = passes(rule("r", "api", 1.0).sentinel());
     assert_eq!(sentinels[0], ((2, 0), 1.0, 1.0));
@@ -486,7 +486,7 @@ fn a_window_lends_and_takes_back() {
     window.take_back(1, at(1100));
     assert_eq!(window.sum(at(650)), 3.0);
     window.give_up(1, at(1100));
-    assert_eq!(window.sum(at(650)), 3.0, "nobody knows yet");
+    assert_eq!(window.sum(at(650)), 3.0, "not known yet");
     window.advance(at(700));
     assert_eq!(window.sum(at(700)), 2.0);
 }
@@ -510,7 +510,7 @@ fn what_is_released_while_the_clock_is_behind_counts_in_the_newest_bucket() {
     assert_eq!((window.sum(at(6099)), window.sum(at(6100))), (1.0, 0.0));
 }
 
-/// What was observed before a loan came due knows nothing of it.
+/// An observation from before a loan came due does not include it.
 #[test]
 fn a_loan_that_comes_due_in_a_shared_window_is_counted_once() {
     let shared = Shared::default();
@@ -522,10 +522,10 @@ fn a_loan_that_comes_due_in_a_shared_window_is_counted_once() {
     window.admit(2);
     window.advance(at(1050));
     assert!(window.lend(two, 1, at(1100), at(1050)));
-    assert_eq!((shared.tickets.get(), shared.admitted.get()), (3, 2));
+    assert_eq!((shared.reserved.get(), shared.admitted.get()), (3, 2));
     window.observe();
     window.advance(at(1100));
-    assert_eq!((shared.tickets.get(), shared.admitted.get()), (3, 3));
+    assert_eq!((shared.reserved.get(), shared.admitted.get()), (3, 3));
     assert_eq!(window.sum(at(1100)), 1.0);
     window.observe();
     window.advance(at(1300));
@@ -533,7 +533,7 @@ fn a_loan_that_comes_due_in_a_shared_window_is_counted_once() {
     assert_eq!(window.sum(at(2200)), 0.0);
 }
 
-/// A worker does not know until when others have lent, only that they have: it lends what is left beside that.
+/// A worker knows how much other workers have lent, but not until when: it lends only what is left.
 #[test]
 fn a_worker_lends_beside_what_others_have_lent() {
     let process = Workers::default();
@@ -565,9 +565,9 @@ fn a_worker_lends_beside_what_others_have_lent() {
         Decision::Pass(_) => panic!("it passes"),
         Decision::Block(_) => None,
     };
-    let told = [0, 1, 1, 0, 1, 0, 1].map(|i| waits(&workers[i]));
+    let answers = [0, 1, 1, 0, 1, 0, 1].map(|i| waits(&workers[i]));
     assert_eq!(
-        told,
+        answers,
         [
             Some(50),
             Some(50),
@@ -681,7 +681,7 @@ fn loans_are_those_of_a_naive_log_and_no_interval_holds_more_than_the_limit() {
     );
 }
 
-/// What is told holds: then it is let in, and a millisecond earlier it is not.
+/// The retry time is exact: then the request is admitted, and a millisecond earlier it is not.
 fn check_retry(
     log: &Log,
     blocked: &Blocked,
@@ -707,8 +707,8 @@ fn check_retry(
     }
 }
 
-/// Several rules and a throttle at once: whatever lets a request in, no window of any of them is overrun, counted by when
-/// requests are released, and no two turns are closer than the pace.
+/// Several rules and a throttle at once: however a request is admitted, no window is overrun, counted by when requests are
+/// released, and no two turns are closer than the pace.
 #[test]
 fn mixed_rules_keep_all_their_promises_by_the_time_of_release() {
     let mut random = fastrand::Rng::with_seed(42);

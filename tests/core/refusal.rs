@@ -33,11 +33,11 @@ fn each_refusal_is_answered_as_the_table_for_all_shells_says() {
     for row in table.as_array().unwrap() {
         for limit in row["limits"].as_array().unwrap() {
             let kind = cause(row["cause"].as_str().unwrap(), limit.as_str()).kind();
-            let told = serde_json::json!({
+            let answer = serde_json::json!({
                 "cause": row["cause"], "limits": row["limits"], "status": kind.status(), "grpcStatus": kind.grpc_status(),
                 "text": kind.text(), "title": kind.title(), "type": kind.problem_type(),
             });
-            assert_eq!(&told, row);
+            assert_eq!(&answer, row);
             system_limits += usize::from(row["cause"] == "system");
         }
     }

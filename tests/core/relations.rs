@@ -1,4 +1,4 @@
-//! Rules that measure other requests than those that they are for: by resource, and by context.
+//! Rules that measure other requests than they limit: by resource, and by context.
 
 use crate::support::{admitted, at, block, engine, pass, retry_ms, rule, rules, wait};
 use leapgate::backend::{Local, Store};
@@ -17,7 +17,7 @@ fn report<'a>() -> Request<'a> {
     Request::new("report")
 }
 
-/// Reports give way to orders: while there are `limit` of those, they wait.
+/// Reports give way to orders: while there are `limit` orders, reports wait.
 fn polite(limit: f64) -> FlowRule {
     rule("polite", "report", limit).relate("orders").unwrap()
 }
@@ -53,7 +53,7 @@ fn what_is_refused_is_not_measured() {
 }
 
 #[test]
-fn whoever_asks_is_measured() {
+fn requests_of_all_origins_are_measured() {
     let app = LimitApp::new("app").unwrap();
     let engine = engine([polite(3.0).for_origin(app)]);
     assert_eq!(admitted(&engine, &orders().origin("shop"), 5, 0), 5);
@@ -61,7 +61,7 @@ fn whoever_asks_is_measured() {
     drop(pass(&engine, &report().origin("shop"), 0));
     drop(pass(&engine, &report(), 0));
 
-    // As one of those that no rule names, too; and all of them look at one window.
+    // Also for origins that no rule names; all of them look at one window.
     let others = crate::support::engine([polite(3.0).for_origin(LimitApp::Other)]);
     assert_eq!(admitted(&others, &orders(), 5, 0), 5);
     for origin in ["app", "shop"] {
@@ -110,7 +110,7 @@ fn a_rule_for_each_resource_may_relate_to_one() {
     drop(block(&engine, &Request::new("other"), 0));
 }
 
-/// In Sentinel such a request passes, whatever it costs.
+/// In Sentinel such a request passes at any cost.
 #[test]
 fn differs_from_sentinel_a_resource_never_entered_has_a_window() {
     let there = engine([polite(3.0).sentinel()]);
@@ -277,7 +277,7 @@ fn the_context_of_calls_that_name_none_has_a_name() {
 }
 
 #[test]
-fn calls_in_flight_in_a_context_are_told_of_their_end() {
+fn calls_in_flight_in_a_context_are_released_at_their_end() {
     let chain = rule("chain", "orders", 1.0)
         .concurrency()
         .chain("web")
@@ -325,7 +325,7 @@ fn a_context_beyond_the_bound_is_still_not_another() {
 // ---- in shadow, and together ----
 
 #[test]
-fn rules_by_relation_and_context_in_shadow_refuse_nobody() {
+fn rules_by_relation_and_context_in_shadow_refuse_no_request() {
     let chain = rule("chain", "report", 1.0).chain("web").unwrap();
     let engine = engine([
         polite(1.0).in_mode(Mode::Shadow),
@@ -334,11 +334,11 @@ fn rules_by_relation_and_context_in_shadow_refuse_nobody() {
     assert_eq!(admitted(&engine, &orders(), 2, 0), 2);
     let web = || report().context("web");
     assert_eq!(admitted(&engine, &web(), 3, 0), 3);
-    let mut told = Vec::new();
+    let mut counts = Vec::new();
     engine.store().for_each_state(0, 2, |state| {
-        told.push((state.passed(), state.shadow_blocked()));
+        counts.push((state.passed(), state.shadow_blocked()));
     });
-    assert_eq!(told, [(0, 3), (1, 2)]);
+    assert_eq!(counts, [(0, 3), (1, 2)]);
 }
 
 /// A mixture of all kinds: a refusal by any of them charges none of them, whichever comes first.
@@ -383,7 +383,7 @@ fn a_refusal_charges_no_rule_of_any_kind() {
 
 // ---- a naive restatement ----
 
-/// A rule in so many words. `reference` is a resource where it relates, a context where it is of a chain.
+/// A restated rule. `reference` is a resource for a relation, and a context for a chain.
 #[derive(Clone, Debug)]
 struct Words {
     resource: &'static str,
@@ -476,7 +476,7 @@ impl Words {
 }
 
 #[test]
-fn whom_rules_are_for_and_what_they_measure_is_as_restated() {
+fn the_requests_that_rules_apply_to_and_measure_are_as_restated() {
     let mut random = fastrand::Rng::with_seed(35_36);
     let mut refused: HashMap<(&str, &str, bool), u32> = HashMap::new();
     for round in 0..600 {
@@ -530,7 +530,7 @@ fn whom_rules_are_for_and_what_they_measure_is_as_restated() {
             }
         }
     }
-    // Each strategy, whose requests, and both grades have refused.
+    // Each strategy, each kind of origin, and both grades have refused.
     assert!(
         refused.len() == 3 * 4 * 2 && refused.values().all(|times| *times > 10),
         "{refused:?}"

@@ -1,4 +1,5 @@
-//! What goes on when a rule changes, as `docs/configuration.md` has it; and rules in shadow mode beside their like in force.
+//! Which state goes on when a rule changes, as in `docs/configuration.md`; and rules in shadow mode beside the same rules in
+//! force.
 
 use crate::support::{at, engine, rules};
 use leapgate::backend::{LocalCounter, Past, RuleWindow};
@@ -13,7 +14,7 @@ fn of_document(text: &str) -> Rules {
     read(&document).unwrap().rules
 }
 
-/// Asks for a resource, from the origin `app`, with one value for each part of its keys.
+/// Requests a resource, from the origin `app`, with one value for each part of its keys.
 fn ask(engine: &Engine, resource: &str, now: u64) -> Decision {
     let parts = engine.resource(resource).key_parts().len();
     let keys = vec![KeyValue::One(b"one"); parts];
@@ -21,7 +22,7 @@ fn ask(engine: &Engine, resource: &str, now: u64) -> Decision {
     engine.enter(&request, at(now))
 }
 
-/// How many of some requests pass, each of which ends with an error.
+/// How many of some requests pass; each ends with an error.
 fn passes(engine: &Engine, resource: &str, now: u64) -> usize {
     let mut open = Vec::new();
     for _ in 0..30 {
@@ -41,7 +42,7 @@ fn passes(engine: &Engine, resource: &str, now: u64) -> usize {
     passed
 }
 
-/// A document whose rule of that list has these fields, and those of others besides.
+/// A document with one rule in that list, which has these fields and the ones in `besides`.
 fn document(list: &str, id: &str, fields: &str) -> String {
     let id = match id {
         "" => String::new(),
@@ -50,7 +51,7 @@ fn document(list: &str, id: &str, fields: &str) -> String {
     format!(r#"{{"{list}": [{{{id}{fields}}}]}}"#)
 }
 
-/// Whether a rule goes on when it changes: fewer requests pass then than of a new rule.
+/// Whether a rule's state goes on when the rule changes: fewer requests pass than under a new rule.
 #[track_caller]
 fn goes_on(list: &str, id: (&str, &str), fields: (&str, &str), resource: (&str, &str)) -> bool {
     let (from, to) = (
@@ -61,7 +62,7 @@ fn goes_on(list: &str, id: (&str, &str), fields: (&str, &str), resource: (&str, 
     let before = passes(&engine, resource.0, 5000);
     assert!(0 < before && before < 30, "{fields:?}: {before} pass");
     engine.replace(to.clone()).unwrap();
-    // A shadow rule refuses nothing: it is asked what it would have.
+    // A shadow rule refuses nothing: its shadow refusals are read.
     let count = |engine: &Engine| {
         let passed = passes(engine, resource.1, 5000);
         let mut shadow_blocked = 0;
@@ -98,7 +99,7 @@ fn table(head: &str) -> BTreeMap<&'static str, (bool, bool)> {
 
 const RULE: &str = r#""resource": "api", "count": 10"#;
 
-/// For each row of the first table, fields before and after, beside those of [`RULE`].
+/// For each row of the first table, fields before and after, besides the fields of [`RULE`].
 const FLOW_CHANGES: [(&str, &[(&str, &str)]); 17] = [
     (
         "`count`, `burst`, `keyItems`",
@@ -393,7 +394,7 @@ fn a_breaker_goes_on_or_begins_anew_as_the_table_in_the_documents_says() {
     }
 }
 
-/// A window that counts otherwise from now on is as if it had always counted so.
+/// A window that counts differently from now on is as if it had always counted so.
 #[test]
 fn a_window_that_changes_how_it_counts_is_as_if_it_had_always_counted_so() {
     let countings = [Counting::Strict, Counting::Sentinel, Counting::Weighted];
@@ -453,8 +454,8 @@ fn kinds(count: f64) -> Vec<FlowRule> {
     ]
 }
 
-/// What became of a request, in words.
-fn told(decision: &Decision) -> String {
+/// The decision about a request, in words.
+fn outcome(decision: &Decision) -> String {
     match decision {
         Decision::Pass(_) => "passes".into(),
         Decision::Wait(wait, _) => format!("waits for {wait:?}"),
@@ -504,8 +505,8 @@ fn a_rule_in_shadow_that_has_the_id_of_one_in_force_changes_no_decision() {
                 }
                 let [a, b] = [&one, &both].map(|engine| engine.enter(&request, at(now)));
                 assert_eq!(
-                    told(&a),
-                    told(&b),
+                    outcome(&a),
+                    outcome(&b),
                     "{real:?}\n{shadow:?}\nstep {step} at {now}"
                 );
                 if let (
@@ -520,7 +521,7 @@ fn a_rule_in_shadow_that_has_the_id_of_one_in_force_changes_no_decision() {
     }
 }
 
-/// By id: how many requests a rule has let pass, refused, and would have refused.
+/// By id: how many requests a rule has let pass, has refused, and would have refused.
 fn decisions(engine: &Engine) -> BTreeMap<String, [u64; 3]> {
     let mut decisions = BTreeMap::new();
     engine.store().for_each_unkeyed(|key, state| {
@@ -652,10 +653,10 @@ fn other_rules_in_shadow_beside_their_like_in_force_have_names_and_states_of_the
     };
     assert_eq!(refuse(11), 0, "what is in shadow opens nothing");
     assert_eq!(refuse(5), 5, "and what is in force is counted once");
-    let mut told = BTreeMap::new();
+    let mut refusals = BTreeMap::new();
     engine.for_each_precheck(|report| {
         let rule = format!("{} {}", report.kind, report.id);
-        told.insert(rule, (report.blocked, report.shadow_blocked));
+        refusals.insert(rule, (report.blocked, report.shadow_blocked));
     });
     let expected = [
         ("authority api/black", (0, 0)),
@@ -666,5 +667,5 @@ fn other_rules_in_shadow_beside_their_like_in_force_have_names_and_states_of_the
         ("system system/qps/shadow", (0, 0)),
     ];
     let expected = expected.map(|(id, counts)| (id.to_string(), counts));
-    assert_eq!(told, BTreeMap::from(expected));
+    assert_eq!(refusals, BTreeMap::from(expected));
 }

@@ -111,7 +111,7 @@ fn system_rules_that_sentinel_has_written_are_read() {
     let expected = system(vec![qps(), cpu(load_of(16.0)), threads(rt())]);
     assert_eq!(load("systemRules", "system.json"), expected);
     assert_eq!(load("systemRules", "system_nulls.json"), expected);
-    // What it keeps of them, and tells when it is asked: a rule for each threshold.
+    // Sentinel keeps a rule for each threshold, and reports these.
     let lowest = vec![load_of(16.0), cpu(new()), rt(), threads(new()), qps()];
     assert_eq!(load("systemRules", "system_lowest.json"), system(lowest));
 }
@@ -129,7 +129,7 @@ fn authority_rules_that_sentinel_has_written_are_read() {
     assert_eq!(load("authorityRules", "authority_nulls.json"), expected);
 }
 
-/// What those are told apart by that have this part.
+/// The key made of this part.
 fn by(part: KeyPart) -> KeyedBy {
     KeyedBy::new([part]).unwrap()
 }

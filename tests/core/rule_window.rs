@@ -17,13 +17,13 @@ fn local(window: Window, counting: Counting) -> RuleWindow<LocalCounter> {
 fn enter<T: Counter>(window: &RuleWindow<T>, limit: f64, cost: u64, now: u64) -> bool {
     window.observe();
     window.advance(at(now));
-    let tickets = window.counter().reserved();
+    let reserved = window.counter().reserved();
     if !window.has_room(count(limit), cost, at(now)) || !window.reserve(count(limit), cost, at(now))
     {
         assert_eq!(
             window.counter().reserved(),
-            tickets,
-            "a refusal keeps no ticket: {window:?}"
+            reserved,
+            "a refusal keeps no reservation: {window:?}"
         );
         return false;
     }
@@ -46,7 +46,7 @@ fn next_admission(window: &RuleWindow<LocalCounter>, limit: f64, now: u64) -> u6
 
 #[test]
 fn each_way_to_count_sums_its_own_buckets() {
-    // 3 at 10000, 4 at 10500 and 8 at 11250, in 2 x 500 ms; nobody looks until then.
+    // 3 at 10000, 4 at 10500 and 8 at 11250, in 2 x 500 ms; no call comes in between.
     for (now, strict, sentinel, weighted) in [
         (11_250, 15, 12, 3.0 * 0.5 + 12.0),
         (11_499, 15, 12, 3.0 * 0.002 + 12.0),
@@ -197,9 +197,9 @@ fn the_time_to_try_again_is_exact() {
             assert!(enter(&window, 10.0, n, now));
         }
         for (cost, wait) in waits {
-            let told = window.time_to_room(count(10.0), cost, at(11_250));
+            let answer = window.time_to_room(count(10.0), cost, at(11_250));
             assert_eq!(
-                told.map(|wait| wait.as_millis()),
+                answer.map(|wait| wait.as_millis()),
                 wait,
                 "{cost}: {window:?}"
             );
@@ -246,7 +246,7 @@ fn the_time_until_quota_comes_back_is_that_of_the_next_bucket_that_leaves() {
 fn counts_may_wrap_around() {
     for counting in ALL {
         let counter = Shared::default();
-        counter.tickets.set(u64::MAX - 3);
+        counter.reserved.set(u64::MAX - 3);
         counter.admitted.set(u64::MAX - 3);
         let kept = Snapshots {
             newest: at(0),
@@ -276,7 +276,7 @@ fn a_window_that_cannot_count_lets_nothing_in() {
         Past::Fresh,
     );
     assert!(!enter(&window, 5.0, 1, 1000));
-    assert_eq!((counter.tickets.get(), counter.admitted.get()), (0, 0));
+    assert_eq!((counter.reserved.get(), counter.admitted.get()), (0, 0));
     counter.broken.set(false);
     assert!(enter(&window, 5.0, 1, 1000), "and does again when it can");
 }
@@ -329,7 +329,7 @@ fn a_window_that_has_not_looked_for_a_while_counts_too_much_and_never_too_little
     assert!(enter(&idle, 5.0, 1, 1000));
     assert_eq!(fill(&busy, 5.0, 1000), 4);
     assert_eq!(fill(&busy, 5.0, 3000), 5);
-    // The idle one last knew of one pass. For all it can tell, the nine have just been.
+    // The idle window last knew of one pass: to it, the nine may have just been admitted.
     assert!(!enter(&idle, 5.0, 1, 4200), "{idle:?}");
     assert!(enter(&busy, 5.0, 1, 4200), "{busy:?}");
     assert!(!enter(&idle, 5.0, 1, 5299), "{idle:?}");
@@ -338,14 +338,14 @@ fn a_window_that_has_not_looked_for_a_while_counts_too_much_and_never_too_little
 
 #[test]
 fn a_window_with_an_unknown_past_counts_all_of_it_as_used() {
-    // What was let in just before, in the bucket that had begun at 1000, is among what nobody knows of.
+    // Admissions from just before, in the bucket that had begun at 1000, are part of the unknown past.
     for (counting, first) in [
         (Counting::Strict, 2100),
         (Counting::Sentinel, 2000),
         (Counting::Weighted, 2100),
     ] {
         let counter = Shared::default();
-        counter.tickets.set(700);
+        counter.reserved.set(700);
         counter.admitted.set(700);
         let window = RuleWindow::new(
             buckets(10, 100),
@@ -454,7 +454,7 @@ fn a_window_takes_up_what_another_has_kept_also_where_the_clock_is_younger_than_
 #[test]
 fn what_was_kept_of_fewer_buckets_counts_the_rest_as_used() {
     let counter = Shared::default();
-    counter.tickets.set(9);
+    counter.reserved.set(9);
     counter.admitted.set(9);
     let kept = Snapshots {
         newest: at(1900),
@@ -495,10 +495,10 @@ fn a_count_that_falls_counts_the_whole_window_as_used() {
             let counter = Shared::default();
             let window = RuleWindow::new(buckets(10, 100), counting, counter.clone(), Past::Fresh);
             assert!(filled.iter().all(|now| fill(&window, 5.0, *now) == 5));
-            counter.tickets.set(counter.tickets.get() + 3); // another's, which is seen and then reset with the rest
+            counter.reserved.set(counter.reserved.get() + 3); // another's, which is seen and then reset with the rest
             counter.admitted.set(counter.admitted.get() + 3);
             enter(&window, 0.0, 1, 6450);
-            counter.tickets.set(0);
+            counter.reserved.set(0);
             counter.admitted.set(0);
             let expected = if counting == Counting::Sentinel {
                 7500
@@ -515,7 +515,7 @@ fn a_count_that_falls_counts_the_whole_window_as_used() {
     }
 }
 
-/// The count is read, then the clock. The other way round, what was let in meanwhile would be filed before it happened.
+/// The count is read, then the clock. The other way round, admissions in between would be dated before they happened.
 #[test]
 fn what_is_observed_is_filed_after_the_buckets_that_it_opens() {
     let counter = Shared::default();
@@ -526,7 +526,7 @@ fn what_is_observed_is_filed_after_the_buckets_that_it_opens() {
         Past::Fresh,
     );
     window.advance(at(1000));
-    counter.tickets.set(4);
+    counter.reserved.set(4);
     counter.admitted.set(4); // somebody else's, at some time from 1000 on
     window.observe();
     window.advance(at(1100));

@@ -15,7 +15,7 @@ fn rules(document: &Value) -> Rules {
     read(&tree).unwrap().rules
 }
 
-/// What a request has for the parts of a resource's keys.
+/// A request's values of the parts of a resource's keys.
 fn keys(engine: &Engine, arguments: &Value) -> Vec<Vec<String>> {
     let resource = engine.resource(text(arguments, "resource"));
     let values = |part: &KeyPart| match &arguments["keys"][part.to_string()] {
@@ -26,7 +26,7 @@ fn keys(engine: &Engine, arguments: &Value) -> Vec<Vec<String>> {
     resource.key_parts().iter().map(values).collect()
 }
 
-/// Tells `each` of them as they are handed in.
+/// Calls `each` with the keys as they are handed in.
 fn with_keys<R>(keys: &[Vec<String>], each: impl FnOnce(&[KeyValue<'_>]) -> R) -> R {
     let mut lists: Vec<Vec<&[u8]>> = Vec::new();
     for values in keys {
@@ -108,7 +108,7 @@ impl Play<'_> {
         })
     }
 
-    /// The values of the nodes that are asked for; and that there is no other.
+    /// The values of the requested nodes; asserts that there are no others.
     fn nodes(&self, asked: &Value, now: Timestamp) -> Value {
         let tree = self.engine.store().tree().unwrap();
         let values = self.scenario["values"].as_array().unwrap();

@@ -1,9 +1,8 @@
 //! Several workers of one process, which have nothing in common but two counters for each rule: each has an engine of its
 //! own, as each worker of Envoy has a virtual machine of its own.
 //!
-//! Workers are threads that run one at a time. Whose turn it is changes at each call of the host, and only there: which is
-//! where workers of a real host can get in one another's way. A schedule says who is next, so that what went wrong goes wrong
-//! again.
+//! Workers are threads that run one at a time. They switch only at calls of the host, where workers of a real host can
+//! interfere. A schedule says which worker is next, so that a failure can be repeated.
 
 use crate::support::{at, rule, rules};
 use leapgate::backend::{
@@ -17,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Who is next.
+/// Which worker is next.
 enum Schedule {
     Random(fastrand::Rng),
     /// A bit for each call: the first worker's, or the second's.
@@ -31,11 +30,11 @@ struct State {
     /// In milliseconds. It goes on at one call of `hurry`.
     now: u64,
     hurry: u64,
-    tickets: u64,
+    reserved: u64,
     admitted: u64,
     latest: Option<Timestamp>,
     published: Option<Snapshots>,
-    /// Whether a worker has slept since it was last asked.
+    /// Whether a worker has slept since its last request.
     slept: Vec<bool>,
     passes: Vec<Span>,
     waits: usize,
@@ -45,7 +44,7 @@ struct State {
     calls: usize,
 }
 
-/// A request that was let in: when it asked, and when it had its answer.
+/// An admitted request: when it came, and when it had its answer.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     from: u64,
@@ -65,7 +64,7 @@ impl Process {
             schedule,
             now,
             hurry,
-            tickets: 0,
+            reserved: 0,
             admitted: 0,
             latest: None,
             published: None,
@@ -113,7 +112,7 @@ impl State {
                 } else {
                     0
                 };
-                // Mostly whoever it is goes on; now and then one is kept waiting for long.
+                // Mostly the same worker goes on; now and then one is kept waiting for long.
                 let same = self.alive[self.turn] && random.u8(0..3) > 0;
                 if same {
                     Some(self.turn)
@@ -136,7 +135,7 @@ impl State {
     }
 }
 
-/// Lets the others go on where a worker has panicked: its panic is what is to be seen, not a test that never ends.
+/// Lets the others go on if a worker has panicked, so that its panic is shown instead of a test that never ends.
 struct Leaving<'a> {
     process: &'a Process,
     worker: usize,
@@ -171,17 +170,17 @@ impl Counter for Gauges {
     }
 
     fn reserved(&self) -> u64 {
-        self.process.call(self.worker, |state| state.tickets)
+        self.process.call(self.worker, |state| state.reserved)
     }
 
     /// Two calls, as of a gauge: others come between.
     fn reserve(&self, n: u64) -> Option<u64> {
-        self.process.call(self.worker, |state| state.tickets += n);
-        Some(self.process.call(self.worker, |state| state.tickets))
+        self.process.call(self.worker, |state| state.reserved += n);
+        Some(self.process.call(self.worker, |state| state.reserved))
     }
 
     fn release(&self, n: u64) {
-        self.process.call(self.worker, |state| state.tickets -= n);
+        self.process.call(self.worker, |state| state.reserved -= n);
     }
 
     fn admit(&self, n: u64) {
@@ -220,15 +219,15 @@ impl SharedInstant for Gauges {
     }
 }
 
-/// What a worker knows of the past when it is born.
+/// What a worker knows of the past when it starts.
 #[derive(Clone, Copy)]
 enum Birth {
     /// With the process.
     First,
-    /// Later, and nobody has told it.
+    /// Later, with an unknown past.
     Later,
-    /// Later, and it goes on with what another has published.
-    Told,
+    /// Later, and it continues from what another worker has published.
+    Informed,
 }
 
 struct Born {
@@ -257,7 +256,7 @@ impl Backend for Born {
         let past = match self.birth {
             Birth::First => Past::Fresh,
             Birth::Later => unknown(),
-            Birth::Told => published().map_or_else(unknown, Past::Kept),
+            Birth::Informed => published().map_or_else(unknown, Past::Kept),
         };
         (gauges, past)
     }
@@ -456,7 +455,8 @@ fn plan(counting: Counting, workers: usize) -> Plan {
     }
 }
 
-/// Runs `plan` under many random schedules. The most that any has let in in one interval, and how many passed in all.
+/// Runs `plan` under many random schedules. Returns the most admissions of any in one interval, and how many requests passed in
+/// all.
 #[track_caller]
 fn worst(plan: &Plan, schedules: u64) -> (usize, usize) {
     let (mut worst, mut passes, mut refused) = (0, 0, 0);
@@ -470,8 +470,8 @@ fn worst(plan: &Plan, schedules: u64) -> (usize, usize) {
         worst = worst.max(most_within(&state.passes, INTERVAL));
         passes += state.passes.len();
         assert_eq!(
-            state.admitted, state.tickets,
-            "schedule {seed}: nobody keeps a ticket"
+            state.admitted, state.reserved,
+            "schedule {seed}: no worker keeps a reservation"
         );
         assert_eq!(state.admitted, state.passes.len() as u64, "schedule {seed}");
         refused += state.refused;
@@ -480,7 +480,7 @@ fn worst(plan: &Plan, schedules: u64) -> (usize, usize) {
     (worst, passes)
 }
 
-/// Under many schedules, so many workers never let in more than `most` in an interval.
+/// Under many schedules, this many workers never admit more than `most` in an interval.
 #[track_caller]
 fn let_in_at_most(most: usize, workers: usize, counting: Counting, sleeps: bool) {
     let plan = Plan {
@@ -515,7 +515,7 @@ fn workers_that_share_two_counts_never_let_in_more_than_the_limit() {
 fn a_worker_that_is_born_later_lets_in_no_more_than_the_limit() {
     for births in [
         [Birth::First, Birth::Later, Birth::Later],
-        [Birth::First, Birth::Told, Birth::Told],
+        [Birth::First, Birth::Informed, Birth::Informed],
     ] {
         let plan = Plan {
             births: births.to_vec(),
@@ -538,7 +538,7 @@ fn workers_that_sleep_and_wake_never_let_in_more_than_the_limit() {
     }
 }
 
-/// That the order matters shows that these schedules find what there is to be found.
+/// The order matters: so these schedules find races.
 #[test]
 fn reading_the_clock_before_the_count_would_let_in_more_than_the_limit() {
     let plan = Plan {
@@ -591,7 +591,7 @@ fn calls_in_flight_of_all_workers_never_exceed_their_limit() {
             "schedule {seed}: {} passed",
             state.passes.len()
         );
-        assert_eq!(state.tickets, 0, "schedule {seed}: all have ended");
+        assert_eq!(state.reserved, 0, "schedule {seed}: all have ended");
     }
 }
 
@@ -608,7 +608,7 @@ fn workers_that_share_two_counts_never_lend_more_than_the_limit() {
         let state = process.done();
         let most = most_within(&state.passes, INTERVAL);
         assert!(most <= LIMIT, "schedule {seed}: {most} in one interval");
-        assert!(state.admitted <= state.tickets, "schedule {seed}");
+        assert!(state.admitted <= state.reserved, "schedule {seed}");
         waits += state.waits;
     }
     assert!(waits > 500, "{waits} have waited");
@@ -644,7 +644,7 @@ fn workers_that_share_an_instant_take_turns() {
 
 #[derive(Default)]
 struct Atomics {
-    tickets: AtomicU64,
+    reserved: AtomicU64,
     admitted: AtomicU64,
     /// In nanoseconds; zero for none.
     latest: AtomicU64,
@@ -659,16 +659,16 @@ impl Counter for AtOnce {
     }
 
     fn reserved(&self) -> u64 {
-        self.0.tickets.load(Ordering::SeqCst)
+        self.0.reserved.load(Ordering::SeqCst)
     }
 
     fn reserve(&self, n: u64) -> Option<u64> {
-        self.0.tickets.fetch_add(n, Ordering::SeqCst);
-        Some(self.0.tickets.load(Ordering::SeqCst))
+        self.0.reserved.fetch_add(n, Ordering::SeqCst);
+        Some(self.0.reserved.load(Ordering::SeqCst))
     }
 
     fn release(&self, n: u64) {
-        self.0.tickets.fetch_sub(n, Ordering::SeqCst);
+        self.0.reserved.fetch_sub(n, Ordering::SeqCst);
     }
 
     fn admit(&self, n: u64) {

@@ -48,17 +48,17 @@ pub(crate) fn engine(flow: impl Into<Vec<FlowRule>>) -> Engine {
     Engine::new(rules(flow)).unwrap()
 }
 
-/// Enters, and expects to be let in.
+/// Enters, and expects to pass.
 #[track_caller]
 pub(crate) fn pass<S: Backend>(engine: &Engine<S>, request: &Request<'_>, now: u64) -> Entry<S> {
     match engine.enter(request, at(now)) {
         Decision::Pass(entry) => entry,
-        Decision::Wait(wait, _) => panic!("told at {now} ms to wait for {wait:?}"),
+        Decision::Wait(wait, _) => panic!("has to wait at {now} ms for {wait:?}"),
         Decision::Block(blocked) => panic!("refused at {now} ms: {blocked:?}"),
     }
 }
 
-/// Enters, and expects to be told to wait for so many milliseconds.
+/// Enters, and expects to wait for this many milliseconds.
 #[track_caller]
 pub(crate) fn wait<S: Backend>(
     engine: &Engine<S>,
@@ -82,7 +82,7 @@ pub(crate) fn wait<S: Backend>(
 pub(crate) fn block<S: Backend>(engine: &Engine<S>, request: &Request<'_>, now: u64) -> Blocked {
     match engine.enter(request, at(now)) {
         Decision::Pass(entry) => panic!("let in at {now} ms: {entry:?}"),
-        Decision::Wait(wait, _) => panic!("told at {now} ms to wait for {wait:?}"),
+        Decision::Wait(wait, _) => panic!("has to wait at {now} ms for {wait:?}"),
         Decision::Block(blocked) => blocked,
     }
 }
@@ -118,7 +118,7 @@ pub(crate) struct Shared(Rc<Counters>);
 
 #[derive(Default)]
 pub(crate) struct Counters {
-    pub(crate) tickets: Cell<u64>,
+    pub(crate) reserved: Cell<u64>,
     pub(crate) admitted: Cell<u64>,
     pub(crate) latest: LocalInstant,
     pub(crate) warmth: Cell<Option<[u64; 4]>>,
@@ -140,19 +140,19 @@ impl Counter for Shared {
     }
 
     fn reserved(&self) -> u64 {
-        self.tickets.get()
+        self.reserved.get()
     }
 
     fn reserve(&self, n: u64) -> Option<u64> {
         if self.broken.get() {
             return None;
         }
-        self.tickets.set(self.tickets.get().wrapping_add(n));
-        Some(self.tickets.get())
+        self.reserved.set(self.reserved.get().wrapping_add(n));
+        Some(self.reserved.get())
     }
 
     fn release(&self, n: u64) {
-        self.tickets.set(self.tickets.get().wrapping_sub(n));
+        self.reserved.set(self.reserved.get().wrapping_sub(n));
     }
 
     fn admit(&self, n: u64) {
@@ -177,7 +177,7 @@ impl Counter for Shared {
 pub(crate) struct Workers(Rc<RefCell<HashMap<StateKey, Shared>>>);
 
 impl Workers {
-    /// Another worker, whose windows go on where the others are: it is made before anything has passed.
+    /// Another worker, whose windows continue those of the others: made before anything has passed.
     #[track_caller]
     pub(crate) fn engine(&self, flow: impl Into<Vec<FlowRule>>) -> Engine<Workers> {
         let store = Rc::new(Store::without_statistics(self.clone()));

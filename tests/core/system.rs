@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 // ---- Sentinel's recorded decisions ----
 
-/// A system rule, as Sentinel's recorder writes it: -1 is no threshold.
+/// A system rule as Sentinel's recorder writes it: -1 means no threshold.
 pub(crate) fn written(rule: &Value) -> SystemRule {
     let number = |key: &str| rule[key].as_f64().unwrap();
     SystemRule::new()
@@ -102,7 +102,7 @@ impl Numbers {
     }
 }
 
-/// What a single rule says, in so many words.
+/// The decision of a single rule, restated.
 fn restated(rule: Numbers, inbound: &Inbound, load: f64, cpu: f64, cost: u64) -> &'static str {
     let Numbers([qps, threads, rt, highest_load, highest_cpu], bbr, compat) = rule;
     let estimate = inbound.max_success_qps * inbound.min_rt / 1000.0;
@@ -172,7 +172,7 @@ fn every_small_set_of_numbers_is_as_restated() {
     );
 }
 
-// ---- what is asked of it ----
+// ---- thresholds ----
 
 fn exceeded(rules: &[SystemRule], inbound: Inbound, gauges: Gauges) -> Option<SystemLimit> {
     SystemRule::first_exceeded(rules, &inbound, &gauges, 1).map(|(limit, _)| limit)
@@ -328,7 +328,7 @@ fn differs_from_sentinel_a_system_refusal_names_its_rule() {
     };
     assert_eq!(named(threads(0)), None);
     assert_eq!(named(slow(0)), Some(("rt", "system/avgRt".into())));
-    // What is looked at first, before which rule is first.
+    // The order of limits decides, before the order of rules.
     assert_eq!(
         named(slow(1)),
         Some(("thread", "system/qps/maxThread".into()))

@@ -9,7 +9,7 @@ fn queue(millis: u64) -> MaxQueueing {
     MaxQueueing::from_millis(millis).unwrap()
 }
 
-/// `count` a second, one by one; who would wait for longer than `max_queueing_ms` is refused.
+/// `count` a second, one by one; a request that would wait for longer than `max_queueing_ms` is refused.
 fn throttle(count: f64, max_queueing_ms: u64) -> FlowRule {
     rule("even", "mail", count).throttle(queue(max_queueing_ms))
 }
@@ -18,7 +18,7 @@ fn mail<'a>() -> Request<'a> {
     Request::new("mail")
 }
 
-/// What becomes of a request: its wait in nanoseconds, or `None` where it is refused.
+/// The decision about a request: its wait in nanoseconds, or `None` if it is refused.
 fn asked(engine: &Engine, request: &Request<'_>, now: Timestamp) -> Option<u64> {
     match engine.enter(request, now) {
         Decision::Pass(entry) => {
@@ -70,8 +70,8 @@ fn differs_from_sentinel_a_throttle_below_one_half_paces() {
     }
 }
 
-/// The wart: in Sentinel and in sentinel-golang a request pays before it passes, so that the batch of 50 that finds the line
-/// idle costs those behind it nothing: there one of them passes after 2010 ms, or ten queue, here none before the batch is
+/// The wart: in Sentinel and in sentinel-golang a request pays before it passes, so that a batch of 50 which finds the pacer
+/// idle delays no later request: there one of them passes after 2010 ms, or ten queue; here none passes before the batch is
 /// paid.
 #[test]
 fn a_batch_that_finds_the_line_idle_makes_those_behind_it_wait_until_it_is_paid() {
@@ -103,7 +103,7 @@ fn differs_from_sentinel_a_batch_costs_later_requests() {
     assert_eq!(block(&here, &mail().cost(51), 11_000).retry_after(), None);
     drop(pass(&here, &mail(), 11_000));
 
-    // There the first pays nothing, for itself or for those behind it, and a batch may cost more than the count.
+    // In Sentinel the first request pays nothing and delays no later one, and a batch may cost more than the count.
     let sentinel = engine([throttle(5.0, 0).sentinel()]);
     drop(pass(&sentinel, &mail().cost(50), 10_000));
     assert_eq!(retry_ms(&block(&sentinel, &mail(), 10_000)), Some(200));
@@ -256,7 +256,7 @@ fn a_request_whose_turn_has_come_passes_at_once() {
     }
 }
 
-/// What is told holds: then it is let in, and a nanosecond before it is not.
+/// The retry time is exact: then the request is admitted, and a nanosecond earlier it is not.
 #[test]
 fn the_time_to_try_again_is_exact() {
     let mut random = fastrand::Rng::with_seed(7);
@@ -280,9 +280,9 @@ fn the_time_to_try_again_is_exact() {
             time += now(&mut random);
         }
         time = time.max(30_000_000_000);
-        let told = engine([rule.clone()]);
-        history(&told);
-        let Decision::Block(blocked) = told.enter(&mail(), Timestamp::from_nanos(time)) else {
+        let tested = engine([rule.clone()]);
+        history(&tested);
+        let Decision::Block(blocked) = tested.enter(&mail(), Timestamp::from_nanos(time)) else {
             continue;
         };
         let again = time + blocked.retry_after().unwrap().as_nanos() as u64;
@@ -293,7 +293,7 @@ fn the_time_to_try_again_is_exact() {
             assert_eq!(
                 asked.is_some(),
                 lets_in,
-                "{rule:?} at {then}, told at {time}"
+                "{rule:?} at {then}, answered at {time}"
             );
         }
     }
@@ -319,16 +319,16 @@ fn what_is_left_is_one_if_it_would_pass_at_once() {
 // ---- what is given back ----
 
 #[test]
-fn a_turn_is_given_back_by_whoever_gives_up_last() {
+fn only_the_request_with_the_latest_turn_gives_it_back() {
     let engine = engine([throttle(10.0, 500)]);
     drop(pass(&engine, &mail(), 0));
     let first = wait(&engine, &mail(), 0, 100);
     let second = wait(&engine, &mail(), 0, 200);
-    // Another has taken the turn behind it: it stays taken.
+    // Another request has the turn behind it: this one stays taken.
     first.cancel(at(10));
     wait(&engine, &mail(), 10, 290).cancel(at(20));
     second.cancel(at(30));
-    // Of two in a row the first to be given up is lost.
+    // Of two turns in a row, the first to be given up is lost.
     wait(&engine, &mail(), 30, 270).exit(Outcome::Success, at(400));
     let last = wait(&engine, &mail(), 30, 370);
     last.cancel(at(40));
@@ -343,7 +343,7 @@ fn a_turn_that_has_come_is_not_given_back() {
     drop(wait(&engine, &mail(), 100, 100));
 }
 
-/// Nobody knows when it was dropped: if the next request comes before its turn, it was in time.
+/// The time of the drop is unknown: if the next request comes before its turn, it was in time.
 #[test]
 fn a_turn_that_is_dropped_is_given_back_if_that_was_surely_in_time() {
     let engine = engine([throttle(10.0, 500)]);
@@ -436,8 +436,8 @@ fn a_throttle_paces_each_resource_and_each_origin_that_it_is_for() {
     }
 }
 
-/// Sentinel's throttle has one state, whoever asks.
-/// There all other origins stand in one line, though each has a window of its own where a rule counts passes.
+/// Sentinel's throttle has one state for all origins. There all other origins share one pacer, though each has a window of its
+/// own if a rule counts passes.
 #[test]
 fn differs_from_sentinel_a_throttle_for_others_is_one_for_each() {
     let others = || throttle(10.0, 0).for_origin(LimitApp::Other);
@@ -460,21 +460,21 @@ fn a_throttle_that_relates_paces_those_that_it_is_for() {
 }
 
 #[test]
-fn a_throttle_in_shadow_takes_turns_and_makes_nobody_wait() {
+fn a_throttle_in_shadow_takes_turns_and_makes_no_request_wait() {
     let engine = engine([throttle(10.0, 150).in_mode(Mode::Shadow)]);
     for _ in 0..4 {
         drop(pass(&engine, &mail(), 0));
     }
-    let mut told = None;
+    let mut counts = None;
     engine.store().for_each_state(0, 1, |state| {
-        told = Some((state.passed(), state.waited(), state.shadow_blocked()));
+        counts = Some((state.passed(), state.waited(), state.shadow_blocked()));
     });
-    assert_eq!(told, Some((2, 1, 2)));
+    assert_eq!(counts, Some((2, 1, 2)));
 }
 
 // ---- a naive restatement ----
 
-/// The line is free at an instant; a request passes then, or now, if that is later, and keeps it busy for as long as it costs.
+/// The pacer is free at an instant; a request passes then, or now, if that is later, and keeps it busy for as long as it costs.
 #[test]
 fn turns_are_those_of_a_naive_line() {
     let mut random = fastrand::Rng::with_seed(31);
@@ -516,7 +516,7 @@ fn turns_are_those_of_a_naive_line() {
     }
 }
 
-/// Sentinel's: it keeps when the latest passed, and the next waits for as long as it costs itself. In milliseconds.
+/// Sentinel's: the state is when the latest request passed, and the next one waits for its own cost. In milliseconds.
 #[test]
 fn compatible_turns_are_those_of_sentinels_naive_line() {
     let mut random = fastrand::Rng::with_seed(32);
@@ -548,10 +548,10 @@ fn compatible_turns_are_those_of_sentinels_naive_line() {
     }
 }
 
-// ---- those who do not wait ----
+// ---- requests that may not wait ----
 
 #[test]
-fn who_does_not_wait_is_refused_and_takes_no_turn() {
+fn a_request_that_may_not_wait_is_refused_and_takes_no_turn() {
     for rule in [throttle(10.0, 500), throttle(10.0, 500).sentinel()] {
         let engine = engine([rule]);
         drop(pass(&engine, &mail().impatient(), 10_000));
@@ -567,7 +567,7 @@ fn who_does_not_wait_is_refused_and_takes_no_turn() {
 }
 
 #[test]
-fn who_does_not_wait_does_not_borrow_either() {
+fn a_request_that_may_not_wait_does_not_borrow_either() {
     let engine = engine([rule("r", "mail", 2.0)]);
     assert_eq!(admitted(&engine, &mail(), 9, 10_000), 2);
     let prioritized = || mail().prioritized();
@@ -578,7 +578,7 @@ fn who_does_not_wait_does_not_borrow_either() {
 }
 
 #[test]
-fn a_rule_in_shadow_mode_refuses_nobody_for_not_waiting() {
+fn a_rule_in_shadow_mode_refuses_no_request_for_not_waiting() {
     let engine = engine([throttle(10.0, 500).in_mode(Mode::Shadow)]);
     for _ in 0..5 {
         drop(pass(&engine, &mail().impatient(), 10_000));

@@ -1,4 +1,4 @@
-//! Calls that turn out not to count: what windows were charged for them goes back.
+//! Calls that turn out not to count: their charge is refunded.
 
 use crate::support::{at, engine, pass, rule, rules, wait};
 use fastrand::Rng;
@@ -143,7 +143,7 @@ fn a_list_of_values_gives_back_to_each_what_it_was_charged_once() {
     assert_eq!(remaining(&engine, 1000), [4]);
 }
 
-/// What a window of so many buckets of 100 ms lets pass, told naively: what it was charged, by bucket.
+/// A naive window of buckets of 100 ms: its charges, by bucket.
 struct Naive {
     buckets: u64,
     limit: u64,

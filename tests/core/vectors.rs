@@ -1,4 +1,4 @@
-//! What Sentinel itself answered, replayed. `tests/oracle/README.md` describes the traces.
+//! Sentinel's own answers, replayed. `tests/oracle/README.md` describes the traces.
 //!
 //! All files `<component>*.jsonl` in `tests/vectors` and the folders in it are replayed, whatever their number of traces; another
 //! folder can be named in `LEAPGATE_VECTORS`. Nothing here may fit one recording alone: where an answer of ours may differ from
@@ -255,7 +255,7 @@ fn statistic_node_answers_as_sentinels() {
     });
 }
 
-/// What an operation answers: nothing, where it records something.
+/// The answer of an operation; `None` if it records something.
 fn operate(node: &StatisticNode, step: &Step<'_>) -> Option<Value> {
     let (now, argument) = (at(step.now), step.arguments);
     match step.operation {
@@ -438,8 +438,8 @@ fn compatible_rules_by_origin_relation_and_context_decide_as_sentinels() {
     origin_relate_chain(&|rule, _| Some(rule));
 }
 
-/// While the resource that a rule measures has never been entered, Sentinel lets everything pass, whatever it costs: there the
-/// default differs, and such rules are left out until then.
+/// Until the resource that a rule measures is first entered, Sentinel lets every request pass, at any cost: there the default
+/// differs, and such rules are left out until then.
 #[test]
 fn rules_by_origin_relation_and_context_decide_as_sentinels_where_windows_are() {
     origin_relate_chain(&|rule, entered| {
@@ -549,13 +549,13 @@ pub(crate) fn dump(tree: &NodeTree, place: &Value, show: impl Fn(&dyn Node) -> V
     shown.unwrap_or(Value::Null)
 }
 
-/// Borrowed passes that Sentinel's node of the resource does not tell. It loses those that no request looked at in the half
-/// second that pays for them, while they count here; and its `occupiedPassQps` never tells any, while here it tells what was
-/// borrowed in the last second.
+/// Borrowed passes that Sentinel's node of the resource does not report. It loses a pass if no request reads the node in the
+/// half second that pays for it, while such passes count here; and its `occupiedPassQps` is always 0, while here it is the
+/// passes borrowed in the last second.
 #[derive(Default)]
 struct Borrowed {
     loans: Vec<Loan>,
-    /// Who was looked at, in the half second that starts when.
+    /// The nodes that were read, and the start of the half second.
     looks: HashSet<(String, u64)>,
 }
 
@@ -576,7 +576,7 @@ impl Borrowed {
         self.looks.insert((resource.into(), Borrowed::half(now)));
     }
 
-    /// How many passes of the resource count that fulfil a condition on the start of a half second, of those that count now.
+    /// How many of the resource's passes that count now fulfil a condition on the start of a half second.
     fn sum(&self, resource: &str, now: u64, start: impl Fn(&Loan) -> Option<u64>) -> f64 {
         let half = Borrowed::half(now);
         let counts = |loan: &&Loan| {
@@ -587,7 +587,7 @@ impl Borrowed {
         passes.sum::<u64>() as f64
     }
 
-    /// What Sentinel says of the node of a resource, with what it does not tell.
+    /// Sentinel's values of the node of a resource, plus the passes that it does not report.
     fn added_to(&self, is: &Value, resource: &str, now: u64) -> Value {
         let is_seen = |loan: &Loan| self.looks.contains(&(loan.resource.clone(), loan.due));
         let lost = self.sum(resource, now, |loan| (!is_seen(loan)).then_some(loan.due));
@@ -605,7 +605,7 @@ impl Borrowed {
 }
 
 #[test]
-fn the_node_tree_says_what_sentinels_says_and_what_it_does_not_tell_of_borrowed_passes() {
+fn the_node_tree_reports_what_sentinels_does_and_the_borrowed_passes_that_it_omits() {
     each_trace("node_tree", |trace, steps| {
         let mut borrowed = Borrowed::default();
         let mut resources: HashMap<u64, String> = HashMap::new();

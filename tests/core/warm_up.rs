@@ -18,7 +18,7 @@ fn api<'a>() -> Request<'a> {
     Request::new("api")
 }
 
-/// How many of those pass in each second that come every few milliseconds.
+/// How many requests, one every few milliseconds, pass in each second.
 fn per_second(engine: &Engine, seconds: std::ops::Range<u64>, every: usize) -> Vec<usize> {
     let in_second = |second: u64| {
         let instants = (second * 1000..second * 1000 + 1000).step_by(every);
@@ -74,7 +74,7 @@ fn a_compatible_count_below_the_cold_factor_admits_nothing_as_sentinels() {
     }
 }
 
-/// A window of 1010 ms makes it 20 in 21 of those that come every 50 ms.
+/// With a window of 1010 ms, 20 of 21 requests, one every 50 ms, pass.
 #[test]
 fn differs_from_sentinel_a_count_below_the_cold_factor_warms_up() {
     for (count, here) in [(1.0, 191), (2.0, 373), (2.9, 371), (3.0, 549), (4.0, 730)] {
@@ -119,10 +119,10 @@ fn differs_from_sentinel_what_was_used_is_taken_as_what_time_brings() {
     assert_eq!(after_a_burst(warming(10.0).sentinel()), [3]);
 }
 
-/// In Sentinel a rule whose tokens come to stand exactly at the line gets none, and never gets cold.
+/// In Sentinel a rule whose tokens are exactly at the warning line gets none, and never gets cold.
 #[test]
 fn differs_from_sentinel_a_rule_at_the_line_gets_cold() {
-    // Two tokens lie below the line: two seconds without a request bring them, and no more than those.
+    // Two tokens lie below the line: two seconds without a request bring just these.
     let rule = || rule("r", "api", 2.0).warm_up(warm_up(1, 2));
     let idle = |rule: FlowRule| {
         let engine = engine([rule]);
@@ -204,7 +204,7 @@ fn a_rule_that_is_used_more_than_a_cold_one_would_be_stays_warm() {
     assert_eq!(admitted(&engine, &api(), 40, 241_500), 10);
 }
 
-/// Who is refused would have used it: for less than one interval after, a rule gets no colder, however little has passed.
+/// Refused requests are use, too: for less than one interval after one, a rule gets no colder, however little has passed.
 #[test]
 fn a_rule_that_has_held_back_gets_no_colder_for_an_interval() {
     for (again, passes) in [(1999, 16), (2000, 1)] {
@@ -265,7 +265,7 @@ fn any_window_warms_up() {
 #[test]
 fn the_time_to_try_again_is_exact() {
     let mut random = fastrand::Rng::with_seed(5);
-    let mut told = 0;
+    let mut checked = 0;
     for round in 0..120 {
         let count = f64::from(random.u32(1..80)) / 2.0;
         let rule = rule("r", "api", count)
@@ -302,7 +302,7 @@ fn the_time_to_try_again_is_exact() {
         };
         match retry_ms(&blocked) {
             Some(wait) => {
-                told += 1;
+                checked += 1;
                 assert!(lets_in(now + wait), "round {round}: {rule:?}, in {wait} ms");
                 assert!(
                     wait == 0 || !lets_in(now + wait - 1),
@@ -315,7 +315,7 @@ fn the_time_to_try_again_is_exact() {
             ),
         }
     }
-    assert!(told > 30, "{told}");
+    assert!(checked > 30, "{checked}");
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn differs_from_sentinel_a_reload_keeps_how_warm_a_rule_is() {
     engine.replace(rules([warming(300.0)])).unwrap();
     let warm = admitted(&engine, &api(), 400, 32_000);
     assert!(warm > 290, "{warm}");
-    // A cold rule stays cold, whatever its count becomes.
+    // A cold rule stays cold when its count changes.
     let engine = crate::support::engine([warming(30.0)]);
     drop(pass(&engine, &api(), 0));
     engine.replace(rules([warming(300.0)])).unwrap();
@@ -356,7 +356,7 @@ fn differs_from_sentinel_a_reload_keeps_how_warm_a_rule_is() {
 }
 
 #[test]
-fn a_warm_up_in_shadow_refuses_nobody() {
+fn a_warm_up_in_shadow_refuses_no_request() {
     let engine = engine([warming(30.0).in_mode(Mode::Shadow)]);
     assert_eq!(admitted(&engine, &api(), 50, 0), 50);
     engine.store().for_each_state(0, 1, |state| {
@@ -395,7 +395,7 @@ fn a_cold_throttle_below_one_a_second_passes() {
 
 // ---- a naive restatement ----
 
-/// Tokens, as the curve is told in Sentinel: counted, not as a part of all.
+/// Tokens as in Sentinel's curve: a number, not a fraction of all.
 struct Naive {
     count: f64,
     interval_ms: f64,
@@ -468,8 +468,8 @@ impl Naive {
         fits
     }
 
-    /// How long a request waits for its turn, in nanoseconds, where turns are taken until `free`, and how long its own is; where
-    /// it may wait for so long.
+    /// How long a request waits for its turn, in nanoseconds, if turns are taken until `free`, and how long its own is; `None`
+    /// if it may not wait that long.
     fn queue(&mut self, now: u64, cost: u64, free: u64, most: u64) -> Option<(u64, u64)> {
         if cost == 0 {
             return Some((0, 0));
@@ -558,7 +558,7 @@ fn cold_turns_are_those_of_naive_tokens_in_a_naive_line() {
             let what = || format!("round {round}, step {step}: {cost} at {now}, {expected:?}");
             match (is, expected) {
                 (None, None) => refused += 1,
-                // A part of all and a number of tokens may differ in the last place.
+                // A fraction of all tokens and a number of tokens may differ in the last place.
                 (Some((wait, entry)), Some((naive, turn))) if wait.abs_diff(naive) <= 2 => {
                     entry.exit(Outcome::Success, at(now));
                     free = free.max(now * 1_000_000 + wait + turn);
@@ -607,7 +607,7 @@ fn warming_up_is_that_of_naive_tokens() {
 
 // ---- several workers ----
 
-/// How many of `tries` at `now` the worker lets in.
+/// How many of `tries` at `now` the worker admits.
 fn shared(worker: &Engine<Workers>, tries: usize, now: u64) -> usize {
     let api = worker.resource("api");
     let enter = |_: &usize| {
@@ -621,7 +621,7 @@ fn shared(worker: &Engine<Workers>, tries: usize, now: u64) -> usize {
     (0..tries).filter(enter).count()
 }
 
-/// Ticks: windows are up to date, though nobody asks for them.
+/// Ticks: windows are brought up to date without a request.
 fn tick(workers: &[Engine<Workers>], now: u64) {
     for worker in workers {
         worker.store().for_each_state(0, 99, |state| {
@@ -631,7 +631,7 @@ fn tick(workers: &[Engine<Workers>], now: u64) {
     }
 }
 
-/// However requests are spread, four workers let in each second what one would, but for what lies between two ticks.
+/// However requests are spread, four workers admit in each second as much as one would, but for requests between two ticks.
 #[test]
 fn workers_get_warm_together_as_one_does() {
     for rule in [warming(90.0), warming(90.0).sentinel()] {
@@ -702,7 +702,7 @@ fn a_worker_that_is_born_late_is_as_warm_as_the_others() {
             } else {
                 old
             };
-            // The window of a young one takes what was admitted before for just now.
+            // The window of a new worker counts earlier admissions as just made.
             for now in (40_000..42_000).step_by(100) {
                 tick(std::slice::from_ref(&worker), now);
             }
@@ -716,7 +716,7 @@ fn a_worker_that_is_born_late_is_as_warm_as_the_others() {
     }
 }
 
-/// What is not a part of all tokens, or lies ahead, was not said by a worker of the same clock.
+/// A value that is not a fraction of all tokens, or lies ahead, was not published by a worker with the same clock.
 #[test]
 fn nonsense_about_warmth_is_not_believed() {
     for coldness in [f64::NAN, -1.0, 2.0, f64::INFINITY] {
@@ -730,13 +730,13 @@ fn nonsense_about_warmth_is_not_believed() {
         });
         assert_eq!(shared(&worker, 200, 10_000), 30);
     }
-    // Another has counted passes that are not known here yet: that does not make it warm.
+    // Another worker has counted passes that are not known here yet: that does not make the rule warm.
     let process = Workers::default();
     let worker = process.engine([warming(90.0)]);
-    let told = [1.0_f64.to_bits(), at(9990).as_nanos(), 1000, 0];
+    let published = [1.0_f64.to_bits(), at(9990).as_nanos(), 1000, 0];
     worker
         .store()
-        .for_each_state(0, 9, |state| state.counter().warmth.set(Some(told)));
+        .for_each_state(0, 9, |state| state.counter().warmth.set(Some(published)));
     assert_eq!(shared(&worker, 200, 10_000), 30);
     let process = Workers::default();
     let worker = process.engine([warming(90.0)]);

@@ -94,7 +94,7 @@ fn a_nanosecond_before_a_boundary_is_before_it() {
 }
 
 #[test]
-fn a_window_tells_its_parts() {
+fn a_window_returns_its_parts() {
     let window = Window::new(10_000, 20).unwrap();
     assert_eq!(
         (window.interval(), window.bucket_length()),

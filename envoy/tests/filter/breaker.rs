@@ -21,7 +21,7 @@ pub(super) enum End {
     Flagged(u64),
     /// A gRPC answer of headers alone.
     GrpcHeaders(u8),
-    /// A gRPC answer whose trailers tell.
+    /// A gRPC answer whose status is in the trailers.
     GrpcTrailers(u8),
     /// The client has left before there was any.
     Left,
@@ -224,9 +224,9 @@ fn a_probe_whose_client_leaves_is_given_back_and_another_takes_its_place_later()
     );
 }
 
-/// Whatever another virtual machine does between two host calls of this one: it is one probe, and nothing is left in flight.
+/// Whatever another virtual machine does between two host calls of this one, there is one probe, and nothing is left in flight.
 #[test]
-fn one_probe_whoever_comes_between() {
+fn one_probe_whatever_another_machine_does_in_between() {
     let document = r#"{
         "flowRules": [
             {"resource": "pay", "grade": "concurrency", "count": 10},
@@ -259,7 +259,7 @@ fn one_probe_whoever_comes_between() {
             if came_between { 1 } else { own.iter().count() },
             "after {calls} calls"
         );
-        // Who was overtaken is refused, and charged by no rule.
+        // A request that was overtaken is refused, and no rule charges it.
         let passed = 2 + usize::from(own.is_some()) + others.borrow().len();
         assert_eq!(
             process.metric("leapgate.admitted;rule=all;window=600000ms_100"),
@@ -282,7 +282,7 @@ fn one_probe_whoever_comes_between() {
 }
 
 #[test]
-fn completions_are_counted_once_whoever_comes_between() {
+fn completions_are_counted_once_whatever_another_machine_does_in_between() {
     let counts = r#"{"degradeRules": [
         {"resource": "pay", "grade": "errorCount", "count": 1, "timeWindow": 10, "minRequestAmount": 1}
     ]}"#;
@@ -304,7 +304,7 @@ fn completions_are_counted_once_whoever_comes_between() {
             assert!(calls > 3, "it came between {calls} times");
             return;
         }
-        // Two errors are above one: whoever counted last has seen both.
+        // Two errors are above one: the worker that counted last has seen both.
         assert!(vm.request("pay").is_none(), "after {calls} calls");
         assert!(other.request("pay").is_none(), "after {calls} calls");
         assert_eq!(
@@ -381,7 +381,7 @@ fn with_window(millis: u64) -> String {
 }
 
 impl Process {
-    /// What the breaker called `pay` shows.
+    /// The gauge of the breaker `pay`.
     fn shown(&self) -> Option<i64> {
         self.metric("leapgate.breaker_state;rule=pay")
     }
@@ -496,7 +496,7 @@ fn a_configuration_that_only_one_machine_tried_is_shown_until_the_next_tick_of_a
 
 /// Whatever another virtual machine does between two host calls of this one.
 #[test]
-fn what_a_breaker_shows_is_its_state_whoever_comes_between() {
+fn a_breaker_shows_its_state_whatever_another_machine_does_in_between() {
     for calls in 0.. {
         let process = process();
         let vm = Vm::born(&process, PAY);
@@ -507,7 +507,7 @@ fn what_a_breaker_shows_is_its_state_whoever_comes_between() {
         process.meanwhile.replace(Some((
             calls,
             Box::new(move || {
-                // Long after, for all that this one knows: it probes, and closes.
+                // Unknown to this machine, another one probes long after, and closes the breaker.
                 let other = weak.upgrade().unwrap();
                 other.host.0.millis.set(60_000);
                 other.call(End::Status(200));

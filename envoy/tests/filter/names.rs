@@ -1,4 +1,4 @@
-//! What metrics and places of shared data are called.
+//! The names of metrics and of places in shared data.
 
 use super::*;
 use std::collections::HashSet;

@@ -290,7 +290,7 @@ fn no_more_calls_of_a_name_are_in_flight_than_its_limit_while_places_change_hand
 }
 
 /// Whatever other workers do between any two host calls of a request, a name has one limit. (`Process::meanwhile` lets another
-/// worker act after so many more host calls, for all that the request can tell.)
+/// worker act after this many more host calls, unseen by the request.)
 #[test]
 fn no_name_has_two_limits_while_places_change_hands() {
     let mut reused = 0;
@@ -306,7 +306,7 @@ fn no_name_has_two_limits_while_places_change_hands() {
         let names = ["a", "b", "c", "d"];
         let admitted: Rc<RefCell<Vec<(u64, usize)>>> = Rc::default();
         for _ in 0..120 {
-            // Mostly one or two names are asked for, so that others fall idle.
+            // Mostly one or two names are requested, so that others fall idle.
             let favourite = random.usize(0..names.len());
             process.millis.set(process.millis.get() + random.u64(0..60));
             if random.bool() {

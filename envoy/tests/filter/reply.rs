@@ -1,4 +1,4 @@
-//! What refused requests, and those that pass, are told of the limits.
+//! Replies to refused requests, and the headers about limits on admitted ones.
 
 use super::*;
 use leapgate::RefusalKind;
@@ -11,7 +11,7 @@ fn of<'h>(headers: &'h [(String, String)], name: &str) -> Option<&'h str> {
 }
 
 #[test]
-fn a_policy_tells_the_count_of_the_key_with_its_items_and_its_burst() {
+fn a_policy_has_the_count_of_the_key_with_its_items_and_its_burst() {
     let cases = [
         (r#""burst": 2"#, "other", 7),
         (r#""keyItems": [{"value": "gold", "count": 9}]"#, "gold", 9),
@@ -98,8 +98,8 @@ const REFUSALS: [(&str, RefusalKind); 8] = [
     ),
 ];
 
-/// The first refusal of each of those, under these settings of the reply.
-fn refusals(reply: &str) -> Vec<(RefusalKind, Told)> {
+/// The first refusal of each document, under these settings of the reply.
+fn refusals(reply: &str) -> Vec<(RefusalKind, Sent)> {
     let refusal = |(rules, kind): (&str, RefusalKind)| {
         let process = process();
         let envoy = format!(r#""envoy": {{"origin": {{"header": "x-app"}}, "reply": {reply}}}"#);
@@ -115,8 +115,8 @@ fn refusals(reply: &str) -> Vec<(RefusalKind, Told)> {
         headers.insert("x-app".into(), "eve".into());
         drop(headers);
         assert!(vm.request("a").is_none(), "{rules}");
-        let told = process.replies.borrow().first().cloned();
-        (kind, told.unwrap())
+        let first = process.replies.borrow().first().cloned();
+        (kind, first.unwrap())
     };
     REFUSALS.into_iter().map(refusal).collect()
 }
@@ -146,10 +146,10 @@ fn each_kind_of_refusal_is_answered_as_the_table_for_all_shells_says() {
         );
     }
     for (kind, (status, _, headers, body)) in refusals(r#"{"format": "json"}"#) {
-        let told: serde_json::Value = serde_json::from_str(&body).unwrap();
-        assert_eq!(told["status"].as_u64(), Some(status.into()));
-        assert_eq!(told["error"].as_str(), Some(kind.text()));
-        assert!(told["rule"].is_string());
+        let problem: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(problem["status"].as_u64(), Some(status.into()));
+        assert_eq!(problem["error"].as_str(), Some(kind.text()));
+        assert!(problem["rule"].is_string());
         assert_eq!(of(&headers, "content-type"), Some("application/json"));
     }
 }

@@ -1,4 +1,4 @@
-//! Workers that have nothing to do: their ticks end, and what they missed they learn when they wake.
+//! Workers that have nothing to do: their ticks end, and they catch up when they wake.
 
 use super::breaker::{BREAKER, End};
 use super::system::system;
@@ -66,7 +66,7 @@ fn ticks_stop_within_250_ms_of_the_last_request() {
             let vms = [0; 4].map(|_| Vm::born(&process, &document));
             assert!(
                 vms.iter().all(Vm::is_asleep),
-                "{document}: nobody has asked for anything"
+                "{document}: no request has come"
             );
             for last in [5000, 5007, 5300, 9000] {
                 process.millis.set(last);
@@ -84,7 +84,7 @@ fn ticks_stop_within_250_ms_of_the_last_request() {
                 }
                 assert!(
                     vms[1..].iter().all(Vm::is_asleep),
-                    "{document}: nobody has asked the others"
+                    "{document}: no request has reached the others"
                 );
             }
             let passed = process
@@ -114,11 +114,11 @@ fn ticks_go_on_while_requests_come_and_cost_a_host_call_only_when_a_worker_wakes
     }
 }
 
-/// What several workers admit of ten a second, when all but the one that is asked sleep: as if one had been asked for all.
+/// Several workers admit ten a second together while all but the serving one sleep: as if one worker had served all requests.
 #[test]
 fn a_worker_that_wakes_is_as_strict_as_one_that_ticked() {
     let rows = [
-        // (at, which worker is asked, how many are let in of twenty)
+        // (at, which worker serves, how many of twenty are admitted)
         (5000, 0, Some(6)),
         (5600, 1, Some(3)),
         (5999, 2, Some(1)),
@@ -153,7 +153,7 @@ fn a_worker_that_wakes_is_as_strict_as_one_that_ticked() {
     }
 }
 
-/// All requests that were let in, and what a log of them says of another one.
+/// A log of all admitted requests, and what it says about another one.
 #[derive(Default)]
 struct Log(Vec<u64>);
 
@@ -164,10 +164,10 @@ impl Log {
     }
 }
 
-/// Workers are asked at random, in bursts and with pauses in which they sleep: no interval holds more than the limit, and
-/// a request that is refused would have been let in by a window that is longer by one bucket or one round of ticks at most.
+/// Workers serve at random, in bursts and with pauses in which they sleep: no interval holds more than the limit, and
+/// whenever a request is refused, a window longer by one bucket or one round of ticks holds the limit.
 #[test]
-fn never_admits_more_than_the_limit_in_any_interval_nor_less_than_a_bucket_more_would_whoever_sleeps()
+fn never_admits_more_than_the_limit_in_any_interval_nor_less_than_one_more_bucket_would_whichever_worker_sleeps()
  {
     let one = |rule: &str| format!(r#"{{"flowRules": [{rule}]}}"#);
     let rows = [
@@ -239,7 +239,7 @@ fn never_admits_more_than_the_limit_in_any_interval_nor_less_than_a_bucket_more_
                     _ => random.u64(0..interval / limit as u64),
                 };
                 process.wait(&vms, pause);
-                // For a while one is asked more often than the others.
+                // For a while one worker serves more often than the others.
                 let busy = (process.millis.get() / 700) as usize;
                 let vm = if random.bool() {
                     busy
@@ -308,7 +308,7 @@ fn a_machine_born_while_all_others_sleep_goes_on_with_what_they_have_published()
 }
 
 #[test]
-fn a_configuration_that_comes_while_a_worker_sleeps_wakes_nobody_and_forgets_nothing() {
+fn a_configuration_that_comes_while_a_worker_sleeps_wakes_no_worker_and_forgets_nothing() {
     let process = process();
     let mut vms = [0; 2].map(|_| Vm::born(&process, TEN));
     assert_eq!(vms[0].passes("login", 6), 6);
@@ -320,13 +320,13 @@ fn a_configuration_that_comes_while_a_worker_sleeps_wakes_nobody_and_forgets_not
     assert_eq!(vms[1].passes("login", 20), 6);
     process.wait(&vms, 510);
     assert_eq!(vms[0].passes("login", 20), 6, "six have left");
-    // One that comes while there is something to tell has told it at once.
+    // A configuration that comes while there is something to publish has it published at once.
     vms[0].configure(TEN);
     assert_eq!(process.metric("leapgate.passed;rule=login"), Some(18));
 }
 
 #[test]
-fn a_worker_that_only_refuses_tells_so_and_sleeps() {
+fn a_worker_that_only_refuses_publishes_it_and_sleeps() {
     let process = process();
     let vms = [0; 2].map(|_| Vm::born(&process, TEN));
     assert_eq!(vms[0].passes("login", 10), 10);
@@ -437,10 +437,7 @@ fn without_a_clock_ticks_go_on() {
     process.no_clock.set(true);
     assert!(vms[0].request("login").is_some());
     process.wait(&vms, 1000);
-    assert!(
-        !vms[0].is_asleep(),
-        "what it has to tell belongs to no time"
-    );
+    assert!(!vms[0].is_asleep(), "what it has to publish has no time");
     process.no_clock.set(false);
     process.wait(&vms, 250);
     assert!(vms[0].is_asleep());
@@ -448,7 +445,7 @@ fn without_a_clock_ticks_go_on() {
 }
 
 #[test]
-fn a_response_that_ends_while_its_worker_sleeps_is_told_to_the_others() {
+fn a_response_that_ends_while_its_worker_sleeps_is_published() {
     let process = process();
     let document = BREAKER.replace("0.5", "0.9");
     let vms = [0; 2].map(|_| Vm::born(&process, &document));
@@ -464,7 +461,7 @@ fn a_response_that_ends_while_its_worker_sleeps_is_told_to_the_others() {
 }
 
 #[test]
-fn a_plain_response_that_ends_while_its_worker_sleeps_wakes_nobody() {
+fn a_plain_response_that_ends_while_its_worker_sleeps_wakes_no_worker() {
     let process = process();
     let vms = [Vm::born(&process, TEN)];
     let passed = vms[0].request("login").unwrap();
@@ -474,7 +471,7 @@ fn a_plain_response_that_ends_while_its_worker_sleeps_wakes_nobody() {
 }
 
 #[test]
-fn limits_that_are_told_with_a_late_response_are_those_of_that_moment() {
+fn limits_on_a_late_response_are_the_limits_at_that_moment() {
     let process = process();
     let document = TEN.replacen(
         '{',
@@ -538,7 +535,7 @@ fn a_machine_born_late_counts_the_failures_that_others_have_published() {
 /// Calls fail now and then, in workers that sleep and wake: a breaker opens when more have failed within an interval, and
 /// not when fewer have within a bucket and a tick more.
 #[test]
-fn a_breaker_opens_by_what_has_failed_within_its_interval_whoever_sleeps() {
+fn a_breaker_opens_by_the_failures_within_its_interval_whichever_worker_sleeps() {
     const ALLOWED: usize = 4;
     let mut opened = 0;
     for seed in 0..400 {
@@ -623,7 +620,7 @@ fn a_worker_that_wakes_estimates_as_the_busy_ones() {
     let awake = lets_in(&vms[0]).len();
     assert_eq!(lets_in(&vms[1]).len(), awake);
     process.wait(&vms, 10_000);
-    // What was completed long ago is no rate of today.
+    // Completions of long ago do not count in today's rate.
     for vm in [&vms[0], &vms[2]] {
         assert_eq!(lets_in(vm).len(), 11);
     }
@@ -633,7 +630,7 @@ fn a_worker_that_wakes_estimates_as_the_busy_ones() {
 fn a_sentinels_warm_up_knows_what_passed_in_the_second_before_it_woke() {
     let document = r#"{"flowRules": [{"resource": "login", "count": 90, "controlBehavior": "warmUp", "warmUpPeriodSec": 10,
                                       "compat": "sentinel"}]}"#;
-    // One worker is asked in all seconds but the last, and then it, or one that has slept.
+    // One worker serves in all seconds but the last, and in that one it, or a worker that has slept.
     let passes = |last: usize| {
         let process = process();
         let vms = [0; 2].map(|_| Vm::born(&process, document));

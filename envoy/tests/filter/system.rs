@@ -72,7 +72,7 @@ fn no_second_over_four_workers_holds_more_than_the_systems_limit() {
     assert!(admitted.len() as u64 * 100 >= allowed * 95);
 }
 
-/// Whatever comes between two host calls: never one too many.
+/// Whatever comes between two host calls, never one request too many passes.
 #[test]
 fn a_race_for_the_last_pass_or_seat_has_at_most_one_winner() {
     for rule in [r#"{"qps": 1}"#, r#"{"maxThread": 1}"#] {

@@ -6,12 +6,12 @@ use super::*;
 const PACED: &str = r#"{"flowRules": [{"resource": "login", "count": 40, "controlBehavior": "throttle",
                                         "maxQueueingTimeMs": 500}]}"#;
 
-/// Ten a second, and whoever is important may borrow.
+/// Ten a second, and important requests may borrow.
 const LENDING: &str = r#"{"flowRules": [{"resource": "login", "id": "login", "count": 10, "sampleCount": 10}],
                           "envoy": {"prioritized": {"header": "X-Priority", "value": "high"}}}"#;
 
-/// Time goes on to `until`, each machine ticks when it has asked to, and what was resumed meanwhile is told: by how much
-/// after `since`.
+/// Time goes on to `until`, and each machine ticks when it has asked to. Returns the resumed requests: how long after `since`
+/// each was.
 pub(super) fn run(process: &Process, vms: &[Vm], until: u64, since: u64) -> Vec<u64> {
     process.resumed.borrow_mut().clear();
     while process.millis.get() < until {
@@ -61,7 +61,7 @@ fn throttled_requests_go_on_one_by_one_each_in_its_own_turn() {
 }
 
 #[test]
-fn ticks_come_when_somebody_is_due_and_else_as_seldom_as_before() {
+fn ticks_come_when_a_request_is_due_and_else_as_seldom_as_before() {
     let process = process();
     let vms = [Vm::born(&process, PACED)];
     let period = || vms[0].host.1.period.get();
@@ -78,7 +78,7 @@ fn ticks_come_when_somebody_is_due_and_else_as_seldom_as_before() {
 }
 
 #[test]
-fn who_comes_later_and_is_due_before_goes_on_before() {
+fn a_request_that_comes_later_and_is_due_earlier_continues_earlier() {
     let process = process();
     let document = r#"{"flowRules": [{"resource": "slow", "count": 1, "controlBehavior": "throttle", "maxQueueingTimeMs": 5000},
                                      {"resource": "fast", "count": 40, "controlBehavior": "throttle"}]}"#;
@@ -231,7 +231,7 @@ fn beyond_the_bound_a_request_is_refused_and_takes_no_turn() {
 }
 
 #[test]
-fn where_nobody_may_wait_a_throttle_lets_one_pass_at_a_time() {
+fn where_no_request_may_wait_a_throttle_lets_one_pass_at_a_time() {
     let process = process();
     let document = PACED.replacen("}]}", r#"}], "envoy": {"maxWaiting": 0}}"#, 1);
     let vm = Vm::born(&process, &document);
@@ -293,16 +293,16 @@ fn calls_in_flight_are_held_while_they_wait_and_until_they_end() {
 }
 
 #[test]
-fn a_shadow_throttle_holds_nobody() {
+fn a_shadow_throttle_holds_no_request() {
     let process = process();
     let document = PACED.replacen("}]}", r#", "mode": "shadow"}]}"#, 1);
     let vm = Vm::born(&process, &document);
     let passed: Vec<_> = (0..30).map(|_| vm.request("login")).collect();
     assert_eq!((passed.iter().flatten().count(), held(&passed)), (30, 0));
     vm.filter.on_tick();
-    let told = ["passed", "waited", "shadow_blocked"]
+    let counts = ["passed", "waited", "shadow_blocked"]
         .map(|what| process.metric(&format!("leapgate.{what};rule=login/throttle;;2f")));
-    assert_eq!(told, [Some(21), Some(20), Some(9)]);
+    assert_eq!(counts, [Some(21), Some(20), Some(9)]);
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn a_prioritized_request_waits_where_others_are_refused() {
 }
 
 #[test]
-fn a_shadow_rule_lends_and_holds_nobody() {
+fn a_shadow_rule_lends_and_holds_no_request() {
     let process = process();
     let document = LENDING.replacen(r#""count": 10,"#, r#""count": 10, "mode": "shadow","#, 1);
     let vm = Vm::born(&process, &document);
@@ -359,7 +359,7 @@ fn what_one_worker_lends_the_others_count_from_that_moment_on() {
     assert_eq!(vms[1].passes("login", 20), 4, "six are lent");
 }
 
-/// Of what leaves the window bucket by bucket, each gets what the others have left.
+/// As quota leaves the window bucket by bucket, each request gets what the others have left.
 #[test]
 fn workers_lend_one_after_another_what_comes_free_little_by_little() {
     let process = process();
@@ -390,7 +390,7 @@ fn a_client_that_leaves_while_it_waits_gives_back_what_it_has_borrowed() {
     assert_eq!(vms[1].passes("login", 20), 10);
 }
 
-/// When it left is known, though nobody asks until its turn has passed.
+/// The time at which it left is known, though no request comes until its turn has passed.
 #[test]
 fn what_was_given_back_in_time_does_not_count_however_late_the_next_one_comes() {
     let process = process();
@@ -407,7 +407,7 @@ fn what_was_given_back_in_time_does_not_count_however_late_the_next_one_comes() 
 }
 
 #[test]
-fn no_interval_over_four_workers_holds_more_than_the_limit_whoever_borrows() {
+fn no_interval_over_four_workers_holds_more_than_the_limit_whichever_worker_borrows() {
     let process = process();
     let vms = [0; 4].map(|_| Vm::born(&process, LENDING));
     let mut random = fastrand::Rng::with_seed(11);
@@ -474,7 +474,7 @@ fn a_worker_that_has_slept_is_as_cold_as_the_others() {
     run(&process, &vms, process.millis.get() + 60_000, 0);
     assert_eq!(most(&[&vms[0]]), 30, "it is cold again");
     run(&process, &vms, process.millis.get() + 500, 0);
-    assert!(most(&[&vms[1]]) <= 1, "who has slept knows");
+    assert!(most(&[&vms[1]]) <= 1, "a worker that has slept knows");
 }
 
 #[test]
@@ -482,7 +482,7 @@ fn what_relates_to_a_resource_counts_its_passes_in_all_workers() {
     let process = process();
     let document = r#"{"flowRules": [{"resource": "read", "count": 5, "strategy": "relate", "refResource": "write"}]}"#;
     let vms = [0; 2].map(|_| Vm::born(&process, document));
-    assert_eq!(vms[0].passes("read", 9), 9, "nobody writes");
+    assert_eq!(vms[0].passes("read", 9), 9, "no request writes");
     assert_eq!(vms[0].passes("write", 4), 4);
     assert_eq!(vms[1].passes("read", 9), 9);
     assert_eq!(vms[1].passes("write", 3), 3);
@@ -554,7 +554,7 @@ fn a_request_is_asked_where_it_comes_from_only_where_a_rule_wants_to_know() {
 }
 
 #[test]
-fn the_peer_is_who_its_certificate_says_by_uri_or_else_by_subject() {
+fn the_peer_is_named_by_the_uri_of_its_certificate_or_else_the_subject() {
     let process = process();
     let document = r#"{"authorityRules": [{"resource": "login", "limitApp": "spiffe://cluster.local/ns/a/sa/b, CN=c", "strategy": "black"}],
                        "envoy": {"origin": {"from": "peer"}}}"#;
@@ -604,7 +604,7 @@ fn an_origin_that_is_too_long_is_none_that_a_rule_names() {
 }
 
 #[test]
-fn a_shadow_list_of_origins_refuses_nobody() {
+fn a_shadow_list_of_origins_refuses_no_request() {
     let process = process();
     let document = r#"{"authorityRules": [{"resource": "login", "limitApp": "a", "strategy": "black", "mode": "shadow"}],
                        "envoy": {"origin": {"header": "x-app"}}}"#;

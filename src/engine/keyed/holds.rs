@@ -1,6 +1,6 @@
 //! The keys of a request, each resolved once, and what they hold: while it is decided, and while its call lasts.
 
-use crate::inline_vec::Few;
+use crate::inline_vec::InlineVec;
 use crate::rule::Count;
 use crate::state::breaker::Admission;
 use crate::state::keyed::{Key, KeyHandle, Reserved};
@@ -20,7 +20,7 @@ pub(super) struct Hold {
 
 /// What the rules say to the keys of a request, and what is reserved for them.
 pub(crate) struct Holds {
-    pub(super) holds: Few<Hold, 4>,
+    pub(super) holds: InlineVec<Hold, 4>,
     /// The longest wait, in nanoseconds, of rules that are enforced.
     pub(crate) wait: u64,
     /// A bit for each check.
@@ -45,7 +45,7 @@ pub(crate) struct HeldKey {
 #[derive(Default)]
 pub(crate) struct Rest {
     /// The keys that are to be told.
-    pub(super) keys: Few<HeldKey, 1>,
+    pub(super) keys: InlineVec<HeldKey, 1>,
     /// By breaker: how it let a probe in.
     pub(crate) probes: Vec<(usize, Admission)>,
 }
@@ -60,7 +60,7 @@ impl Rest {
 impl Default for Holds {
     fn default() -> Holds {
         Holds {
-            holds: Few::default(),
+            holds: InlineVec::default(),
             wait: 0,
             refusing: 0,
             shadow_refusing: 0,

@@ -3,7 +3,7 @@
 use super::check::{KeyCaller, KeyCheck, Opened};
 use super::controller::count;
 use super::holds::{HeldKey, Hold, Holds, Rest};
-use crate::inline_vec::Few;
+use crate::inline_vec::InlineVec;
 use crate::rule::{Count, FlowRule, LimitApp, RuleId};
 use crate::state::keyed::{Key, KeyHandle, KeyStatus, KeyVerdict, Reserved};
 use crate::time::Timestamp;
@@ -260,12 +260,12 @@ impl Keys {
     pub(crate) fn refund(&self, caller: &KeyCaller<'_>, charged: Timestamp, now: Timestamp) {
         let checks = self.0.iter().filter(|check| check.enforced);
         for check in checks.filter(|check| check.applies_to(caller)) {
-            let mut told: Few<Key, 4> = Few::default();
+            let mut known: InlineVec<Key, 4> = InlineVec::default();
             check.for_each_key(caller, &mut |opened, key, _| {
-                if told.iter().any(|known| *known == key) {
+                if known.iter().any(|known| *known == key) {
                     return;
                 }
-                told.push(key);
+                known.push(key);
                 let states = opened.states();
                 states.refund(key, check.cost(caller), charged, now);
             });

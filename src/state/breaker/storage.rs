@@ -4,14 +4,14 @@ use super::transitions::{CallCounts, State};
 use crate::snapshots::Snapshots;
 use std::cell::Cell;
 
-/// Where a breaker keeps what workers may share: its state and its two running counts.
+/// Where a breaker keeps its state and its two running counts, which workers may share.
 ///
 /// A shell keeps the state in shared data ([`State::pack`]) and the counts in two counters.
 pub trait BreakerStorage {
-    /// The state, as far as is known here. It may be behind the truth: a change is made by [`BreakerStorage::replace`].
+    /// The state, as far as this worker knows it. It may be stale: changes are made by [`BreakerStorage::replace`].
     fn load(&self) -> State;
 
-    /// The state as it is now; from now on it is known here.
+    /// The state as it is now; [`BreakerStorage::load`] returns it from now on.
     fn reload(&self) -> State {
         self.load()
     }
@@ -19,19 +19,18 @@ pub trait BreakerStorage {
     /// A rule that decides by this state has come into force, or a request is about to be decided on by it.
     fn in_use(&self) {}
 
-    /// Puts `next` in the place of `current`. `false` where something else is there, or the change could not be made; after
-    /// that it is known here what is there.
+    /// Compare-and-swap: replaces `current` by `next`. Returns `false` if the state is another one, which
+    /// [`BreakerStorage::load`] returns from then on, or if the change could not be made.
     fn replace(&self, current: State, next: State) -> bool;
 
-    /// The counts, with those of other workers.
+    /// The counts, other workers' included.
     fn counts(&self) -> CallCounts;
 
-    /// Counts one completed call, and says what the counts are then.
+    /// Counts one completed call, and returns the counts with it.
     fn add(&self, bad: bool) -> CallCounts;
 
-    /// What another breaker over these counts has kept of their totals and of the bad ones, where this one may have missed
-    /// something: it was not asked for, and not kept up to date. Called when a bucket begins, and first when the breaker is
-    /// made.
+    /// What another breaker over these counts has published of them, total and bad, if this one may have missed something: it
+    /// had no requests and was not kept up to date. Called when the breaker is made and when a bucket begins.
     fn published(&self) -> Option<Snapshots> {
         None
     }

@@ -1,4 +1,4 @@
-//! The three states of a breaker, and what leads from one to another.
+//! The three states of a breaker, and the transitions between them.
 
 use crate::rule::degrade::DegradeRule;
 use crate::snapshots::serial_since;
@@ -15,7 +15,7 @@ pub struct CallCounts {
 }
 
 impl CallCounts {
-    /// These and one more.
+    /// These counts and one more call.
     #[must_use]
     pub fn plus_one(self, bad: bool) -> CallCounts {
         CallCounts {
@@ -24,7 +24,7 @@ impl CallCounts {
         }
     }
 
-    /// What came after `earlier`; nothing where that is later.
+    /// The calls after `earlier`; none if that is later.
     pub(crate) fn since(self, earlier: CallCounts) -> CallCounts {
         CallCounts {
             total: serial_since(self.total, earlier.total).unwrap_or(0),
@@ -60,13 +60,14 @@ pub enum Phase {
         /// When it lets the first probe through.
         retry_at: Timestamp,
     },
-    /// Probes.
+    /// Probes only.
     HalfOpen {
-        /// How many are out and may still decide.
+        /// How many probes are out and may still decide.
         out: u8,
-        /// How many have succeeded.
+        /// How many probes have succeeded.
         succeeded: u8,
-        /// When those that are out may be replaced: [`DegradeRule::time_window_ms`] after the last of them was let through.
+        /// When the probes that are out may be replaced: [`DegradeRule::time_window_ms`] after the last of them was let
+        /// through.
         expires_at: Timestamp,
     },
 }
@@ -76,13 +77,13 @@ pub enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct State {
     phase: Phase,
-    /// Tells the probes that may still decide from those before. Wraps around after 2^32.
+    /// Distinguishes the probes that may still decide from earlier ones. Wraps around after 2^32.
     round: u32,
     /// The counts when the breaker last closed: what came before them is forgotten.
     since: CallCounts,
 }
 
-/// How a breaker let a call in. It comes back once: [`Breaker::complete`](crate::backend::Breaker::complete), or
+/// How a breaker let a call in. It is returned once: [`Breaker::complete`](crate::backend::Breaker::complete), or
 /// [`Breaker::give_back`](crate::backend::Breaker::give_back).
 #[must_use]
 #[derive(PartialEq, Eq, Debug)]
@@ -93,11 +94,11 @@ pub enum Admission {
     Probe(Ticket),
 }
 
-/// Which probes a probe is one of: probes of an earlier half-open time, and expired ones, decide nothing.
+/// The round of a probe: probes of an earlier half-open time, and expired ones, decide nothing.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Ticket {
     pub(super) round: u32,
-    /// What the state was before it was let through, and after.
+    /// The state before the probe was let through, and after.
     pub(super) step: Box<(State, State)>,
 }
 
@@ -118,7 +119,7 @@ pub(crate) enum Event {
     Succeeded { counts: CallCounts },
     /// A probe has failed.
     Failed,
-    /// A probe has not taken place.
+    /// A probe was given back without an outcome.
     GivenBack,
 }
 
@@ -137,7 +138,7 @@ impl State {
         self.phase
     }
 
-    /// The counts before which everything is forgotten.
+    /// The counts when the breaker last closed.
     pub const fn since(&self) -> CallCounts {
         self.since
     }
@@ -161,7 +162,7 @@ impl State {
         [head, instant.as_nanos(), self.since.total, self.since.bad]
     }
 
-    /// The state that was packed into these words; `None` where none was.
+    /// The state packed into these words; `None` if they are not a state.
     pub const fn unpack([head, instant, total, bad]: [u64; 4]) -> Option<State> {
         let instant = Timestamp::from_nanos(instant);
         let phase = match head & 0xff {
@@ -202,14 +203,14 @@ impl State {
         State { phase, ..self }
     }
 
-    /// Whether the completion of a call that was let in like this decides what becomes of a half-open breaker.
+    /// Whether the completion of a call with this admission decides about a half-open breaker.
     pub(crate) fn is_decided_by(&self, admission: &Admission, rule: &DegradeRule) -> bool {
         let half_open = matches!(self.phase, Phase::HalfOpen { .. });
         half_open && (rule.is_sentinel() || admission.is_probe_of(self.round))
     }
 
-    /// The transition table: what state `event` leads to; `None` where it leads nowhere. A request that comes while the
-    /// breaker is not closed is let through, as a probe, where it leads somewhere.
+    /// The transition table: the state after `event`; `None` if nothing changes. A request that changes the state of a breaker
+    /// that is not closed is let through, as a probe.
     ///
     /// The table is quoted in the documentation of [`Breaker`](crate::backend::Breaker).
     pub(crate) fn next(self, event: Event, rule: &DegradeRule, now: Timestamp) -> Option<State> {
@@ -279,7 +280,7 @@ impl State {
         State { phase, ..self }
     }
 
-    /// In that phase, with no probe out from before.
+    /// The state in that phase, with no probe out from before.
     fn anew(self, phase: Phase) -> State {
         State {
             phase,

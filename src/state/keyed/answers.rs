@@ -1,20 +1,20 @@
-//! What states of keys answer.
+//! The answers of the states of keys.
 
 use super::key::KeyHandle;
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// What would become of a request.
+/// The decision about a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyVerdict {
     /// It would pass at once.
     Pass,
-    /// It would have to wait for so long, in nanoseconds.
+    /// It would have to wait this long, in nanoseconds.
     Wait(u64),
     /// It would be refused.
     Block {
-        /// How long until it would not be, if nothing else came: the first instant at which it passes, or may wait. `None` where
-        /// it never does. A call in flight may end at any moment: for those it is a millisecond.
+        /// How long until the request would pass or could wait, if no other request came; `None` if it never can. A call in
+        /// flight may end at any moment: for a limit on them it is a millisecond.
         retry_after: Option<Duration>,
     },
 }
@@ -22,25 +22,25 @@ pub enum KeyVerdict {
 /// A turn that was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Turn {
-    /// How far turns reached before; `None` where there was none.
+    /// How far turns reached before; `None` if there was no turn.
     pub from: Option<Timestamp>,
     /// How far they reach with it.
     pub to: Timestamp,
 }
 
-/// What was taken for a request.
+/// A reservation for a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reserved {
     /// Where the state of its key is.
     pub handle: KeyHandle,
-    /// For how long it has to wait, in nanoseconds: 0 passes at once.
+    /// How long the request has to wait, in nanoseconds; 0: it passes at once.
     pub wait: u64,
-    /// Its turn, where turns are taken.
+    /// The request's turn, if requests take turns.
     pub turn: Option<Turn>,
 }
 
 impl Reserved {
-    /// Of a request that passes at once, where no turns are taken.
+    /// The reservation of a request that passes at once and takes no turn.
     pub const fn at_once(handle: KeyHandle) -> Reserved {
         Reserved {
             handle,
@@ -50,12 +50,12 @@ impl Reserved {
     }
 }
 
-/// How a key stands.
+/// The status of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct KeyStatus {
-    /// How much is left: whole passes, rounded down. Where turns are taken, one if it would pass at once.
+    /// How much is left: whole passes, rounded down. If requests take turns, 1 if a request would pass at once.
     pub remaining: u64,
-    /// How long until one passes at once, or where one does, until quota next comes back, if nothing else came: zero where none
-    /// is used or, of calls in flight that leave room, unknown.
+    /// How long until a request passes at once, or if it does, until quota next comes back, if no other request came: zero if
+    /// none is used, and for calls in flight that leave room, whose end is unknown.
     pub reset: Duration,
 }

@@ -1,4 +1,4 @@
-//! Keys of which nothing passes for a time: lines, in each of which one turn reaches to the end of the block.
+//! Keys that are blocked for a time: a pacer each, whose one turn reaches to the end of the block.
 
 use super::geometry::KeyedGeometry;
 use super::key::Key;
@@ -7,7 +7,8 @@ use super::window::Shape;
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// Which keys are blocked, and until when. When the clock has stepped back, none is for longer than the longest block was.
+/// Which keys are blocked, and until when. After the clock has stepped back, no key stays blocked for longer than the longest
+/// block was.
 pub(crate) struct Blocks {
     table: Table,
     /// When the block of every key ends, and when the last one does.
@@ -18,7 +19,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Room for as many keys as such windows have.
+    /// No blocks, and room for as many keys as windows of this geometry have.
     pub(crate) fn new(geometry: KeyedGeometry) -> Blocks {
         let shape = Shape::new(geometry.grade, true);
         Blocks {
@@ -37,23 +38,23 @@ impl Blocks {
         end
     }
 
-    /// Blocks `key` for so long from now on, and no longer. Whether there is room for that.
+    /// Blocks `key` for this long from now. Returns whether there was room for it.
     pub(crate) fn block(&mut self, key: Key, length: Duration, now: Timestamp) -> bool {
         let end = self.end(length, now);
         self.table.reserve_until(key, end, self.longest, now)
     }
 
-    /// Blocks every key for so long from now on.
+    /// Blocks every key for this long from now.
     pub(crate) fn block_all(&mut self, length: Duration, now: Timestamp) {
         self.all = self.end(length, now);
     }
 
-    /// Takes the block of `key` back.
+    /// Ends the block of `key`.
     pub(crate) fn unblock(&mut self, key: Key) {
         self.table.pull_back_to(key, Timestamp::ZERO);
     }
 
-    /// For how long `key` is blocked.
+    /// How long `key` stays blocked.
     pub(crate) fn left(&mut self, key: Key, now: Timestamp) -> Duration {
         let latest = now.plus_nanos(self.longest);
         self.all = self.all.min(latest);

@@ -9,7 +9,7 @@ use crate::rule::Count;
 use crate::time::Timestamp;
 
 impl Table {
-    /// The same of a key that shares, and what counts of it then.
+    /// The same for a key that shares, and how much then counts for it.
     #[cold]
     #[inline(never)]
     fn count_shared(
@@ -31,8 +31,8 @@ impl Table {
 }
 
 impl KeyedWindows {
-    /// Whether `cost` more fits into `limit` in the window of `key`, and how that stands afterwards. Takes the cost if it fits
-    /// and the request `charges`: else it opens no window.
+    /// Whether `cost` more fits into `limit` in the window of `key`, and the window's status afterwards. Charges the cost if it
+    /// fits and the request `charges`: else it opens no window.
     #[inline]
     pub(crate) fn count(
         &self,

@@ -1,4 +1,4 @@
-//! What a table of keys is made for, and what a rule asks of each key.
+//! The geometry of a table of keys, and the terms of a rule for each key.
 
 use super::hottest::LABEL_BYTES;
 use super::sketch::Sketch;
@@ -6,13 +6,13 @@ use super::table::slots;
 use super::window::Shape;
 use crate::rule::{Count, Grade, MAX_KEYS};
 
-/// What the states of one rule are: fixed for their life.
+/// The geometry of one rule's states, which never changes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct KeyedGeometry {
     /// What is limited.
     pub grade: Grade,
     /// Whether requests take turns, spaced evenly over the interval of the grade, and nothing is counted: a throttle per key.
-    /// Calls in flight cannot.
+    /// Not for calls in flight.
     pub is_paced: bool,
     /// How many keys have a state of their own: at least one, at most [`MAX_KEYS`].
     pub max_keys: usize,
@@ -21,7 +21,7 @@ pub struct KeyedGeometry {
 }
 
 impl KeyedGeometry {
-    /// For windows or calls in flight of `max_keys` keys.
+    /// The geometry of windows or calls in flight of `max_keys` keys.
     pub const fn new(grade: Grade, max_keys: usize) -> KeyedGeometry {
         KeyedGeometry {
             grade,
@@ -31,7 +31,7 @@ impl KeyedGeometry {
         }
     }
 
-    /// For turns.
+    /// This geometry, with turns.
     pub const fn paced(self) -> KeyedGeometry {
         KeyedGeometry {
             is_paced: true,
@@ -39,7 +39,7 @@ impl KeyedGeometry {
         }
     }
 
-    /// For decisions as Sentinel makes them.
+    /// This geometry, with decisions as Sentinel makes them.
     pub const fn sentinel(self) -> KeyedGeometry {
         KeyedGeometry {
             compat: true,
@@ -51,15 +51,15 @@ impl KeyedGeometry {
         self.max_keys.clamp(1, MAX_KEYS)
     }
 
-    /// The most bytes that [`KeyedWindows`](crate::backend::KeyedWindows) of this geometry have allocated between two calls, while
-    /// no counter has widened.
+    /// The most bytes that [`KeyedWindows`](crate::backend::KeyedWindows) of this geometry have allocated between two calls,
+    /// while no counter has widened.
     pub fn max_bytes(&self) -> usize {
         let (shape, keys) = (Shape::new(self.grade, self.is_paced), self.keys());
         let state = shape.stride * size_of::<u64>();
         slots(keys) * (state + 1) + Sketch::max_bytes(&shape, keys) + LABEL_BYTES
     }
 
-    /// The same if those of all windows have.
+    /// The same if the counters of all windows have widened.
     pub fn max_bytes_wide(&self) -> usize {
         let (shape, keys) = (Shape::new(self.grade, self.is_paced), self.keys());
         let block = shape.buckets * size_of::<u64>();
@@ -73,17 +73,17 @@ impl KeyedGeometry {
     }
 }
 
-/// What a rule asks of a key: it can change while the state goes on.
+/// The terms of a rule for one key. They can change while the state goes on.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct KeyedTerms {
-    /// How much the key may have: where it is an exception, its own count.
+    /// The limit of the key: the rule's count, or the key's own.
     pub count: Count,
-    /// Of turns: for how long a request waits at most, in nanoseconds.
+    /// For turns: how long a request waits at most, in nanoseconds.
     pub max_queueing_ns: u64,
 }
 
 impl KeyedTerms {
-    /// A count, and no request waits.
+    /// This count, and no request waits.
     pub const fn of(count: Count) -> KeyedTerms {
         KeyedTerms {
             count,

@@ -1,4 +1,4 @@
-//! What the hottest keys are called.
+//! The labels of the hottest keys.
 
 use super::key::Key;
 use std::cell::Cell;
@@ -9,7 +9,7 @@ pub const MAX_LABELS: usize = 64;
 /// How long a label is at most, in bytes.
 pub const MAX_LABEL: usize = 128;
 
-/// Nothing is hot that counts less.
+/// A key that counts less is never hot.
 const COOL: u64 = 2;
 
 /// One of the hottest keys.
@@ -17,17 +17,17 @@ const COOL: u64 = 2;
 pub struct HotKey {
     /// The key.
     pub key: Key,
-    /// Its parts as text, `, ` between them and `-` for one that is missing, cut off after [`MAX_LABEL`] bytes. `None` where it
-    /// is not known.
+    /// Its parts as text, separated by `, `, with `-` for a missing part, cut off after [`MAX_LABEL`] bytes. `None` if it is
+    /// not known.
     pub label: Option<Box<str>>,
-    /// Its passes in the window, whole ones; its calls in flight; of a throttle, how far its turns reach ahead, in nanoseconds.
+    /// Its whole passes in the window, or its calls in flight; for a throttle, how far its turns reach ahead, in nanoseconds.
     pub amount: u64,
 }
 
-/// The keys whose labels are kept, or will be as soon as they come again.
+/// The listed keys, whose labels are kept or will be when the keys come again.
 pub(super) struct Labels {
     listed: Vec<(Key, Option<Box<str>>)>,
-    /// What makes a key hot enough to be listed: no search for the coolest one before.
+    /// The heat from which a key may be listed: below it, no search for the coolest key is needed.
     floor: u64,
 }
 
@@ -46,20 +46,20 @@ impl Labels {
         self.floor
     }
 
-    /// A key has to be a quarter hotter than the coolest one that is listed to take its place: so those that are about as hot
-    /// as each other do not take turns.
+    /// A key takes the place of the coolest listed key if it is a quarter hotter, so that equally hot keys do not keep
+    /// replacing each other.
     pub(super) fn set_coolest(&mut self, heat: u64) {
         self.floor = heat.saturating_add(heat / 4 + 1).max(COOL);
     }
 
-    /// As so many buckets pass, less makes a key hot.
+    /// Lowers the floor: `buckets` have passed.
     pub(super) fn cool(&mut self, buckets: u64) {
         for _ in 0..buckets.min(256) {
             self.floor = self.floor.saturating_sub(self.floor / 8 + 1).max(COOL);
         }
     }
 
-    /// A listed key counts no more than that.
+    /// A listed key has at most this heat.
     #[inline]
     pub(super) fn cool_to(&mut self, heat: u64) {
         self.floor = self.floor.min(heat.max(COOL));
@@ -95,7 +95,7 @@ impl Labels {
         }
     }
 
-    /// Names `key`, if it is listed and has no name yet.
+    /// Stores the label of `key`, if it is listed without one.
     pub(super) fn store_label(&mut self, key: Key, parts: &[Option<&[u8]>]) {
         if let Some((_, unknown @ None)) = self.listed.iter_mut().find(|(listed, _)| *listed == key)
         {
@@ -125,7 +125,7 @@ fn text(parts: &[Option<&[u8]>]) -> String {
         if number > 0 {
             text.push_str(", ");
         }
-        // What does not fit is not looked at.
+        // Bytes that do not fit are not read.
         let part = part.map_or(&b"-"[..], |part| part.get(..MAX_LABEL).unwrap_or(part));
         text.push_str(&String::from_utf8_lossy(part));
     }
@@ -135,8 +135,8 @@ fn text(parts: &[Option<&[u8]>]) -> String {
     text
 }
 
-/// A 256-bit Bloom filter with one hash: the listed keys whose label is not known yet. Any other key costs one look, and a
-/// false hit a search of the list.
+/// A 256-bit Bloom filter with one hash: the listed keys whose label is not known yet. A key that is not in it costs one
+/// lookup, a false hit a search of the list.
 #[derive(Default)]
 pub(super) struct UnlabelledFilter([Cell<u64>; 4]);
 

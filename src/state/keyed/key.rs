@@ -1,23 +1,23 @@
-//! What is limited for itself, and where its state is.
+//! A key, and where its state was found.
 
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 
-/// A key: a hash of what is limited for itself, such as a client's address.
+/// A key: a hash of values that are limited separately, such as a client's address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Key(pub(super) u64);
 
 impl Key {
-    /// The key that has this hash. It should be as hard to guess as those of [`Key::of_parts`].
+    /// The key with this hash. It should be as hard to guess as those of [`Key::of_parts`].
     pub const fn from_hash(hash: u64) -> Key {
         Key(hash)
     }
 
-    /// The key made of those parts, in order. A part that is missing (`None`) is a value of its own, other than an empty one.
+    /// The key made of these parts, in order. A part that is missing (`None`) is a value of its own, other than an empty one.
     ///
-    /// The hash is SipHash-1-3. A client that finds a collision can spend the quota of another; of the fast hashes this one was
-    /// made to withstand that search, as long as the seed is secret. Each part goes into it
-    /// with its length before it; a key of one part, the common case, has a seed of its own instead.
+    /// The hash is SipHash-1-3. A client that finds a collision can spend another client's quota; this hash is fast and made to
+    /// withstand that search while the seed is secret. Each part goes into it with its length before it; a key of one part, the
+    /// common case, has a seed of its own instead.
     #[inline]
     pub fn of_parts<'a>(seed: [u64; 2], parts: impl IntoIterator<Item = Option<&'a [u8]>>) -> Key {
         let mut parts = parts.into_iter();
@@ -56,7 +56,7 @@ impl Key {
         self.0
     }
 
-    /// One of 255, never 0, and independent of [`Key::home`].
+    /// The tag of the key: from 1 to 255, and independent of [`Key::home`].
     #[inline]
     pub(super) fn tag(self) -> u8 {
         (self.0 as u8).max(1)
@@ -69,13 +69,14 @@ impl Key {
     }
 }
 
-/// In a handle: its state has not been looked for yet. No table has as many slots.
+/// In a handle: the state has not been searched for yet. No table has this many slots.
 const NOWHERE: u32 = u32::MAX;
 
-/// A key of a request, and where its state was found: so that each step of a decision goes there without another search.
+/// A key of a request, and where its state was found, so that later steps of a decision need no search.
 ///
-/// It is made of the key alone; each step notes in it where it has found the state, and looks there first the next time. From a
-/// reservation until that is given back, has ended or has left the window, it stays good whatever happens to other keys.
+/// It is made of the key alone; each step notes where it has found the state, and looks there first the next time. A
+/// reservation's handle stays valid until the reservation is released, has ended or has left the window, whatever happens to
+/// other keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyHandle {
     pub(super) key: Key,
@@ -85,7 +86,7 @@ pub struct KeyHandle {
 }
 
 impl KeyHandle {
-    /// Of a key whose state has not been looked for.
+    /// The handle of a key whose state has not been searched for.
     pub const fn of(key: Key) -> KeyHandle {
         KeyHandle {
             key,
@@ -94,12 +95,12 @@ impl KeyHandle {
         }
     }
 
-    /// Whether the state has not been looked for.
+    /// Whether the state has not been searched for.
     pub const fn is_new(self) -> bool {
         self.at == NOWHERE
     }
 
-    /// The same once the state has been found: on this page, say.
+    /// This handle, with the state found at `at`, such as a page.
     pub const fn found_at(self, at: u32) -> KeyHandle {
         KeyHandle { at, ..self }
     }

@@ -1,4 +1,4 @@
-//! What is left of a window that has been brought up to date, and when more is: by looking only at what leaves next.
+//! What is left in a window that has been brought up to date, and when more will be: only the next buckets to leave are read.
 
 use super::answers::KeyStatus;
 use super::window::{BucketPos, NARROW, StateMut, WIDE, kept_part};
@@ -13,11 +13,11 @@ const BYTES: usize = size_of::<u64>();
 /// What counts in a window.
 struct Counted {
     window: Window,
-    /// Whole buckets. Of a weighted window the leaving one is among them.
+    /// The count of whole buckets. In a weighted window the leaving one is included.
     used: u64,
     /// What a weighted window counts.
     weighted: Option<f64>,
-    /// The counters of the newest bucket, and of the oldest that is in `used`.
+    /// The counters of the newest bucket, and of the oldest one in `used`.
     newest: usize,
     oldest: usize,
 }
@@ -50,7 +50,7 @@ impl StateMut<'_> {
         })
     }
 
-    /// How the window stands. `None` for calls in flight.
+    /// The status of the window; `None` for calls in flight.
     #[inline]
     pub(super) fn status(
         &mut self,
@@ -63,7 +63,7 @@ impl StateMut<'_> {
             None => limit.whole().saturating_sub(of.used),
             Some(sum) => (limit.get() - sum) as u64,
         };
-        // What has to leave, and what a weighted window may count then.
+        // How much has to leave, and how much a weighted window may count then.
         let (over, most) = match remaining {
             0 if limit.whole() == 0 => (0, (0.0, 0)),
             0 => (
@@ -104,8 +104,8 @@ impl StateMut<'_> {
         })
     }
 
-    /// How long after `now` `over` of whole buckets will have left; of a weighted window, so much that what it counts is, with a
-    /// cost, at most `most`: there the first millisecond, else the first instant.
+    /// How long after `now` `over` of whole buckets will have left; in a weighted window, enough that its count with a cost is
+    /// at most `most`: there the first millisecond, else the first instant.
     #[inline]
     fn time_to_leave(
         &mut self,
@@ -114,7 +114,7 @@ impl StateMut<'_> {
         most: (f64, u64),
         now: Timestamp,
     ) -> Duration {
-        // What has come since the newest bucket began is all there is of most keys, and often of those that come often.
+        // For most keys, and often for frequent ones, only the newest bucket counts anything.
         let newest = self.counter(of.newest);
         let older = of.used.saturating_sub(newest);
         let (steps, before) = if older < over {
@@ -123,7 +123,7 @@ impl StateMut<'_> {
             self.buckets_to_leave(of.oldest, over)
         };
         let length = of.window.bucket_nanos();
-        // What lies in a timestamp does not wrap, and neither do the buckets of a window: to saturate takes 128 bits.
+        // Neither a timestamp nor the buckets of a window wrap. (Saturating arithmetic would take 128 bits.)
         let starts = self.number().wrapping_mul(length);
         let starts = starts.saturating_add(length.wrapping_mul(steps as u64));
         let starts = Timestamp::from_nanos(starts);
@@ -136,8 +136,8 @@ impl StateMut<'_> {
         within(of.window, (full, leaving), (starts, ends), most, now).since(now)
     }
 
-    /// How many buckets after the oldest, whose counter this is, the one comes with which `over` are reached, and what is in
-    /// those before it.
+    /// How many buckets after the oldest, whose counter this is, the running sum reaches `over`, and the sum before that
+    /// bucket.
     fn buckets_to_leave(&mut self, oldest: usize, over: u64) -> (usize, u64) {
         let (shape, is_wide) = (self.shape, self.has(WIDE));
         let buckets = shape.buckets;
@@ -148,7 +148,7 @@ impl StateMut<'_> {
                 counters.get(counter).copied().unwrap_or(0)
             } else {
                 let word = counters.get(counter / BYTES).copied().unwrap_or(0);
-                // Most buckets of most keys are empty: those of a word that has no more are passed over.
+                // Most buckets of most keys are empty: the empty rest of a word is skipped.
                 let rest = word >> (counter % BYTES * 8);
                 if rest == 0 {
                     let empty = (BYTES - counter % BYTES).min(buckets - counter);
@@ -169,8 +169,8 @@ impl StateMut<'_> {
     }
 }
 
-/// The first millisecond in a bucket, not before `now`, at which what a weighted window counts is, with a cost, at most
-/// `most`, as it is at the end of the bucket.
+/// The first millisecond in a bucket, not before `now`, at which the count of a weighted window, with a cost, is at most
+/// `most`; it is at the bucket's end.
 #[inline(never)]
 fn within(
     window: Window,

@@ -1,5 +1,4 @@
-//! A table in pages, each of them bytes that are read and swapped as a whole: for where states are to be shared with others, and
-//! nothing else can be.
+//! A table in pages: bytes that are read and swapped as a whole. For workers that can share bytes, but no memory.
 //!
 //! ```text
 //!   key's hash ---> page   [ entry ][ entry ] ... at most 8   [ at most 3 that keys share which find the page full ]
@@ -12,25 +11,25 @@
 //!                             a key holds and leases. Of turns there is none
 //! ```
 //!
-//! Nothing writes room yet: it is there so that what comes later needs no other pages. A worker keeps the words that it finds
-//! there with their key, counts nothing by them, and takes no entry from a key while one of them is not zero.
+//! Nothing is written to the room yet: later versions can use it without other pages. A worker keeps the words that it finds
+//! there with their key, ignores their meaning, and reuses no entry while one of them is not zero.
 //!
-//! An entry is taken from a key only when nothing counts in it any more. Where there is none to be taken, a key shares one of
-//! [`SHARED_PER_PAGE`], which one being a matter of another part of its hash; and a key that gets one of its own later goes on from
-//! what its shared one has counted. A line that still matters to a request dear enough (see [`IdleTtl`]) is taken from its key in a
-//! full page only, and how far it reached is kept in the entry that its key shares; so a turn taken there is not given back.
+//! An entry is reused only when nothing counts in it any more. If none can be reused, the key shares one of [`SHARED_PER_PAGE`]
+//! entries, chosen by another part of its hash; a key that gets its own entry later continues from its shared one. A pacer that
+//! can still delay an expensive request (see [`IdleTtl`]) is reused in a full page only, and how far it reached is kept in the
+//! entry that its key shares; so a turn taken there is not given back.
 //!
-//! There is a page for every four keys of the table's bound. Seeded hashes spread keys as chance does (Poisson's
-//! distribution of mean 4): at the bound, fewer than one key in a hundred finds its page full, and below it fewer still. With as
-//! many further keys as the bound, of one request each, more than half of all pages are full, and of 1000 new clients 2 find a
-//! shared window that has counted 5.
+//! There is a page for every four keys of the table's bound. Seeded hashes spread keys at random (a Poisson distribution of
+//! mean 4): at the bound, fewer than one key in a hundred finds its page full, and below it even fewer. With as many further
+//! keys as the bound, of one request each, more than half of all pages are full, and of 1000 new clients 2 find a shared window
+//! that has counted 5.
 //!
-//! A decision is a compare-and-swap: a worker reads the key's page, decides, and replaces the page if it is still what was read; if
-//! not, it begins again. A refusal writes nothing. What is reserved counts at once, so that there is one swap and not two.
+//! A decision is one compare-and-swap: a worker reads the key's page, decides, and replaces the page if it has not changed; if
+//! it has, it begins again. A refusal writes nothing. A reservation counts at once, so that one swap is enough.
 //!
 //! Workers that share pages share a clock that does not step back. If another worker wrote the page after this one read the
-//! clock, this one uses the newer bucket of the page: decisions on a page are ordered by the time that they use, and each of
-//! these times is one at which the request was there.
+//! clock, this one uses the newer bucket of the page: decisions on a page are ordered by the time that they use, and each
+//! request was there at the time that it uses.
 
 use super::answers::{KeyStatus, KeyVerdict, Reserved, Turn};
 use super::geometry::{KeyedGeometry, KeyedTerms};
@@ -49,52 +48,51 @@ use std::time::Duration;
 /// How many keys a page keeps apart.
 pub const KEYS_PER_PAGE: usize = 8;
 
-/// How many entries of a page are shared by the keys that find it full: each of them is made when it is needed.
+/// How many entries of a page are shared by the keys that find it full. Each is made when it is needed.
 const SHARED_PER_PAGE: u64 = 3;
 
 const MOST_ENTRIES: usize = KEYS_PER_PAGE + SHARED_PER_PAGE as usize;
 
-/// How many keys of a table's bound there are for each page: half of those that it keeps apart, since no hash spreads keys
-/// evenly.
+/// How many keys of a table's bound there are for each page: half of [`KEYS_PER_PAGE`], since no hash spreads keys evenly.
 const KEYS_AT_BOUND: usize = 4;
 
-/// A flag beside the number of the newest bucket: behind the counters there is room for other words. (In a table this flag says
-/// that a key is listed.)
+/// A flag beside the number of the newest bucket: room for other words follows the counters. (In a table this flag marks a
+/// listed key.)
 const ROOM: u64 = LISTED;
 
-/// How many words there are at most in the room of an entry.
+/// The most words in the room of an entry.
 const MOST_ROOM: usize = 8;
 
 const WORD: usize = size_of::<u64>();
 
-/// When to try again where a call in flight has to end first, which may be at any moment.
+/// When to try again if a call in flight has to end first, which may be at any moment.
 const A_CALL: Duration = Duration::from_millis(1);
 
-/// How the states of one rule's keys lie in pages, which are the caller's to keep.
+/// The states of one rule's keys in pages, which the caller stores.
 ///
-/// The order of bytes is that of [`KeyedPages::LAYOUT`], a part of whatever name the pages are kept under.
+/// Their layout has the version [`KeyedPages::LAYOUT`], which has to be part of the name of each page.
 pub struct KeyedPages {
     seed: [u64; 2],
     shape: Shape,
     compat: bool,
-    /// That of a full page. Workers do not tell each other what their requests cost: it stays the shortest, so that
-    /// a batch of more than the count may wait for others that were forgotten.
+    /// The time to live in a full page. Workers do not share the costs of their requests: it stays the shortest, so that a
+    /// batch of more than the count may wait for other keys whose pacers were forgotten.
     idle_ttl: IdleTtl,
     pages: usize,
     work: RefCell<Work>,
 }
 
-/// The entry that is decided on: the words of a [`KeyedWindows`]' state.
+/// The entry of the present decision: the words of a [`KeyedWindows`]' state.
 struct Work {
     words: Vec<u64>,
     slab: Slab,
     /// The words behind its counters, and their number, as they lie in the page.
     room: Vec<u8>,
-    /// How windows count is that of the latest [`KeyedPages::count_as`].
+    /// Windows count as set by the latest [`KeyedPages::count_as`].
     shape: Shape,
 }
 
-/// Where the entry of a key is or is to be in its page, and what it goes on from.
+/// Where the entry of a key is or will be in its page, and the entry that it continues from.
 struct Found {
     /// From byte to byte.
     span: Range<usize>,
@@ -103,14 +101,14 @@ struct Found {
     is_shared: bool,
     /// Where the shared entry is.
     shared: Option<Range<usize>>,
-    /// Whose line is to be reused, and that line, where it still matters.
+    /// The key whose pacer is to be reused, and the pacer's word, if it can still delay a request.
     forgotten: Option<(Key, u64)>,
-    /// The bucket to go by.
+    /// The bucket of the decision.
     to: BucketPos,
 }
 
 impl Key {
-    /// Which of the shared entries of its page is this key's.
+    /// Which shared entry of its page the key uses.
     fn shared(self) -> u64 {
         (self.0 >> 8) % SHARED_PER_PAGE
     }
@@ -122,7 +120,7 @@ fn word(page: &[u8], at: usize) -> Option<u64> {
 }
 
 impl KeyedPages {
-    /// The version of what lies in a page. Pages of another version are other pages: nothing reads both.
+    /// The version of the layout of pages. No code reads pages of another version.
     pub const LAYOUT: u32 = 3;
 
     /// Pages for the states of a rule. All workers that share them need the same `seed`, which is a secret.
@@ -148,17 +146,17 @@ impl KeyedPages {
         self.pages
     }
 
-    /// Which page is the key's.
+    /// The page of the key.
     pub fn page(&self, key: Key) -> usize {
         key.home(self.pages)
     }
 
-    /// Whether it is calls in flight that are counted.
+    /// Whether calls in flight are counted.
     pub fn counts_calls(&self) -> bool {
         self.shape.window.is_none()
     }
 
-    /// How many bytes an entry at `at` takes that begins so; `None` where these bytes are no page.
+    /// The length in bytes of the entry at `at` that begins with `head`; `None` if the bytes are not a valid page.
     #[inline]
     fn size(&self, page: &[u8], at: usize, head: u64) -> Option<usize> {
         let size = self.size_without_room(head);
@@ -184,7 +182,7 @@ impl KeyedPages {
         (2 + counters) * WORD
     }
 
-    /// Whether nothing counts any more in the entry at `at` that begins so.
+    /// Whether nothing counts any more in the entry at `at` that begins with `head`.
     fn is_free(&self, page: &[u8], at: usize, head: u64, now: Timestamp, number: u64) -> bool {
         if self.has_room(head) && self.keeps_room(page, at, head) {
             return false;
@@ -237,7 +235,7 @@ impl KeyedPages {
         }
         let is_bucket =
             |(window, _): (Window, _)| newest.checked_mul(window.bucket_nanos()).is_some();
-        // A line is reused in a full page only: how far it reached is kept in an entry behind those of the keys.
+        // A pacer is reused in a full page only: how far it reached is kept in a shared entry, after the keys' own.
         let free = free.filter(|_| entries >= KEYS_PER_PAGE || !self.keeps_forgotten());
         let is_own = own.is_some();
         let is_shared = own.is_none() && free.is_none() && entries >= KEYS_PER_PAGE;
@@ -266,7 +264,7 @@ impl KeyedPages {
         }
     }
 
-    /// The first entry of a page, instead of bytes that are none.
+    /// The first entry of a new page, in place of bytes that are not a valid page.
     #[cold]
     fn in_place_of(&self, page: &[u8], now: Timestamp) -> Found {
         Found {
@@ -275,7 +273,7 @@ impl KeyedPages {
         }
     }
 
-    /// Takes out what `key` goes on from; says how many calls in the shared entry may be its own beside those.
+    /// Loads the entry that `key` continues from. Returns how many calls in the shared entry may be the key's, besides those.
     fn load(&self, work: &mut Work, page: &[u8], key: Key, now: Timestamp, found: &Found) -> u64 {
         let Work {
             words, slab, room, ..
@@ -292,7 +290,7 @@ impl KeyedPages {
             let size = self.size_without_room(head) - 2 * WORD;
             let (kept, behind) = counters.split_at(size.min(counters.len()));
             counters = kept;
-            // It is the key's own, and no part of what others share that goes on from there.
+            // The key's own entry, not part of a shared one that it continues from.
             let is_same = found.from.as_ref().map(|from| from.start) == Some(found.span.start);
             if is_same && !behind.is_empty() {
                 room.extend_from_slice(behind);
@@ -308,7 +306,7 @@ impl KeyedPages {
             *second = head;
         }
         let Some(mut held) = StateMut::of(words, slab, &self.shape) else {
-            return 0; // a line
+            return 0; // a pacer
         };
         if self.shape.buckets > 0 {
             held.restore(head, kept);
@@ -354,13 +352,13 @@ impl KeyedPages {
         page.extend_from_slice(&end);
     }
 
-    /// Whether what a line said still matters when its entry is reused (see [`IdleTtl`]).
+    /// Whether a pacer can still delay a request when its entry is reused (see [`IdleTtl`]).
     fn keeps_forgotten(&self) -> bool {
         self.shape.is_paced && self.compat
     }
 
-    /// Has the entry that `key` shares in a full page reach as far as its line did, whose entry was reused.
-    fn keep_forgotten(&self, work: &mut Work, page: &mut Vec<u8>, key: Key, line: u64) {
+    /// Makes the entry that `key` shares in a full page reach as far as the key's pacer did, whose entry was reused.
+    fn keep_forgotten(&self, work: &mut Work, page: &mut Vec<u8>, key: Key, pacer: u64) {
         let which = key.shared();
         let mut shared = (KEYS_PER_PAGE..MOST_ENTRIES).map(|entry| 2 * WORD * entry);
         let is_it = |at: &usize| word(page, *at).is_none_or(|hash| hash == which);
@@ -369,12 +367,12 @@ impl KeyedPages {
         };
         if let [hash, reach] = work.words.as_mut_slice() {
             *hash = which;
-            *reach = word(page, at + WORD).unwrap_or(0).max(line);
+            *reach = word(page, at + WORD).unwrap_or(0).max(pacer);
         }
         self.store(work, page, &(at..at + 2 * WORD));
     }
 
-    /// What a turn is worth. The clock does not step back: however far turns reach, they were taken.
+    /// The spacing of a turn. The clock does not step back: however far turns reach, they were taken.
     fn pace(&self, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Option<Spacing> {
         let (window, _) = self.shape.window?;
         let pace = if self.compat {
@@ -386,17 +384,17 @@ impl KeyedPages {
         pace(window.interval_nanos(), terms.count, queue, cost, now)
     }
 
-    /// The key made of those parts, in order: [`Key::of_parts`] with the seed of these pages.
+    /// The key made of these parts, in order: [`Key::of_parts`] with the seed of these pages.
     pub fn key<'a>(&self, parts: impl IntoIterator<Item = Option<&'a [u8]>>) -> Key {
         Key::of_parts(self.seed, parts)
     }
 
-    /// As [`KeyedStates::count_as`](crate::backend::KeyedStates::count_as), in all pages.
+    /// [`KeyedStates::count_as`](crate::backend::KeyedStates::count_as) for all pages.
     pub fn count_as(&self, counting: Counting) {
         self.work.borrow_mut().shape.count_as(counting);
     }
 
-    /// As [`KeyedStates::ask`](crate::backend::KeyedStates::ask), of the key's page.
+    /// [`KeyedStates::ask`](crate::backend::KeyedStates::ask) for the key's page.
     pub fn ask(
         &self,
         page: &[u8],
@@ -415,7 +413,7 @@ impl KeyedPages {
             let Some(pace) = self.pace(terms, cost, now) else {
                 return KeyVerdict::Block { retry_after: None };
             };
-            let latest = work.line();
+            let latest = work.pacer();
             return match pace.wait(latest) {
                 Some(0) => KeyVerdict::Pass,
                 Some(wait) => KeyVerdict::Wait(wait),
@@ -437,8 +435,8 @@ impl KeyedPages {
         }
     }
 
-    /// As [`KeyedStates::reserve_later`](crate::backend::KeyedStates::reserve_later), in the key's page, and charges it at once:
-    /// if that is done, the page is to be swapped for the one that it has become.
+    /// [`KeyedStates::reserve_later`](crate::backend::KeyedStates::reserve_later) in the key's page, charged at once: if it
+    /// succeeds, the caller has to swap the changed page in.
     pub fn reserve(
         &self,
         page: &mut Vec<u8>,
@@ -466,21 +464,21 @@ impl KeyedPages {
             held.admit(cost, found.to);
         } else if cost > 0 {
             let pace = self.pace(terms, cost, now)?;
-            let from = work.line();
+            let from = work.pacer();
             let wait = pace.wait(from)?.max(wait);
             let to = pace.reach_after(wait);
             work.set_line(Some(to));
             (reserved.wait, reserved.turn) = (wait, Some(Turn { from, to }));
         }
         self.store(work, page, &found.span);
-        if let Some((key, line)) = found.forgotten {
-            self.keep_forgotten(work, page, key, line);
+        if let Some((key, pacer)) = found.forgotten {
+            self.keep_forgotten(work, page, key, pacer);
         }
         Some(reserved)
     }
 
-    /// As [`KeyedStates::release`](crate::backend::KeyedStates::release), in the key's page, and
-    /// [`KeyedStates::leave`](crate::backend::KeyedStates::leave), of a cost of 1: whether the page has changed.
+    /// [`KeyedStates::release`](crate::backend::KeyedStates::release) in the key's page, and
+    /// [`KeyedStates::leave`](crate::backend::KeyedStates::leave), with a cost of 1. Returns whether the page has changed.
     pub fn release(&self, page: &mut Vec<u8>, reserved: Reserved, cost: u64) -> bool {
         let work = &mut *self.work.borrow_mut();
         let KeyHandle { key, at, is_shared } = reserved.handle;
@@ -501,14 +499,14 @@ impl KeyedPages {
         };
         self.load(work, page, key, now, &found);
         if let Some(turn) = reserved.turn {
-            // A line may have been forgotten since then that reached further than the keys that shared before.
+            // Since then a pacer may have been forgotten that reached further than the keys that shared before.
             let is_kept = is_shared && self.keeps_forgotten();
-            if is_kept || work.line() != Some(turn.to) {
+            if is_kept || work.pacer() != Some(turn.to) {
                 return false;
             }
             work.set_line(turn.from);
         } else if let Some(mut held) = StateMut::of(&mut work.words, &mut work.slab, &work.shape) {
-            // Of the bucket where it was counted: of a newer one it would be gone too soon.
+            // From the bucket where it was counted: taken from a newer one, it would leave too soon.
             let behind = (found.to.number as u32).wrapping_sub(at) as usize;
             if self.shape.buckets == 0 {
                 *held.used = held.used.saturating_sub(1);
@@ -520,13 +518,13 @@ impl KeyedPages {
         true
     }
 
-    /// As [`KeyedStates::status`](crate::backend::KeyedStates::status), of the key's page.
+    /// [`KeyedStates::status`](crate::backend::KeyedStates::status) for the key's page.
     pub fn status(&self, page: &[u8], key: Key, terms: &KeyedTerms, now: Timestamp) -> KeyStatus {
         let work = &mut *self.work.borrow_mut();
         let found = self.find(page, key, now);
         let elsewhere = self.load(work, page, key, now, &found);
         let Some(mut held) = StateMut::of(&mut work.words, &mut work.slab, &work.shape) else {
-            let latest = work.line();
+            let latest = work.pacer();
             let status = |pace: Spacing| KeyStatus {
                 remaining: u64::from(pace.wait(latest) == Some(0)),
                 reset: pace.time_to_pass(latest, now),
@@ -548,14 +546,14 @@ impl KeyedPages {
 }
 
 impl Work {
-    /// How far the turns of a line reach.
-    fn line(&self) -> Option<Timestamp> {
+    /// How far the turns of a pacer reach.
+    fn pacer(&self) -> Option<Timestamp> {
         self.words.get(1).copied().and_then(reach)
     }
 
     fn set_line(&mut self, to: Option<Timestamp>) {
-        if let Some(line) = self.words.get_mut(1) {
-            *line = reach_word(to);
+        if let Some(pacer) = self.words.get_mut(1) {
+            *pacer = reach_word(to);
         }
     }
 }

@@ -1,22 +1,22 @@
-//! Refunds: what a key was charged for requests that turn out not to count.
+//! Refunds for requests that turn out not to count.
 
 use super::key::Key;
 use super::windows::KeyedWindows;
 use crate::time::Timestamp;
 
 impl KeyedWindows {
-    /// Gives back `cost` that `key` was charged at the instant `charged`: from that bucket, and where less is counted there,
-    /// from those before it. What has left the window is not given back once more. Only windows give back, not turns or calls in
-    /// flight, and not what keys share because the table is full.
+    /// Gives back the `cost` that `key` was charged at `charged`: from that bucket, and if it counts less, from earlier ones. A
+    /// cost that has left the window is not given back again. Only windows are refunded, not turns or calls in flight, and not
+    /// shared entries of a full table.
     ///
-    /// Where `charged` is not the instant of the charge but a later one, quota comes back too early by as much.
+    /// If `charged` is later than the charge, quota comes back too early by the difference.
     pub fn refund(&self, key: Key, cost: u64, charged: Timestamp, now: Timestamp) {
         let (false, Some((window, _))) = (self.shape.is_paced, self.shape.window) else {
             return;
         };
         let table = &mut *self.table.borrow_mut();
         let (place, to) = (table.look_up(key), table.bucket(now));
-        // What keys share stays charged: others may have raised it as far.
+        // Shared entries stay charged: other keys may have raised them as far.
         let Some(mut held) = table.held(place) else {
             return;
         };
@@ -37,8 +37,8 @@ impl KeyedWindows {
         }
     }
 
-    /// Forgets what counts in the window of `key`. What was charged to it while it had none of its own stays: it cannot be told
-    /// from what others have.
+    /// Empties the window of `key`. Charges from before it had a window of its own stay in the shared entries, which do not
+    /// distinguish keys.
     pub fn reset(&self, key: Key) {
         let (false, Some(place)) = (self.shape.is_paced, self.find(key)) else {
             return;

@@ -1,9 +1,8 @@
-//! What keys share that find the table full: a count-min sketch.
+//! A count-min sketch, which the keys that find the table full share.
 //!
-//! A key has a cell in each of two rows, which ones being a matter of two halves of its hash. What it does is noted in both, and
-//! so is what the others do that have one of these cells. So each cell tells at least what the key has done, and the lesser of
-//! the two is an upper bound that is close as long as one of them is not crowded. What is noted stays: nothing can be taken
-//! off a cell that others may have raised.
+//! A key has a cell in each of two rows, chosen by the two halves of its hash. Its use is added to both, and so is that of
+//! other keys with one of these cells. So each cell is an upper bound of the key's use, and the lesser of the two is close
+//! while one of them is not crowded. Nothing is taken off a cell, since other keys may have raised it.
 //!
 //! ```text
 //!   a cell    windows           8 bytes: when it was written last, and a byte for each of at most five coarse buckets
@@ -12,12 +11,13 @@
 //! ```
 //!
 //! Windows are counted strictly, in buckets of a quarter of the interval or a little more: the current one and those of a whole
-//! interval before it. What counts of a key is told as a window of such buckets. A charge raises each cell's current bucket to the least of both and the cost, and no further
-//! (conservative update): for each bucket the lesser count remains an upper bound for each key by itself. Counts that outgrow
-//! their byte widen as those of the table do. Calls in flight are added to both cells and taken off both, so that the lesser is
-//! an upper bound, too, and 0 when all have ended. Turns raise both cells to how far they reach.
+//! interval before it. The use of a key is read as a window of such buckets. A charge raises each cell's current bucket only to
+//! the lesser of both plus the cost (conservative update): for each bucket the lesser count remains an upper bound for each key
+//! by itself. Counts that outgrow their byte widen as those of the table do. Calls in flight are added to both cells and taken
+//! off both, so that the lesser is an upper bound, too, and 0 when all have ended. Turns raise both cells to the instant that
+//! they reach.
 //!
-//! What is reserved stands beside the cells until it is committed or given back.
+//! Reservations stand beside the cells until they are charged or released.
 
 use super::key::Key;
 use super::window::{BucketPos, FLAGS, Shape, Slab, StateMut, WIDE};
@@ -27,55 +27,55 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 const ROWS: usize = 2;
 
-/// The least cells of a row: a small table takes in a flood that is many times its size.
+/// The fewest cells of a row, so that a small table withstands a flood of many times its size.
 const LEAST_CELLS: usize = 256;
 
 /// Into how many coarse buckets an interval is cut at most.
 const COARSE: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
 
-/// Those that count: the current one, too.
+/// How many coarse buckets count: the current one, too.
 const COUNTERS: usize = COARSE.get() as usize + 1;
 
-/// What is reserved and neither committed nor given back, at most: what one request can.
+/// The most reservations that are neither charged nor released: as many as one request can make.
 const MAX_PENDING: usize = MAX_KEYS_OF_REQUEST;
 
-/// In the word of a cell: a byte for each counter, or the block of the slab where they are.
+/// In the word of a cell: a byte for each counter, or the block of the slab with the counters.
 const COUNTED: u64 = (1 << STAMP) - 1;
 
-/// Where in it the number of the coarse bucket stands in which it was written last, as far as there is room.
+/// The position, in the word, of the number of the coarse bucket of its latest write, as far as there is room.
 const STAMP: u32 = 40;
 const STAMPS: u64 = (1 << 23) - 1;
 
-/// Where in it stands whether its counters are wide.
+/// The position, in the word, of the flag for wide counters.
 const IS_WIDE: u32 = 63;
 
-/// However often the clock steps back, numbers of buckets do not wrap.
+/// The most buckets that the sketch may be ahead of the clock, so that numbers do not wrap however often the clock steps back.
 const MAX_AHEAD: u64 = 1 << 58;
 
 pub(super) struct Sketch {
-    /// Of windows, that of coarse ones.
+    /// The shape of the states; for windows, of coarse ones.
     shape: Shape,
-    /// How many buckets of the table an interval has, and how many make a coarse one.
+    /// How many of the table's buckets an interval has, and how many make a coarse one.
     samples: u64,
     times: NonZeroU64,
     words: Vec<u64>,
     /// How many cells a row has.
     cells: usize,
     slab: Slab,
-    /// The words of the window that was told last.
-    told: [u64; 4],
-    /// The latest bucket of the table. It does not step back with the clock: where that has stepped back by an interval or
-    /// more, the sketch goes on from here, and is so many buckets, in whole coarse ones, `ahead` of the clock from then on.
+    /// The words of the window that was read last.
+    latest_window: [u64; 4],
+    /// The table's latest bucket. It does not step back with the clock: after a step of an interval or more, the sketch
+    /// continues from here, and is `ahead` of the clock from then on, by a number of whole coarse buckets.
     newest: u64,
     ahead: u64,
-    /// What is reserved, so many: a cost, or how far a turn reaches.
+    /// The reservations and their number: a cost each, or how far a turn reaches.
     pending: [(Key, u64); MAX_PENDING],
     reservations: usize,
     charged: u64,
 }
 
-/// What lies in the cells of a table of such states for so many keys: the shape of windows, how many buckets of the table make
-/// one of theirs, and how many cells there are in a row.
+/// The layout of the cells for a table of such states: the shape of their windows, how many of the table's buckets make a
+/// coarse one, and how many cells a row has.
 fn layout(shape: &Shape, max_keys: usize) -> (Shape, NonZeroU64, usize) {
     let keys_per_cell = if shape.is_paced { 2 * ROWS } else { ROWS };
     let cells = max_keys.div_ceil(keys_per_cell).max(LEAST_CELLS);
@@ -107,7 +107,7 @@ impl Sketch {
             words: vec![0; words(&shape, cells)],
             cells,
             slab: Slab::new(cells.saturating_mul(ROWS).saturating_add(1)),
-            told: [0; 4],
+            latest_window: [0; 4],
             newest: 0,
             ahead: 0,
             pending: [(Key(0), 0); MAX_PENDING],
@@ -116,13 +116,13 @@ impl Sketch {
         }
     }
 
-    /// The most bytes that it has while no counter has widened.
+    /// The most bytes of a sketch while no counter has widened.
     pub(super) fn max_bytes(shape: &Shape, max_keys: usize) -> usize {
         let (shape, _, cells) = layout(shape, max_keys);
         size_of::<Sketch>() + words(&shape, cells) * size_of::<u64>()
     }
 
-    /// How many more if all have.
+    /// How many more bytes it has if all counters have widened.
     pub(super) fn max_bytes_more_if_wide(shape: &Shape, max_keys: usize) -> usize {
         let (shape, _, cells) = layout(shape, max_keys);
         let block = shape.buckets * size_of::<u64>() + size_of::<u32>();
@@ -157,9 +157,9 @@ impl Sketch {
         ]
     }
 
-    // === What is reserved ===
+    // === Reservations ===
 
-    /// Notes what is reserved. Whether there is room for that.
+    /// Adds a reservation. Returns whether there was room for it.
     pub(super) fn reserve(&mut self, key: Key, amount: u64) -> bool {
         let Some(place) = self.pending.get_mut(self.reservations) else {
             return false;
@@ -169,7 +169,7 @@ impl Sketch {
         true
     }
 
-    /// Takes it off the list again. Whether it was there.
+    /// Removes a reservation. Returns whether it was there.
     pub(super) fn take_back(&mut self, key: Key, amount: u64) -> bool {
         let pending = self.pending.get_mut(..self.reservations);
         let pending = pending.unwrap_or_default();
@@ -199,12 +199,12 @@ impl Sketch {
 
     // === Windows ===
 
-    /// How many buckets of the table make one here.
+    /// How many of the table's buckets make one here.
     pub(super) fn times(&self) -> u64 {
         self.times.get()
     }
 
-    /// The bucket `number`, which is counted at its number modulo those that count.
+    /// The coarse bucket `number`; its counter is the number modulo [`COUNTERS`].
     fn bucket(&self, number: u64) -> BucketPos {
         BucketPos {
             number,
@@ -217,12 +217,12 @@ impl Sketch {
         self.bucket(self.newest / self.times)
     }
 
-    /// The latest bucket of the table, as the clock numbers it.
+    /// The number of the table's latest bucket by the clock.
     pub(super) fn number(&self) -> u64 {
         self.newest.wrapping_sub(self.ahead)
     }
 
-    /// Goes on to the bucket of the table of that number.
+    /// Moves on to the table's bucket of that number.
     pub(super) fn follow(&mut self, number: u64) {
         let behind = self.newest.saturating_sub(number.wrapping_add(self.ahead));
         if behind >= self.samples && self.ahead < MAX_AHEAD {
@@ -232,13 +232,13 @@ impl Sketch {
         self.newest = self.newest.max(number.wrapping_add(self.ahead));
     }
 
-    /// Brings a cell up to the newest bucket, where it counts `least` at least: its counters.
+    /// Brings a cell up to the newest bucket, and raises that to at least `least`. Returns its counters.
     fn visit(&mut self, cell: usize, least: u64) -> [u64; COUNTERS] {
         let (mut counts, to) = ([0; COUNTERS], self.current());
         let Some(word) = self.words.get_mut(cell) else {
             return counts;
         };
-        // A cell so old that its stamp comes again counts once more: too strict, and no more.
+        // A cell so old that its stamp has wrapped around counts once more: too strict, never too lenient.
         let age = to.number.wrapping_sub(*word >> STAMP) & STAMPS;
         let written = to.number.wrapping_sub(age) << FLAGS;
         let mut words = [0, written | *word >> IS_WIDE, 0, *word & COUNTED];
@@ -257,8 +257,8 @@ impl Sketch {
         counts
     }
 
-    /// What counts of `key` at most, as a window of the bucket `number` of the table, what is reserved included; `None` where
-    /// these are no windows.
+    /// An upper bound of the use of `key`, as a window of the table's bucket `number`, reservations included; `None` if the
+    /// states are not windows.
     pub(super) fn window(&mut self, key: Key, number: u64) -> Option<(StateMut<'_>, BucketPos)> {
         if self.shape.buckets == 0 {
             return None;
@@ -268,9 +268,9 @@ impl Sketch {
         let reserved = self.cost_reserved(key);
         let current = self.current().counter;
         let now = self.bucket(self.number() / self.times);
-        // The clock numbers the buckets otherwise once it has stepped back.
+        // After the clock has stepped back, it numbers buckets differently.
         let turned = self.shape.steps(now.counter, current);
-        let mut held = StateMut::of(&mut self.told, &mut self.slab, &self.shape)?;
+        let mut held = StateMut::of(&mut self.latest_window, &mut self.slab, &self.shape)?;
         held.clear();
         held.set_number(now.number);
         for counter in 0..held.shape.buckets {
@@ -285,7 +285,7 @@ impl Sketch {
         Some((held, now))
     }
 
-    /// Charges `key`. A call in flight is one, whatever it costs.
+    /// Charges `key`. A call in flight counts as 1, whatever its cost.
     pub(super) fn charge(&mut self, key: Key, cost: u64) {
         self.charged = self.charged.wrapping_add(1);
         if self.shape.window.is_none() {
@@ -303,7 +303,7 @@ impl Sketch {
 
     // === Calls in flight ===
 
-    /// At most the calls in flight of `key`, what is reserved included.
+    /// An upper bound of the calls in flight of `key`, reservations included.
     pub(super) fn calls_of(&self, key: Key) -> u64 {
         let [one, other] = self.cells_of(key).map(|cell| self.calls(cell));
         one.min(other).saturating_add(self.cost_reserved(key))
@@ -324,15 +324,15 @@ impl Sketch {
         }
     }
 
-    /// A call of `key` has ended that was charged.
+    /// Records that a charged call of `key` has ended.
     pub(super) fn leave(&mut self, key: Key) {
         self.change_calls(key, |calls| calls.saturating_sub(1));
     }
 
     // === Turns ===
 
-    /// How far the turns of `key` reach at most, as the word of a line: no further than `furthest`, to which what reaches
-    /// further is pulled back.
+    /// An upper bound of how far the turns of `key` reach, as the word of a pacer. Cells that reach further than `furthest` are
+    /// pulled back to it.
     pub(super) fn reach(&mut self, key: Key, furthest: u64) -> u64 {
         let mut least = u64::MAX;
         for cell in self.cells_of(key) {
@@ -344,7 +344,7 @@ impl Sketch {
         self.reserved(key).fold(least, u64::max)
     }
 
-    /// Has them reach to there.
+    /// Makes the turns of `key` reach to `to`.
     pub(super) fn extend(&mut self, key: Key, to: u64) {
         self.charged = self.charged.wrapping_add(1);
         for cell in self.cells_of(key) {

@@ -1,4 +1,4 @@
-//! What any place can do that keeps the states of keys: tables, and pages that workers share.
+//! The interface of the states of keys: tables, and pages that workers share.
 
 use super::answers::{KeyStatus, KeyVerdict, Reserved};
 use super::geometry::KeyedTerms;
@@ -9,19 +9,19 @@ use crate::time::Timestamp;
 
 /// The states of one rule, one per key: windows, calls in flight or turns.
 ///
-/// Several rules decide together in three steps, as those of a [`crate::backend::Controller`]: [`KeyedStates::ask`] each; if
-/// all would let the request pass, [`KeyedStates::reserve`] of each; if all could, [`KeyedStates::admit`], else
-/// [`KeyedStates::release`]. A rule that is alone need not be asked.
+/// Several rules decide together in three steps, like a [`crate::backend::Controller`]: [`KeyedStates::ask`] for each; if all
+/// would let the request pass, [`KeyedStates::reserve`] for each; if all could, [`KeyedStates::admit`], else
+/// [`KeyedStates::release`]. A single rule can skip the first step.
 pub trait KeyedStates {
-    /// The key of these values, in the order of the rule's parts. A value that is missing (`None`) is one of its own.
+    /// The key of these values, in the order of the rule's parts. A missing value (`None`) is a value of its own.
     fn key(&self, parts: &mut dyn Iterator<Item = Option<&[u8]>>) -> Key;
 
-    /// What would become of a request of that cost. Takes nothing. As [`KeyedStates::reserve`] it notes in `key` where it has
-    /// found the state, so that the next step need not search for it.
+    /// The decision about a request of that cost. Reserves nothing. Like [`KeyedStates::reserve`], it notes in `key` where it
+    /// has found the state, so that the next step need not search for it.
     fn ask(&self, key: &mut KeyHandle, terms: &KeyedTerms, cost: u64, now: Timestamp)
     -> KeyVerdict;
 
-    /// Takes what the request needs, if it is there, else nothing.
+    /// Reserves what the request needs, if it is there, else nothing.
     fn reserve(
         &self,
         key: &mut KeyHandle,
@@ -30,8 +30,8 @@ pub trait KeyedStates {
         now: Timestamp,
     ) -> Option<Reserved>;
 
-    /// The same for a request that another rule makes wait for `wait` nanoseconds: it has its turn then, if that is later than
-    /// it would be. (Without this a turn lies where it would without the other rule.)
+    /// The same for a request that waits for `wait` nanoseconds because of another rule: its turn is then, if that is later
+    /// than here. (By default the turn is the one without the other rule.)
     fn reserve_later(
         &self,
         key: &mut KeyHandle,
@@ -43,32 +43,32 @@ pub trait KeyedStates {
         self.reserve(key, terms, cost, now)
     }
 
-    /// Gives back what was reserved, because another rule refused. A turn, also one that was charged, if the request is given
-    /// up before it passes: the turn is free again if no later one was taken.
+    /// Releases a reservation, because another rule refused. Also releases a turn that was charged, if the request is given up
+    /// before it passes: the turn is free again if no later one was taken.
     fn release(&self, reserved: Reserved, cost: u64, now: Timestamp);
 
-    /// The request passes: charges what was reserved. Whether the call is in flight from now on ([`KeyedStates::leave`]).
+    /// The request passes: charges the reservation. Returns whether the call is in flight from now on ([`KeyedStates::leave`]).
     fn admit(&self, reserved: Reserved, cost: u64) -> bool;
 
-    /// A call in flight has ended: once for each [`KeyedStates::admit`] that said so.
+    /// Records that a call in flight has ended: once for each [`KeyedStates::admit`] that returned true.
     fn leave(&self, reserved: Reserved);
 
-    /// Gives back `cost` that a window was charged at the instant `charged`. Nothing where windows are shared.
+    /// Gives back the `cost` that a window was charged at `charged`; nothing if windows are shared.
     fn refund(&self, _key: Key, _cost: u64, _charged: Timestamp, _now: Timestamp) {}
 
-    /// Has windows count in this way from now on: what has been counted stays.
+    /// Makes windows count in this way from now on: what has been counted stays.
     fn count_as(&self, counting: Counting);
 
-    /// How many requests have been charged to what keys share that find no state of their own to be free.
+    /// How many requests have been charged to shared entries, because no state was free for their key.
     fn shared(&self) -> u64 {
         0
     }
 
-    /// How a key stands. Charges nothing; a window may follow the clock to `now`, as it does in a decision.
+    /// The status of a key. Charges nothing; a window may follow the clock to `now`, as in a decision.
     fn status(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> KeyStatus;
 
-    /// The `n` hottest keys, hottest first: those with the most passes in their window, the most calls in flight or the turns
-    /// that reach furthest. None where labels are not kept.
+    /// The `n` hottest keys, hottest first: by passes in the window, by calls in flight, or by how far turns reach. Empty if
+    /// labels are not kept.
     fn top(&self, _n: usize, _now: Timestamp) -> Vec<HotKey> {
         Vec::new()
     }

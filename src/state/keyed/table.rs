@@ -27,7 +27,7 @@ pub(super) fn slots(keys: usize) -> usize {
 pub(super) struct Table {
     shape: Shape,
     idle_ttl: IdleTtl,
-    /// The word of the line that reached furthest of those whose slots were reused.
+    /// The latest word of all pacers whose slots were reused ([`IdleTtl`]).
     forgotten: u64,
     max_keys: usize,
     /// How many keys this table has room for: four fifths of its slots.
@@ -39,15 +39,15 @@ pub(super) struct Table {
     /// The windows: `shape.stride` words per slot.
     words: Vec<u64>,
     slab: Slab,
-    /// What the keys share that find the table full: none until the first of them is charged.
+    /// The sketch that keys share when the table is full; made when the first of them is charged.
     sketch: Option<Box<Sketch>>,
-    /// The slot where the search for free windows goes on.
+    /// The CLOCK hand: the slot where the next search for reusable states begins.
     hand: usize,
-    /// The bucket of the latest call, when it starts and how long it is.
+    /// The bucket of the latest call, its start and its length.
     known: BucketPos,
     known_start: u64,
     known_length: u64,
-    /// The longest wait of a turn, and the furthest ahead that one has reached, in nanoseconds.
+    /// The longest wait for a turn, and the furthest ahead that any turn has reached, in nanoseconds.
     longest_wait: u64,
     furthest: u64,
     labels: Labels,
@@ -70,7 +70,7 @@ impl Table {
             hand: 0,
             known: BucketPos::default(),
             known_start: 0,
-            // Calls in flight know no time: to them it is one long bucket.
+            // Calls in flight do not depend on time: one long bucket.
             known_length: shape.window.map_or(u64::MAX, |(w, _)| w.bucket_nanos()),
             longest_wait: 0,
             furthest: 0,
@@ -81,7 +81,7 @@ impl Table {
         table
     }
 
-    /// Has windows count in this way from now on.
+    /// Makes windows count in this way from now on.
     pub(super) fn count_as(&mut self, counting: Counting) {
         self.shape.count_as(counting);
     }
@@ -103,7 +103,7 @@ impl Table {
         self.known
     }
 
-    /// Goes on to the bucket of `now`; the floor of hot keys sinks with each bucket.
+    /// Moves on to the bucket of `now`; the floor of hot keys sinks with each bucket.
     #[inline(never)]
     fn roll(&mut self, now: Timestamp) {
         let Some((window, _)) = self.shape.window else {
@@ -112,7 +112,7 @@ impl Table {
         let ahead = now.as_nanos().saturating_sub(self.known_start);
         let buckets = self.shape.buckets.max(1);
         let (number, counter) = if ahead / 2 < self.known_length && ahead >= self.known_length {
-            // The next one, as a rule: without a division.
+            // Usually the next one: without a division.
             let counter = self.known.counter + 1;
             let counter = if counter < buckets { counter } else { 0 };
             (self.known.number + 1, counter)
@@ -162,7 +162,7 @@ impl Table {
         StateMut::of(words, &mut self.slab, &self.shape)
     }
 
-    /// The window at `place`, which has just been told; `None` where keys share.
+    /// The window at `place`, which was just found; `None` if the key shares.
     #[inline(always)]
     pub(super) fn at(&mut self, place: KeyHandle) -> Option<StateMut<'_>> {
         if place.is_shared {
@@ -172,7 +172,7 @@ impl Table {
         }
     }
 
-    /// The window at `place`; `None` where it is gone, or keys share.
+    /// The window at `place`; `None` if it is gone, or if the key shares.
     #[inline]
     pub(super) fn held(&mut self, place: KeyHandle) -> Option<StateMut<'_>> {
         if place.is_shared {
@@ -182,7 +182,7 @@ impl Table {
         self.slot(slot)
     }
 
-    /// The slot of a key: where its state was found before, if it is there still.
+    /// The slot of a key: where its state was found before, if it is still there.
     #[inline]
     pub(super) fn slot_of(&self, place: KeyHandle) -> Option<usize> {
         let slot = place.at as usize;
@@ -205,7 +205,7 @@ impl Table {
         Some((held, to))
     }
 
-    /// How the window at `place` stands; `None` where it is none, or gone.
+    /// The status of the window at `place`; `None` if there is none, or it is gone.
     pub(super) fn status(
         &mut self,
         place: KeyHandle,
@@ -216,8 +216,8 @@ impl Table {
         held.status(limit, now, to)
     }
 
-    /// How long after `now` a `cost` would fit into `limit` if nothing else came: the first instant at which it does. `None`
-    /// where it never can. A call in flight may end at any moment: for those it is a millisecond.
+    /// How long after `now` a `cost` first fits into `limit`, if no other request came; `None` if it never does. A call in
+    /// flight may end at any moment: for a limit on them it is a millisecond.
     pub(super) fn time_to_room(
         &mut self,
         place: KeyHandle,
@@ -236,8 +236,8 @@ impl Table {
         wait.or(Some(Duration::from_millis(1)))
     }
 
-    /// Where the state of `key` is, or would be if it has none: what the keys share that find no room stands for those too,
-    /// since a key that gets a state of its own goes on from there.
+    /// Where the state of `key` is. A key without one is treated as one that shares, since a new state continues from the
+    /// shared entries.
     pub(super) fn look_up(&self, key: Key) -> KeyHandle {
         match self.find(key) {
             Some(slot) => KeyHandle::own(key, slot),
@@ -245,8 +245,8 @@ impl Table {
         }
     }
 
-    /// The state of `key`, which is in `slot`, opened if it has none and brought up to `now`, and its calls in flight that are
-    /// counted elsewhere. No window where turns are taken.
+    /// The state of `key`, opened if it has none and brought up to `now`, and its calls in flight that are counted elsewhere.
+    /// No window if requests take turns.
     #[inline(always)]
     pub(super) fn enter(
         &mut self,

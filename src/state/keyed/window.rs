@@ -1,10 +1,10 @@
-//! One window of a table: its words, taken apart.
+//! One window of a table: its words, and what they mean.
 
 use crate::rule::{Count, Counting, Grade};
 use crate::time::Timestamp;
 use crate::window::Window;
 
-/// Words of a window before its counters: the hash, the newest bucket and the flags, what counts.
+/// Words of a window before its counters: the hash, the newest bucket with the flags, and the sum.
 const HEADER: usize = 3;
 
 /// The largest count that fits a narrow counter.
@@ -13,27 +13,27 @@ pub(super) const NARROW: u64 = u8::MAX as u64;
 /// A flag beside the number of the newest bucket: the counters are in the slab.
 pub(super) const WIDE: u64 = 1;
 
-/// A flag beside it: calls in flight of this key may be among those that keys share.
+/// A flag beside it: shared entries may hold calls in flight of this key.
 pub(super) const SHARES: u64 = 2;
 
-/// A flag beside it: the key is among those whose labels are kept.
+/// A flag beside it: the key is listed, that is, its label is kept.
 pub(super) const LISTED: u64 = 4;
 
 /// How far the number of a bucket is shifted to make room for the flags. A bucket is at least a millisecond long, so that its
 /// number has at most 45 bits.
 pub(super) const FLAGS: u32 = 3;
 
-/// Words of a line: the hash, and how far its turns reach.
-const LINE: usize = 2;
+/// Words of a pacer: the hash, and how far its turns reach.
+const PACER: usize = 2;
 
-/// What the windows of one table have in common.
+/// The shape of all states of one table.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     /// `None` for a limit on concurrency.
     pub(super) window: Option<(Window, Counting)>,
-    /// Whether turns are taken, and nothing is counted.
+    /// Whether requests take turns, and nothing is counted.
     pub(super) is_paced: bool,
-    /// Buckets that are counted: those of the window and the one that is leaving.
+    /// Buckets with a counter: the buckets of the window and the one that is leaving.
     pub(super) buckets: usize,
     /// Words per window.
     pub(super) stride: usize,
@@ -53,7 +53,7 @@ impl Shape {
             is_paced,
             buckets,
             stride: if is_paced {
-                LINE
+                PACER
             } else {
                 HEADER + buckets.div_ceil(8)
             },
@@ -66,7 +66,7 @@ impl Shape {
         }
     }
 
-    /// Of windows that count so.
+    /// The shape of such windows.
     pub(super) fn of(window: Window, counting: Counting) -> Shape {
         let buckets = window.sample_count() as usize + 1;
         Shape {
@@ -109,7 +109,7 @@ impl Shape {
 #[derive(Clone, Copy, Default)]
 pub(super) struct BucketPos {
     pub(super) number: u64,
-    /// Which counter it takes.
+    /// Its counter.
     pub(super) counter: usize,
 }
 
@@ -138,7 +138,7 @@ impl Slab {
         if self.words.len() == self.words.capacity() {
             let more = block.clamp(4, self.most.saturating_sub(block).max(4));
             self.words.reserve_exact(more * buckets);
-            // So that giving back allocates nothing.
+            // So that giving a block back allocates nothing.
             self.free.reserve_exact(block + more);
         }
         self.words.resize(self.words.len() + buckets, 0);
@@ -165,14 +165,14 @@ impl Slab {
     }
 }
 
-/// One window of the table, taken apart.
+/// One window of the table, as references to its parts.
 pub(super) struct StateMut<'a> {
     pub(super) shape: &'a Shape,
     /// The number of the newest bucket, and the flags.
     pub(super) newest: &'a mut u64,
-    /// What counts in all buckets, reservations included; or the calls in flight.
+    /// The sum of all buckets, reservations included; or the calls in flight.
     pub(super) used: &'a mut u64,
-    /// A byte each, or in the first word the block of the slab where they are.
+    /// A byte each, or, if they are wide, their block of the slab in the first word.
     pub(super) counters: &'a mut [u64],
     slab: &'a mut Slab,
 }
@@ -264,7 +264,7 @@ impl<'a> StateMut<'a> {
         self.set(WIDE);
     }
 
-    /// The counters as they lie: in bytes, or a word each where they are wide.
+    /// The counters as stored: in bytes, or a word each if they are wide.
     pub(super) fn counters(&mut self) -> &[u64] {
         if self.has(WIDE) {
             self.block()
@@ -273,7 +273,7 @@ impl<'a> StateMut<'a> {
         }
     }
 
-    /// Goes on from such counters, in an empty window, and from what was the second word beside them.
+    /// Restores an empty window from such counters and the word of the newest bucket.
     pub(super) fn restore(&mut self, newest: u64, counters: impl Iterator<Item = u64>) {
         *self.newest = newest & !WIDE;
         if newest & WIDE == 0 {
@@ -281,14 +281,14 @@ impl<'a> StateMut<'a> {
             words.for_each(|(word, kept)| *word = kept);
         } else {
             for (counter, count) in counters.enumerate() {
-                // No more than a count can be, or bytes that are no page could add up to too much.
+                // At most the largest count: bytes that are not a valid page could add up to too much.
                 self.set_counter(counter, count.min(Count::MAX as u64));
             }
         }
         *self.used = self.counted();
     }
 
-    /// Takes what was counted off a counter again.
+    /// Takes a charged cost off a counter again.
     pub(super) fn take_off(&mut self, counter: usize, cost: u64) {
         let counted = self.counter(counter);
         let cost = cost.min(counted);
@@ -307,7 +307,7 @@ impl<'a> StateMut<'a> {
         self.counters.iter().map(sum).sum()
     }
 
-    /// Empties all counters, which are narrow again. What is reserved stays.
+    /// Empties all counters, which are narrow again. Reservations stay.
     pub(super) fn clear(&mut self) {
         *self.used = self.used.saturating_sub(self.counted());
         if self.has(WIDE) {
@@ -366,13 +366,13 @@ impl<'a> StateMut<'a> {
         self.set_number(to.number);
     }
 
-    /// Gives back what was reserved: nothing of what is counted.
+    /// Releases a reservation; the counters stay.
     pub(super) fn release(&mut self, cost: u64) {
         let counted = self.counted();
         *self.used = self.used.saturating_sub(cost).max(counted);
     }
 
-    /// At most what counts in the bucket `to`.
+    /// An upper bound of the sum in the bucket `to`.
     pub(super) fn used_by(&self, to: BucketPos) -> u64 {
         let age = to.number.saturating_sub(self.number());
         if self.shape.window.is_some() && age >= self.shape.buckets as u64 {
@@ -395,7 +395,7 @@ impl<'a> StateMut<'a> {
             && *self.used == self.counted()
     }
 
-    /// Whether `cost` more fits, of a window that has been advanced to `now`.
+    /// Whether `cost` more fits. The window has been advanced to `now`.
     #[inline(always)]
     pub(super) fn fits(
         &mut self,
@@ -420,11 +420,11 @@ impl<'a> StateMut<'a> {
         }
     }
 
-    /// Charges what was reserved.
+    /// Charges a reservation.
     #[inline(always)]
     pub(super) fn admit(&mut self, cost: u64, known: BucketPos) {
         if self.shape.window.is_none() {
-            // Whatever it costs to begin, a call in flight is one.
+            // A call in flight counts as 1, whatever it cost.
             *self.used = self.used.saturating_sub(cost).saturating_add(1);
             return;
         }
@@ -433,14 +433,14 @@ impl<'a> StateMut<'a> {
         self.set_counter(counter, count);
     }
 
-    /// What was counted in the bucket that is leaving.
+    /// The count of the leaving bucket.
     #[inline]
     fn leaving(&mut self, known: BucketPos) -> u64 {
         let leaving = self.shape.after(self.newest_counter(known), 1);
         self.counter(leaving)
     }
 
-    /// What will count from the newest bucket on, if nothing else comes.
+    /// The window from the newest bucket on, if no other request comes.
     pub(super) fn future(&mut self, known: BucketPos) -> Option<Future<'_, 'a>> {
         let (window, counting) = self.shape.window?;
         let counter = self.newest_counter(known);
@@ -458,7 +458,7 @@ impl<'a> StateMut<'a> {
     }
 }
 
-/// How much of the passes of the leaving bucket still counts when `elapsed` nanoseconds of the newest one have gone.
+/// How much of the leaving bucket's passes still counts when `elapsed` nanoseconds of the newest bucket have passed.
 #[inline]
 pub(super) fn kept_part(leaving: u64, elapsed: u64, window: Window) -> f64 {
     let left = window.bucket_nanos().saturating_sub(elapsed);
@@ -472,9 +472,9 @@ pub(super) struct Future<'h, 'a> {
     counting: Counting,
     /// When the newest bucket starts.
     start: Timestamp,
-    /// How many buckets after it we are.
+    /// How many buckets after the newest one this is.
     ahead: u64,
-    /// What counts without the leaving bucket.
+    /// The sum without the leaving bucket.
     full: u64,
     /// The counter of the leaving bucket.
     leaving: usize,
@@ -486,14 +486,14 @@ impl Future<'_, '_> {
             .plus_nanos(ahead.saturating_mul(self.window.bucket_nanos()))
     }
 
-    /// One bucket on.
+    /// Moves on by one bucket.
     fn step(&mut self) {
         self.ahead += 1;
         self.leaving = self.held.shape.after(self.leaving, 1);
         self.full = self.full.saturating_sub(self.leaving());
     }
 
-    /// On to the bucket of `at`; nothing is left after a whole round.
+    /// Moves on to the bucket of `at`; after a whole round nothing is left.
     pub(super) fn go_to(&mut self, at: Timestamp) {
         let number = self.window.number(at.max(self.start));
         let ahead = number - self.window.number(self.start);
@@ -510,7 +510,7 @@ impl Future<'_, '_> {
         self.held.counter(self.leaving)
     }
 
-    /// What counts at `at`, in the bucket where we are.
+    /// The sum at `at`, in the present bucket.
     pub(super) fn sum(&mut self, at: Timestamp) -> f64 {
         let leaving = self.leaving();
         match self.counting {

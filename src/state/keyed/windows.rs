@@ -15,15 +15,15 @@ use std::cell::RefCell;
 use std::fmt;
 use std::time::Duration;
 
-/// As many parts of a key are named in its label.
+/// How many parts of a key its label shows.
 const LABELLED_PARTS: usize = 8;
 
 /// The states of the keys of one rule in a table of fixed bounds.
 ///
-/// The terms are no part of it and an argument of each call, so that they can change, and be others for some keys. A rule that
-/// is alone decides in one step ([`KeyedWindows::admit_now`]), several in those of [`KeyedStates`].
+/// The terms are an argument of each call, so that they can change, and differ for some keys. A single rule decides in one step
+/// ([`KeyedWindows::admit_now`]), several rules in the steps of [`KeyedStates`].
 ///
-/// Sentinel: `ParameterMetric`, which forgets the least recently used value when it is full, and so its limit.
+/// Sentinel: `ParameterMetric`, which forgets the least recently used value when it is full, and with it that value's count.
 ///
 /// ```
 /// use leapgate::Timestamp;
@@ -68,7 +68,7 @@ impl KeyedWindows {
         }
     }
 
-    /// The key made of those parts, in order: [`Key::of_parts`] with this table's seed.
+    /// The key made of these parts, in order: [`Key::of_parts`] with this table's seed.
     #[inline]
     pub fn key<'a>(&self, parts: impl IntoIterator<Item = Option<&'a [u8]>>) -> Key {
         let mut parts = parts.into_iter();
@@ -100,7 +100,7 @@ impl KeyedWindows {
         key
     }
 
-    /// Stores the label of `key` if the filter was right that it is listed without one.
+    /// Stores the label of `key` if the filter hit was true: it is listed without one.
     #[cold]
     #[inline(never)]
     fn store_label(&self, key: Key, parts: &[Option<&[u8]>]) {
@@ -109,7 +109,7 @@ impl KeyedWindows {
         self.unlabelled.set(table.labels());
     }
 
-    /// A key is hot that is not listed.
+    /// Lists a hot key that is not listed yet.
     #[cold]
     #[inline(never)]
     fn list(&self, table: &mut Table, place: KeyHandle, heat: u64, now: Timestamp) {
@@ -117,8 +117,8 @@ impl KeyedWindows {
         self.unlabelled.set(table.labels());
     }
 
-    /// The whole decision of a rule that is alone, if it need not wait: takes `cost` if that is within the terms, and charges
-    /// it. As [`KeyedStates::reserve`] and [`KeyedStates::admit`], in one search.
+    /// The whole decision of a single rule whose requests do not wait: charges `cost` if it is within the terms.
+    /// [`KeyedStates::reserve`] and [`KeyedStates::admit`] in one search.
     #[inline]
     pub fn admit_now(
         &self,
@@ -150,7 +150,7 @@ impl KeyedWindows {
         Some(Reserved::at_once(place))
     }
 
-    /// What a turn is worth.
+    /// The spacing of a turn.
     #[inline]
     fn pace(
         &self,
@@ -172,7 +172,7 @@ impl KeyedWindows {
         }
     }
 
-    /// [`KeyedWindows::admit_now`] of a key that shares.
+    /// [`KeyedWindows::admit_now`] for a key that shares.
     #[cold]
     #[inline(never)]
     fn admit_shared(
@@ -243,7 +243,7 @@ impl KeyedWindows {
         })
     }
 
-    /// What would become of a request of a key that has no window of its own: it takes turns, or shares.
+    /// The decision about a request whose key has no window of its own: it takes turns, or shares.
     #[inline(never)]
     fn ask_without_window(
         &self,
@@ -276,8 +276,8 @@ impl KeyedWindows {
         }
     }
 
-    /// How much counts at `now` in the window of `key`, or how many of its calls are in flight, what is reserved included.
-    /// Changes nothing.
+    /// How much counts at `now` in the window of `key`, or how many of its calls are in flight, reservations included. Changes
+    /// nothing.
     pub fn sum(&self, key: Key, now: Timestamp) -> f64 {
         let table = &mut *self.table.borrow_mut();
         let place = table.look_up(key);
@@ -301,8 +301,8 @@ impl KeyedWindows {
         })
     }
 
-    /// How long after `now` a `cost` of `key` would fit into `limit` if nothing else came: the first instant at which it does.
-    /// `None` where it never can. Opens no window.
+    /// How long after `now` a `cost` of `key` first fits into `limit`, if no other request came; `None` if it never does. Opens
+    /// no window.
     pub fn wait(&self, key: Key, limit: Count, cost: u64, now: Timestamp) -> Option<Duration> {
         let table = &mut *self.table.borrow_mut();
         let place = table.look_up(key);
@@ -315,12 +315,12 @@ impl KeyedWindows {
         Some(KeyHandle::own(key, slot))
     }
 
-    /// What it was made for.
+    /// The geometry.
     pub fn geometry(&self) -> KeyedGeometry {
         self.geometry
     }
 
-    /// How many keys have a state, those included that have expired and are not taken yet.
+    /// How many keys have a state, including expired states that have not been reused yet.
     pub fn len(&self) -> usize {
         self.table.borrow().len()
     }
@@ -335,7 +335,7 @@ impl KeyedWindows {
         self.geometry.keys()
     }
 
-    /// How many requests have been charged to what keys share, because the table was full.
+    /// How many requests have been charged to the sketch, because the table was full.
     pub fn shared(&self) -> u64 {
         self.table.borrow().charged_to_shared()
     }
@@ -346,7 +346,7 @@ impl KeyedWindows {
         (table.len(), table.charged_to_shared())
     }
 
-    /// How many states have been taken from keys in which nothing counted any more.
+    /// How many states have been reused because nothing counted in them any more.
     pub fn reclaimed(&self) -> u64 {
         self.table.borrow().reclaimed()
     }
@@ -514,9 +514,9 @@ impl KeyedStates for KeyedWindows {
         }
     }
 
-    /// Exact for the keys that have a state of their own; what keys share because the table was full belongs to none of them. A
-    /// key that has become hot is listed, and gets its label when it comes again; at most [`MAX_LABELS`] are listed. It looks at
-    /// the whole table: some nanoseconds per key.
+    /// Exact for the keys that have a state of their own; keys that share are left out. A key that has become hot is listed,
+    /// and gets its label when it comes again; at most [`MAX_LABELS`] are listed. Reads the whole table: some nanoseconds per
+    /// key.
     fn top(&self, n: usize, now: Timestamp) -> Vec<HotKey> {
         let table = &mut *self.table.borrow_mut();
         let top = table.top(n, now);

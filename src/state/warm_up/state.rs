@@ -1,4 +1,4 @@
-//! Warming up: a rule that has been used little admits a part of its count, and more the more it is used.
+//! Warming up: a rule with little recent use admits a part of its count, and more the more it is used.
 //!
 //! ```text
 //!   rate
@@ -12,15 +12,16 @@
 //!
 //! The curve is Guava's `SmoothWarmingUp`, as in Sentinel's `WarmUpController`: with a period of `P` intervals and a cold
 //! factor of `c`, `P * count / (c - 1)` tokens lie below `w` and `2 * P * count / (1 + c)` above it; each pass takes a token,
-//! and time brings `count` of them an interval. Here tokens are told as the part of all that there can be, so that the state
-//! goes on when the count or the period change.
+//! and time brings `count` of them an interval. Here tokens are a fraction of their maximum, so that the state goes on when the
+//! count or the period changes.
 //!
-//! Workers that share the counts share the tokens: the first worker to be asked in a bucket (with `compat`: in a second)
-//! publishes how many there are, and the others go on from there. So a worker that was idle neither counts tokens as used
-//! that no request has used, nor stays warm while the others are cold.
+//! Workers that share the counts share the tokens: the first worker with a request in a bucket (with `compat`: in a second)
+//! publishes their number, and the others continue from it. So a worker that was idle neither counts tokens as used that no
+//! request has used, nor stays warm while the others are cold.
 //!
-//! Time brings tokens where no request has been held back for an interval, and above `w` only while less passes than when the rule
-//! is cold: else it would never get warm. (Sentinel goes by what passed alone, which in full use need not be as much as may.)
+//! Time brings tokens only if no request was held back for an interval, and above `w` only while less passes than a cold rule
+//! admits: else the rule would never get warm. (Sentinel looks only at the passes, which in full use can be fewer than
+//! allowed.)
 
 use crate::rule::{Count, WarmUp};
 use crate::snapshots::serial_since;
@@ -45,12 +46,12 @@ impl WarmUpState {
         }
     }
 
-    /// Whether it is as cold as Sentinel says.
+    /// Whether tokens are counted as in Sentinel.
     pub(super) fn is_sentinel(&self) -> bool {
         matches!(self, WarmUpState::Sentinel(_))
     }
 
-    /// To be called when the window has been advanced to `now`.
+    /// To be called after the window has been advanced to `now`.
     pub(super) fn advance<T: Counter>(&self, window: &RuleWindow<T>, now: Timestamp) {
         if let WarmUpState::Sentinel(tokens) = self {
             tokens.roll(window.admitted(), now);
@@ -84,7 +85,7 @@ impl WarmUpState {
         }
     }
 
-    /// How much will pass in an interval at `at`, if nothing comes until then.
+    /// How much will pass in an interval at `at`, if no request comes until then.
     pub(super) fn rate_then<T: Counter>(
         &self,
         terms: &Terms,
@@ -99,7 +100,7 @@ impl WarmUpState {
         }
     }
 
-    /// What can pass in an interval at most, if nothing comes from now on.
+    /// How much can pass in an interval at most, if no request comes from now on.
     pub(super) fn fastest_then<T: Counter>(&self, terms: &Terms, window: &RuleWindow<T>) -> f64 {
         match self {
             WarmUpState::Exact(coldness) => rate_at(terms, coldness.least(terms, window)),
@@ -107,7 +108,7 @@ impl WarmUpState {
         }
     }
 
-    /// Up to how much the window may hold together with a request of that cost, at `rate`.
+    /// How much the window may hold, a request of that cost included, at `rate`.
     pub(super) fn limit<T: Counter>(
         &self,
         terms: &Terms,
@@ -119,7 +120,8 @@ impl WarmUpState {
         match self {
             WarmUpState::Sentinel(_) if rate.is_nan() => None,
             WarmUpState::Sentinel(_) => Some(Count::nearest(rate)),
-            // Into an empty window one passes, whatever part of the count it costs: else it would stay cold for ever.
+            // A request into an empty window passes, whatever part of the count it costs: else the rule would stay cold for
+            // ever.
             WarmUpState::Exact(_)
                 if cost as f64 > rate
                     && cost as f64 <= terms.count.get()
@@ -140,13 +142,13 @@ impl WarmUpState {
     }
 }
 
-/// Where the rate begins to fall, as a part of all tokens.
+/// Where the rate begins to fall, as a fraction of all tokens.
 fn warning(warm_up: WarmUp) -> f64 {
     let c = f64::from(warm_up.cold_factor());
     (c + 1.0) / (3.0 * c - 1.0)
 }
 
-/// In how many nanoseconds an idle rule gets cold that was in full use.
+/// How many nanoseconds without a request it takes a rule in full use to get cold.
 fn nanos_to_cold(warm_up: WarmUp) -> f64 {
     let c = f64::from(warm_up.cold_factor());
     f64::from(warm_up.period_sec()) * 1e9 * (3.0 * c - 1.0) / ((c - 1.0) * (c + 1.0))
@@ -159,13 +161,13 @@ fn rate_at(terms: &Terms, coldness: f64) -> f64 {
     terms.count.get() / (1.0 + (f64::from(terms.warm_up.cold_factor()) - 1.0) * above)
 }
 
-/// The tokens that there are, as a part of those that there can be: none in full use, all when not used for long.
+/// The tokens as a fraction of their maximum: 0 in full use, 1 when not used for long.
 pub(super) struct Coldness {
-    /// From 0 to 1; it begins with 1, whatever the clock says.
+    /// From 0 to 1; it begins with 1, whatever the time.
     coldness: Cell<f64>,
-    /// As of when, and what had been admitted by then.
+    /// The time of the latest sync, and `admitted` then.
     synced: Cell<Option<(Timestamp, u64)>>,
-    /// When it last held a request back.
+    /// When the rule last held a request back.
     held_back: Cell<Option<Timestamp>>,
 }
 
@@ -191,11 +193,11 @@ impl Coldness {
         if !is_synced() {
             self.coldness.set(self.at(terms, window, now));
             self.synced.set(Some((start, window.admitted())));
-            self.tell(window.counter());
+            self.publish(window.counter());
         }
     }
 
-    /// Goes on where another was later, but not after the bucket that starts at `start`.
+    /// Takes over what another worker has published, if it is later, but not later than the bucket starting at `start`.
     fn listen(&self, counter: &impl Counter, start: Timestamp) {
         let Some([coldness, then, admitted, held_back]) = counter.warm_up() else {
             return;
@@ -210,13 +212,13 @@ impl Coldness {
         self.coldness.set(coldness);
         self.synced.set(Some((then, admitted)));
         if self.held_back.get() > held_back {
-            self.tell(counter); // the other workers do not know yet that a request was held back
+            self.publish(counter); // the other workers do not know yet that a request was held back
         } else {
             self.held_back.set(held_back);
         }
     }
 
-    fn tell(&self, counter: &impl Counter) {
+    fn publish(&self, counter: &impl Counter) {
         let nanos = |at: Timestamp| at.as_nanos();
         if let Some((then, admitted)) = self.synced.get() {
             let held_back = self.held_back.get().map_or(0, nanos);
@@ -229,17 +231,17 @@ impl Coldness {
         }
     }
 
-    /// What the passes since it was told leave, if so much has been `admitted` by now, and so much `before`. Another may
-    /// have counted more before than is known here.
+    /// The coldness left by the passes since the latest sync: `admitted` now, less `before`. Another worker may have counted
+    /// more before than this one knows.
     fn left(&self, terms: &Terms, admitted: u64, before: u64) -> f64 {
         let passes = serial_since(admitted, before).unwrap_or(0);
-        // Where the count is zero nothing passes.
+        // With a count of zero nothing passes.
         let count = terms.count.get().max(f64::MIN_POSITIVE);
         let used = passes as f64 * terms.interval as f64 / count;
         (self.coldness.get() - used / nanos_to_cold(terms.warm_up)).max(0.0)
     }
 
-    /// The least that it can be, if nothing comes from now on.
+    /// The least coldness that is possible, if no request comes from now on.
     fn least<T: Counter>(&self, terms: &Terms, window: &RuleWindow<T>) -> f64 {
         match self.synced.get() {
             None => self.coldness.get(),
@@ -247,7 +249,7 @@ impl Coldness {
         }
     }
 
-    /// How cold it is at `at`, if nothing comes until then.
+    /// The coldness at `at`, if no request comes until then.
     fn at<T: Counter>(&self, terms: &Terms, window: &RuleWindow<T>, at: Timestamp) -> f64 {
         let coldness = self.coldness.get();
         let start = window.window().start(at);
@@ -276,9 +278,9 @@ impl Coldness {
 #[derive(Default)]
 pub(super) struct Tokens {
     tokens: Cell<i64>,
-    /// How many there could be when they were counted.
+    /// The maximum when they were counted.
     max: Cell<i64>,
-    /// In which second they were counted.
+    /// The second in which they were counted.
     filled: Cell<Option<u64>>,
     second: Cell<Option<Second>>,
 }
@@ -287,9 +289,9 @@ pub(super) struct Tokens {
 #[derive(Clone, Copy)]
 struct Second {
     number: u64,
-    /// What had been admitted when it began.
+    /// `admitted` when the second began.
     before: u64,
-    /// What was admitted in the one before it.
+    /// Admissions in the second before it.
     previous: u64,
 }
 
@@ -297,7 +299,7 @@ fn second_of(at: Timestamp) -> u64 {
     at.as_millis() / 1000
 }
 
-/// What a rule's count, period and cold factor come to.
+/// The curve of a rule's count, period and cold factor.
 struct Curve {
     count: f64,
     warning: i64,
@@ -320,7 +322,7 @@ impl Curve {
         }
     }
 
-    /// Sentinel: `WarmUpController.canPass`. Not a number where there are no tokens above the line: then nothing passes.
+    /// Sentinel: `WarmUpController.canPass`. Not a number if there are no tokens above the warning line: then nothing passes.
     fn rate(&self, tokens: i64) -> f64 {
         if tokens < self.warning {
             return self.count;
@@ -345,7 +347,7 @@ impl Tokens {
         }));
     }
 
-    /// What was admitted in the second before the one of that `number`.
+    /// Admissions in the second before second `number`.
     fn previous(&self, admitted: u64, number: u64) -> i64 {
         let passes = match self.second.get() {
             Some(second) if second.number == number => second.previous,
@@ -377,7 +379,7 @@ impl Tokens {
             self.max.set(Curve::new(terms).max);
             self.filled.set(Some(number));
             let (tokens, max) = (self.tokens.get() as u64, self.max.get() as u64);
-            // One more than it was: 0 says nothing.
+            // Stored plus one: 0 means that nothing is published.
             let before = self
                 .second
                 .get()
@@ -386,8 +388,8 @@ impl Tokens {
         }
     }
 
-    /// Goes by what another says had been admitted `before` the second in which it `filled` up tokens, where that is the one
-    /// before this: a worker that was not asked then does not know what passed in it.
+    /// Takes over what another worker has published: the admissions `before` the second in which it `filled` up tokens, if that
+    /// is the previous second. A worker without a request in it does not know what passed in it.
     fn listen(&self, before: u64, filled: u64, number: u64) {
         if let Some(second) = self.second.get().filter(|_| filled + 1 == number) {
             let previous = serial_since(second.before, before).unwrap_or(second.previous);
@@ -395,13 +397,13 @@ impl Tokens {
         }
     }
 
-    /// How many there are at `at`, if nothing comes until then.
+    /// How many tokens there are at `at`, if no request comes until then.
     ///
     /// Sentinel: `WarmUpController.coolDownTokens`.
     fn at(&self, terms: &Terms, admitted: u64, at: Timestamp) -> i64 {
         let (curve, number) = (Curve::new(terms), second_of(at));
         let Some(filled) = self.filled.get() else {
-            // There they begin with none, and the time since 1970 fills them, if any lie below the line.
+            // In Sentinel tokens begin at none, and the time since 1970 fills them, if any lie below the warning line.
             return if curve.warning > 0 { curve.max } else { 0 };
         };
         let mut tokens = self.tokens.get();

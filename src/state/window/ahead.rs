@@ -1,4 +1,4 @@
-//! A window asked about times to come: when a request fits, when it can borrow, when quota comes back.
+//! Looking ahead in a window: when a request fits, when it can borrow, when quota comes back.
 
 use super::RuleWindow;
 use crate::rule::{Count, Counting};
@@ -11,10 +11,10 @@ use std::time::Duration;
 const OCCUPY_TIMEOUT: Duration = Duration::from_millis(OCCUPY_TIMEOUT_MS);
 
 impl<T: Counter> RuleWindow<T> {
-    /// How long a request of that cost would have to wait until a bucket to come can pay for it; `None` for
-    /// [`OCCUPY_TIMEOUT_MS`] or more. Of a window that has been advanced to `now` and has no room.
+    /// How long a request of that cost would have to wait for a future bucket to pay for it; `None` for [`OCCUPY_TIMEOUT_MS`]
+    /// or more. The window has been advanced to `now` and has no room.
     ///
-    /// Only what has left the window by then is lent, and what other workers have lent over the same counts is taken to stay there.
+    /// Only what has left the window by then is lent. Loans of other workers over the same counts are assumed to stay.
     ///
     /// Sentinel: `StatisticNode.tryOccupyNext`.
     #[doc(alias = "tryOccupyNext")]
@@ -29,8 +29,8 @@ impl<T: Counter> RuleWindow<T> {
         (wait < OCCUPY_TIMEOUT).then_some(wait)
     }
 
-    /// How much is reserved that is neither an admission nor a loan of this window: what other workers over the same counts have
-    /// lent, or are about to admit. Until when that counts is not known here.
+    /// What is reserved beyond the admissions and the loans of this window: what other workers over the same counts have lent,
+    /// or are about to admit. This window does not know how long that counts.
     fn lent_elsewhere(&self) -> u64 {
         let known = self.history.last.get().wrapping_add(self.loans.total());
         serial_since(self.counter.reserved(), known).unwrap_or(0)
@@ -54,8 +54,8 @@ impl<T: Counter> RuleWindow<T> {
         (then as f64 <= limit.get()).then(|| start.plus_nanos(window.bucket_nanos()).since(now))
     }
 
-    /// How long after `now` a request of that cost fits or can borrow, if nothing else came; `None` where it never can. Of a
-    /// window that has been advanced to `now`.
+    /// How long after `now` a request of that cost fits or can borrow, if no other request came; `None` if it never can. The
+    /// window has been advanced to `now`.
     pub(crate) fn time_to_loan_or_room(
         &self,
         limit: Count,
@@ -67,7 +67,7 @@ impl<T: Counter> RuleWindow<T> {
             let room = self.time_to_room(limit, cost, now)?;
             return Some(room.saturating_sub(OCCUPY_TIMEOUT - nanosecond));
         }
-        // In Sentinel one cannot borrow at the start of a bucket, but just after it.
+        // In Sentinel nothing can be borrowed exactly at a bucket's start, only just after it.
         let fits = |sum: f64| sum + cost as f64 <= limit.get();
         let lends = |at| {
             let wait = self.time_to_sentinels_loan(limit, cost, at);
@@ -86,8 +86,8 @@ impl<T: Counter> RuleWindow<T> {
         })
     }
 
-    /// How long after `now` a `cost` would fit into `limit` if nothing else came, of a window that has been advanced to
-    /// `now`: the first instant at which it does. `None` where it never can.
+    /// How long after `now` a `cost` first fits into `limit`, if no other request came; `None` if it never does. The window has
+    /// been advanced to `now`.
     pub fn time_to_room(&self, limit: Count, cost: u64, now: Timestamp) -> Option<Duration> {
         if cost as f64 > limit.get() {
             return None;
@@ -95,20 +95,20 @@ impl<T: Counter> RuleWindow<T> {
         Some(self.time_until(now, |sum| sum + cost as f64 <= limit.get()))
     }
 
-    /// How long after `now` quota next comes back if nothing else came: zero where none is used.
+    /// How long after `now` quota next comes back, if no other request came: zero if none is used.
     pub fn time_to_more(&self, now: Timestamp) -> Duration {
         let used = self.sum(now);
         self.time_until(now, |sum| sum < used || used == 0.0)
     }
 
-    /// How long after `asked` the sum first satisfies `fits`, which it does in the end, since it only falls.
+    /// How long after `asked` the sum first satisfies `fits`. It does in the end, since the sum only falls.
     fn time_until(&self, asked: Timestamp, fits: impl Fn(f64) -> bool) -> Duration {
         let then = self.first_fit(asked, &fits, |_, sum| fits(sum));
         then.unwrap_or_default()
     }
 
-    /// How long after `asked` an instant and what counts then first satisfy `fits`; within a bucket it goes on to. Where not so
-    /// little counts that it is `possible`, it does not. `None` where it never does.
+    /// How long after `asked` an instant and the sum at it first satisfy `fits`. Once true it stays true until its bucket ends.
+    /// Buckets whose sum is not `possible` are skipped. `None` if it never does.
     pub(crate) fn first_fit(
         &self,
         asked: Timestamp,
@@ -137,11 +137,11 @@ impl<T: Counter> RuleWindow<T> {
             }
             _ => self.sum(boundary(ahead)),
         };
-        // So many boundaries on nothing is left of what counts.
+        // After this many boundaries nothing counts any more.
         let last = n + 1 + lent;
         let mut first = 1;
         if lent == 0 || self.loan_rule == LoanRule::Exact {
-            // It only falls. (Sentinel's loans begin to count when their bucket does.)
+            // Binary search: the sum only falls. (Sentinel's loans begin to count when their bucket does.)
             let (mut full, mut fits) = (0, last);
             while fits - full > 1 {
                 let middle = full.midpoint(fits);
@@ -161,14 +161,14 @@ impl<T: Counter> RuleWindow<T> {
         Some(at.since(asked))
     }
 
-    /// What has been admitted since the bucket began that lies `buckets` before the one `ahead` of the newest one.
+    /// Admissions since the start of the bucket that lies `buckets` before the bucket `ahead` of the newest.
     #[inline(always)] // a search asks for it over and over
     fn admitted_since(&self, buckets: u64, ahead: u64) -> f64 {
         let base = self.history.before_bucket(buckets, ahead);
         self.history.last.get().wrapping_sub(base) as f64
     }
 
-    /// The first whole millisecond in `(full, fits]` at which `fits_at` holds; it does at the end.
+    /// The first whole millisecond in `(full, fits]` at which `fits_at` holds; it holds at `fits`.
     fn first_fit_within(
         &self,
         full: Timestamp,

@@ -9,8 +9,7 @@ use std::rc::Rc;
 
 /// Where calls come in: a context, or the root above them all. It counts nothing itself and adds up what is below it.
 ///
-/// What Sentinel does not add up reads there from windows that are never written to: exceptions, extremes, the previous second and
-/// loans. They are the same here.
+/// Exceptions, extremes, the previous second and loans are not added up: they read as in an empty window, as in Sentinel.
 ///
 /// Sentinel: `EntranceNode`.
 pub struct EntranceNode {

@@ -24,18 +24,18 @@ impl ClusterNode {
         &self.all
     }
 
-    /// The calls of one origin, where there have been any.
+    /// The calls of one origin, if there have been any.
     #[doc(alias = "getOriginCountMap")]
     pub fn origin(&self, origin: &str) -> Option<Rc<StatisticNode>> {
         self.origins.borrow().get(origin).cloned()
     }
 
-    /// The origins of which there have been calls, in no particular order.
+    /// The origins that have made calls, in no particular order.
     pub fn origins(&self) -> Vec<Rc<str>> {
         self.origins.borrow().keys().cloned().collect()
     }
 
-    /// The node of `origin`, made if need be; beyond [`MAX_ORIGINS`] one that all further ones share, under no name.
+    /// The node of `origin`, made if need be; beyond [`MAX_ORIGINS`], all further origins share one node, under no name.
     #[doc(alias = "getOrCreateOriginNode")]
     pub(crate) fn origin_or_new(&self, origin: &str) -> Rc<StatisticNode> {
         let mut origins = self.origins.borrow_mut();

@@ -34,9 +34,9 @@ pub trait Node {
     fn occupied_pass_qps(&self, now: Timestamp) -> f64;
     /// The rate at which calls would complete if every bucket did as well as the best; never below one completion a bucket.
     fn max_success_qps(&self, now: Timestamp) -> f64;
-    /// Average response time, in milliseconds; 0 where nothing has completed.
+    /// Average response time, in milliseconds; 0 if nothing has completed.
     fn avg_rt(&self, now: Timestamp) -> f64;
-    /// Shortest response time, in milliseconds; 5000 where nothing has completed, at least 1.
+    /// Shortest response time, in milliseconds; 5000 if nothing has completed, at least 1.
     fn min_rt(&self, now: Timestamp) -> f64;
     /// Passes in the second before the current one.
     fn previous_pass_qps(&self, now: Timestamp) -> f64;
@@ -78,7 +78,7 @@ impl Default for StatisticNode {
 }
 
 impl StatisticNode {
-    /// Nothing counted yet; `loan_rule` says what becomes of a loan in whose bucket nothing happens.
+    /// Nothing counted yet; `loan_rule` decides about loans in whose bucket nothing happens.
     pub fn new(loan_rule: LoanRule) -> StatisticNode {
         StatisticNode {
             ring: ArrayMetric::borrowing(RING, SECOND, loan_rule),
@@ -122,14 +122,14 @@ impl StatisticNode {
         bucket.update_concurrency(threads);
     }
 
-    /// Records that a call has begun on a pass that was borrowed from the half second of `at`, which has not: `n` passes
+    /// Records that a call has begun on `n` passes borrowed from the half second of `at`, which has not begun: the passes
     /// there, and one call in flight.
     pub(crate) fn begin_on_loan(&self, n: u64, at: Timestamp, now: Timestamp) {
         self.lend(n, at, now);
         self.begin_elsewhere(now);
     }
 
-    /// Lends `n` passes of the half second of `at`. Where that is too far ahead to be told, they are passes of now.
+    /// Lends `n` passes of the half second of `at`. If that is too far ahead to be recorded, they are passes of now.
     pub(crate) fn lend(&self, n: u64, at: Timestamp, now: Timestamp) {
         if at.since(now) < SECOND.interval() - SECOND.bucket_length() {
             self.add_waiting_request(at, n);
@@ -202,8 +202,8 @@ impl StatisticNode {
         self.ring.add_waiting(at, n);
     }
 
-    /// How many milliseconds a request for `acquire` has to wait until a bucket to come can pay for it under `threshold`
-    /// passes a second; [`OCCUPY_TIMEOUT_MS`] or more for no.
+    /// How many milliseconds a request for `acquire` has to wait until a future bucket can pay for it under `threshold` passes
+    /// a second; [`OCCUPY_TIMEOUT_MS`] or more if none can.
     ///
     /// Passes of the bucket that leaves at the next boundary are lent now. Exactly at the start of a bucket nothing can be
     /// borrowed: the wait would be the whole timeout.
@@ -238,9 +238,9 @@ impl StatisticNode {
         OCCUPY_TIMEOUT_MS
     }
 
-    /// The seconds before the current one in which something happened and that have not been told yet, oldest first.
+    /// The seconds before the current one that had any events and have not been reported yet, oldest first.
     ///
-    /// Sentinel: `StatisticNode.metrics`: what its metric log is written from.
+    /// Sentinel: `StatisticNode.metrics`, the source of its metric log.
     pub fn metrics(&self, now: Timestamp) -> Vec<MetricNode> {
         let (current, last) = (MINUTE.start(now), self.last_fetch.get());
         let mut news = self

@@ -39,7 +39,7 @@ fn the_hottest_keys_are_those_with_the_most_passes_in_their_window() {
     seven.sort_unstable();
     assert_eq!(seven, [("c", 7), ("e", 7)]);
     assert_eq!(table.top(0, at(10)), []);
-    // One pass makes nobody hot: its label is asked for here, and learnt when it comes again.
+    // One pass makes no key hot. The second one lists the key, and its label is stored when it comes again.
     let last = |top: Vec<HotKey>| shown(&top).last().map(|(name, n)| ((*name).to_owned(), *n));
     assert_eq!(
         last(table.top(usize::MAX, at(10))),
@@ -50,7 +50,7 @@ fn the_hottest_keys_are_those_with_the_most_passes_in_their_window() {
         last(table.top(usize::MAX, at(10))),
         Some(("d".to_owned(), 1))
     );
-    // What has left the window makes nobody hot.
+    // Passes that have left the window make no key hot.
     pass(&table, "a", 2, at(1000));
     assert_eq!(shown(&table.top(10, at(1060))), [("a", 2)]);
     assert_eq!(table.top(10, at(10_000)), []);
@@ -77,8 +77,8 @@ fn the_hottest_keys_are_as_a_sorted_log_has_them() {
             for n in [1, 7, 100, 5000] {
                 let expected = sorted.iter().take(n).copied();
                 let top = table.top(n, now);
-                let told = top.iter().map(|hot| (Reverse(hot.amount), hot.key.hash()));
-                assert!(told.eq(expected), "{n} at {now:?}, {counting:?}");
+                let listed = top.iter().map(|hot| (Reverse(hot.amount), hot.key.hash()));
+                assert!(listed.eq(expected), "{n} at {now:?}, {counting:?}");
             }
         }
     }
@@ -151,7 +151,7 @@ fn a_key_that_becomes_hot_takes_the_label_of_the_coolest() {
             .is_some_and(|label| label.starts_with("hot-"))
     };
     assert!(top.iter().all(named), "{:?}", shown(&top));
-    // Those of a window that has passed do not stand in the way.
+    // Keys of a window that has passed are replaced.
     for number in 0..MAX_LABELS {
         pass(&table, &format!("next-{number}"), 4, at(5000));
     }
@@ -166,7 +166,7 @@ fn a_key_that_becomes_hot_takes_the_label_of_the_coolest() {
 }
 
 #[test]
-fn what_keys_share_is_nobodys() {
+fn what_keys_share_belongs_to_no_key() {
     let table = strict(2);
     for name in ["a", "b"] {
         pass(&table, name, 3, at(0));

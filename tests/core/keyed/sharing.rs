@@ -1,5 +1,4 @@
-//! What the keys share that find the table full: held against a naive sketch, against a log of events per key, and against
-//! floods.
+//! The sketch that keys share when the table is full, against a naive sketch, a log of events per key, and floods.
 
 use super::{COUNTINGS, SEED, admits, count, numbered, qps, retry, table, terms};
 use crate::support::at;
@@ -18,7 +17,7 @@ use std::time::Duration;
 fn newcomers_in(table: &KeyedWindows, further: u64, spread: u64, limit: f64) -> u64 {
     let max_keys = table.max_keys() as u64;
     let start = 600_000;
-    // Those that the table keeps apart come again and again, or their windows would be free.
+    // The keys of the table come again and again, or their windows would be reused.
     for number in 0..max_keys {
         table.admit_now(numbered(table, number), &terms(1e6), 1, at(start + spread));
     }
@@ -93,7 +92,7 @@ fn new_clients_pass_at_once_when_the_turns_of_a_flood_are_over() {
             let key = numbered(&table, number);
             table.admit_now(key, &terms(limit), cost, at(now))
         };
-        // Lines of dear requests, which are forgotten, and those of 1000 keys that fill the table.
+        // Pacers of expensive requests, which are forgotten, and of 1000 keys that fill the table.
         for number in 0..3000 {
             take(number, 10.0, 10, 100_000 + number * 100);
         }
@@ -147,7 +146,7 @@ impl Full {
     }
 }
 
-/// The sketch, in so many words: how much was charged in each coarse bucket of each cell, for ever.
+/// A naive sketch: how much was ever charged in each coarse bucket of each cell.
 #[derive(Default)]
 struct NaiveSketch {
     charged: BTreeMap<(usize, u64, u64), u64>,
@@ -279,7 +278,7 @@ fn what_keys_share_is_as_a_naive_sketch_has_it() {
     }
 }
 
-/// What one key was admitted.
+/// The admissions of one key.
 #[derive(Default)]
 struct Admitted(VecDeque<(u64, u64)>);
 
@@ -340,7 +339,7 @@ fn no_key_ever_gets_more_than_its_limit_while_keys_flood_and_leave_and_come_back
                         !gives_back
                     });
                     if rng.u32(..8) == 0 && kept.is_some() {
-                        // What is given back is not charged once more, and not given back to others.
+                        // A released cost is not charged again, and not given to other keys.
                         table.refund(key, cost, at(now), at(now));
                         None
                     } else {
@@ -456,7 +455,7 @@ fn turns_of_a_key_are_apart_while_keys_flood_and_leave_and_come_back() {
     }
 }
 
-// === What is reserved, given back, refunded ===
+// === Reservations, releases, refunds ===
 
 #[test]
 fn what_is_given_back_before_it_is_charged_is_free_and_what_is_charged_stays() {

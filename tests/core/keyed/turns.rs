@@ -1,4 +1,4 @@
-//! Turns of many keys: held against a log of turns per key, against Sentinel's answers and against floods.
+//! Turns of many keys, against a log of turns per key, Sentinel's answers and floods.
 
 use super::{SEED, count, numbered, qps};
 use crate::support::at;
@@ -31,7 +31,7 @@ fn queueing(limit: f64, max_queueing_ms: u64) -> KeyedTerms {
     }
 }
 
-/// For how long a request waits, in milliseconds; `None` where it is refused.
+/// How long a request waits, in milliseconds; `None` if it is refused.
 fn turn(table: &KeyedWindows, key: Key, terms: KeyedTerms, cost: u64, now: u64) -> Option<u64> {
     let reserved = table.reserve(&mut KeyHandle::of(key), &terms, cost, at(now))?;
     assert!(!table.admit(reserved, cost), "no call in flight");
@@ -44,7 +44,7 @@ fn turn(table: &KeyedWindows, key: Key, terms: KeyedTerms, cost: u64, now: u64) 
 struct Log(VecDeque<(u64, u64)>);
 
 impl Log {
-    /// For how long a request waits that comes at `now`, and its turn.
+    /// How long a request at `now` waits, and its turn.
     fn asks(
         &mut self,
         spacing: u64,
@@ -70,7 +70,7 @@ struct Model {
 }
 
 impl Model {
-    /// What the naive log says.
+    /// The answer of the naive log.
     fn asks(&self, log: &mut Log, terms: &KeyedTerms, cost: u64, now: u64) -> Option<(u64, u64)> {
         let limit = terms.count.get();
         if limit == 0.0 || cost as f64 > limit.max(1.0) {
@@ -141,7 +141,7 @@ fn a_throttle_takes_fractions_and_divides_by_nothing() {
         "one in four seconds"
     );
     assert_eq!(waits(2, queueing(0.25, 4000), 1), None);
-    // A batch costs those behind it; one that costs more than the count never passes, and what costs nothing needs no turn.
+    // A batch delays later requests; a request that costs more than the count never passes, and one without cost needs no turn.
     assert_eq!(waits(3, queueing(4.0, 1000), 4), Some(0));
     assert_eq!(waits(3, queueing(4.0, 1000), 1), Some(SECOND));
     assert_eq!(waits(3, queueing(4.0, 1000), 0), Some(0));
@@ -248,7 +248,7 @@ fn turns_are_as_the_logs_have_them_while_the_clock_steps_back_and_forth() {
         };
         let mut logs: BTreeMap<u64, Log> = BTreeMap::new();
         let mut now = 1_000_000 * SECOND;
-        // Each key comes once at first, so that none comes later that takes the line of another.
+        // Each key comes once at first, so that no later key takes the pacer of another.
         for number in 0..5 {
             let first = queueing(1.0, 0);
             let reserved = table.reserve(
@@ -317,7 +317,7 @@ fn turns_are_as_the_logs_have_them_while_the_clock_steps_back_and_forth() {
     }
 }
 
-/// What Sentinel answered where there is one rule, which paces, and what is answered here.
+/// Sentinel's answers and ours in traces with a single rule, which paces.
 fn replay(component: &str) {
     each_trace(component, |trace, steps| {
         let [rule] = &trace["paramFlowRules"].as_array().unwrap()[..] else {
@@ -342,7 +342,7 @@ fn replay(component: &str) {
             }
             let args = enter["args"].as_array().unwrap();
             if index < 0 {
-                // Fixed for good by the first call; where that has no such argument, as one that is never there.
+                // Fixed for good by the first call; if that has no such argument, the argument is always missing.
                 let from_end = index + args.len() as i64;
                 index = if from_end < 0 { -index } else { from_end };
             }
@@ -467,7 +467,7 @@ fn a_flood_of_keys_gives_no_turn_back() {
 }
 
 #[test]
-fn lines_are_used_again_when_nobody_waits_in_them() {
+fn pacers_are_reused_when_no_request_waits_for_them() {
     let table = throttle(1000, 100);
     let terms = queueing(10.0, 1000);
     for number in 0..100 {
@@ -489,7 +489,7 @@ fn lines_are_used_again_when_nobody_waits_in_them() {
     for number in 2000..2100 {
         assert!(!newcomer(number, 5200), "{number}");
     }
-    // The clock steps back by an hour: the lines are free as soon as their longest wait is over.
+    // The clock steps back by an hour: the pacers can be reused as soon as their longest wait is over.
     let table = throttle(1000, 100);
     for number in 0..100 {
         turn(&table, numbered(&table, number), terms, 1, 3_600_000);
@@ -505,7 +505,7 @@ fn lines_are_used_again_when_nobody_waits_in_them() {
 }
 
 #[test]
-fn the_hottest_keys_of_a_throttle_are_those_whose_turns_reach_furthest() {
+fn the_hottest_keys_of_a_throttle_have_the_turns_that_reach_furthest() {
     let table = throttle(1000, 1000);
     let terms = queueing(10.0, 10_000);
     let name = |number: u64| format!("client-{number}");
@@ -544,12 +544,12 @@ fn calls_in_flight_cannot_be_paced() {
     assert!(table.admit(reserved, 1));
 }
 
-/// What Sentinel's formula says of keys of which none is ever forgotten: when the latest request of each was released.
+/// Sentinel's formula for keys that are never forgotten: when the latest request of each was released.
 #[derive(Default)]
 struct Unforgetting(BTreeMap<u64, u64>);
 
 impl Unforgetting {
-    /// For how long a request waits that comes at `now`, in milliseconds; `None` where it is refused.
+    /// How long a request at `now` waits, in milliseconds; `None` if it is refused.
     fn asks(&self, key: u64, limit: u64, queue: u64, cost: u64, now: u64) -> Option<u64> {
         let spacing = (1000.0 * cost as f64 / limit as f64).round() as u64;
         let release = self
@@ -571,12 +571,12 @@ impl Unforgetting {
     }
 }
 
-/// How many requests their key's latest one held back, by what had become of its turn.
+/// How many requests were held back by their key's latest one, by what had become of that one's turn.
 type HeldBack = BTreeMap<&'static str, u32>;
 
 /// A crowd of keys with counts of their own, whose requests cost up to `most`, in a table of `max_keys`, in turn slowly and in
-/// floods. Some turns are given back, at once or later. Tells `each` of the requests the answer, that of keys that are never
-/// forgotten, and whether the key has a line.
+/// floods. Some turns are given back, at once or later. Calls `each` for each request with the answer, the answer for keys that
+/// are never forgotten, and whether the key has a pacer.
 fn crowd(
     max_keys: usize,
     most: u64,
@@ -595,7 +595,7 @@ fn crowd(
     };
     for step in 0..steps {
         now += [0, 0, 1, 30, 300, 3000][rng.usize(..6)] / [1, 100][step / 3000 % 2];
-        // Some come often, most are strangers.
+        // Some keys come often, most are new.
         let among = [4, 40, 4000][rng.usize(..3)];
         let number = rng.u64(..among);
         let dear = rng.u64(1..=most);
@@ -683,7 +683,7 @@ fn turns_in_a_table_with_room_are_those_of_keys_that_are_never_forgotten() {
     assert!(table.len() < 2000, "{} lines are kept", table.len());
 }
 
-/// A batch of 10 of 4 a second has to wait for 2.5 s, and passes as often among strangers as alone.
+/// A batch of 10 at 4 a second has to wait for 2.5 s, and passes as often among new keys as alone.
 #[test]
 fn a_batch_of_more_than_the_count_passes_as_often_among_strangers_as_alone() {
     let passes = |max_keys, strangers_ms: u64| {
@@ -713,20 +713,20 @@ fn a_batch_of_more_than_the_count_passes_as_often_among_strangers_as_alone() {
 }
 
 #[test]
-fn a_new_key_with_a_dear_batch_waits_at_most_once_for_those_who_were_forgotten() {
+fn a_new_key_with_an_expensive_batch_waits_at_most_once_for_forgotten_pacers() {
     let table = KeyedWindows::new(paced(1000, 8).sentinel(), SEED);
     let terms = queueing(4.0, 0);
     let mut passed = Vec::new();
     for now in (1_000_000..1_060_000).step_by(100) {
         turn(&table, numbered(&table, now), terms, 1, now - now % 300);
-        // Each dear batch is that of another key.
+        // Each expensive batch comes from another key.
         if turn(&table, numbered(&table, now / 5000), terms, 10, now).is_some() {
             passed.push(now);
         }
     }
     assert_eq!(passed[..2], [1_000_000, 1_002_500]);
     assert!(passed.len() >= 23, "{passed:?}");
-    // However much one asks for, the lines of the others are reused after 64 intervals.
+    // However much one request costs, other pacers are reused after 64 intervals.
     turn(&table, numbered(&table, 1), terms, u64::MAX, 2_000_000);
     for number in 0..100 {
         let stranger = numbered(&table, 5000 + number);

@@ -1,6 +1,6 @@
 //! Numbers and byte layouts of proxy-wasm ABI 0.2.1.
 
-/// What a host call answers.
+/// The status of a host call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 #[allow(missing_docs, reason = "the ABI's own names")]
@@ -65,8 +65,7 @@ pub(crate) fn pairs_to_bytes(pairs: &Headers) -> Vec<u8> {
     bytes
 }
 
-/// The inverse of [`pairs_to_bytes`]; `None` where sizes and bytes do not agree. No bytes are no
-/// headers.
+/// The inverse of [`pairs_to_bytes`]; `None` if sizes and bytes do not agree. No bytes mean no headers.
 pub(crate) fn pairs_from_bytes(bytes: &[u8]) -> Option<Headers> {
     if bytes.is_empty() {
         return Some(Headers::new());

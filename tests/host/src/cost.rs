@@ -1,4 +1,4 @@
-//! What running a VM has cost.
+//! The cost of running a VM.
 
 use std::collections::BTreeMap;
 

@@ -24,7 +24,7 @@ pub struct Call<'a> {
     pub vm: &'a str,
     /// The call's name without its module, `proxy_get_metric` for one.
     pub name: &'a str,
-    /// What the module has burnt since the callback began: where, between two calls, its time goes.
+    /// The fuel that the module has burnt since the callback began: it shows where, between two calls, its time goes.
     pub fuel: u64,
 }
 
@@ -102,8 +102,7 @@ impl Host {
             .set(wall.wrapping_sub(self.monotonic_ns.get()));
     }
 
-    /// A counter's or gauge's value, signed as a module reads a gauge. `None`: nobody has defined
-    /// it.
+    /// A counter's or gauge's value, signed as a module reads a gauge. `None` if it is not defined.
     pub fn metric(&self, name: &str) -> Option<i64> {
         let metrics = self.metrics.borrow();
         [MetricKind::Gauge, MetricKind::Counter]
@@ -139,7 +138,7 @@ impl Host {
         self.read_shared(vm_id, key.as_bytes())
     }
 
-    /// Puts shared data as another VM would, whatever its compare-and-swap number.
+    /// Puts shared data as another VM would, regardless of its compare-and-swap number.
     pub fn put_shared_data(&self, vm_id: &str, key: &str, value: &[u8]) {
         self.write_shared(vm_id, key.as_bytes(), value, 0);
     }
@@ -168,13 +167,13 @@ impl Host {
         self.log.take()
     }
 
-    /// Lines below this level are dropped (0 trace … 5 critical). A module that asks is told so.
+    /// Lines below this level are dropped (0 trace … 5 critical). The level is reported to modules that ask.
     pub fn set_log_level(&self, level: u32) {
         self.log_level.set(level);
     }
 
-    /// Has `probe` run before each host call of every VM: it may move the clock, or run *another*
-    /// VM, which is how two workers are interleaved at will.
+    /// Runs `probe` before each host call of every VM: it may move the clock, or run *another* VM, which is how two workers are
+    /// interleaved at will.
     pub fn before_each_call(&self, probe: impl Fn(Call<'_>) + 'static) {
         *self.probe.borrow_mut() = Some(Rc::new(probe));
     }
@@ -225,7 +224,7 @@ impl Host {
         match kind {
             MetricKind::Counter => self.change(kind, name, |old| old.wrapping_add(value)),
             MetricKind::Gauge => self.change(kind, name, |_| value),
-            // How often something was recorded is all that a test could want of it so far.
+            // Tests need only how often something was recorded.
             MetricKind::Histogram => self.change(kind, name, |old| old.wrapping_add(1)),
         }
     }
@@ -263,8 +262,7 @@ impl Host {
         if cas != 0 {
             let refusals = self.swaps_to_refuse.get();
             self.swaps_to_refuse.set(refusals.saturating_sub(1));
-            // An absent key is written whatever the number: two first writers both succeed, as in
-            // Envoy.
+            // An absent key is written with any number: two first writers both succeed, as in Envoy.
             let stale = shared.get(&key).is_some_and(|(_, current)| *current != cas);
             if stale || refusals > 0 {
                 return Status::CasMismatch;

@@ -5,11 +5,10 @@
 //! an instance of the module with a memory of its own. VMs are run one at a time; where a race is
 //! to be shown, [`Host::before_each_call`] runs another VM between two host calls of the first.
 //!
-//! The semantics are those of Envoy 1.40 for ABI 0.2.1, as far as a limiter can tell: metrics are
-//! process-wide by name while their ids belong to the VM, gauges take negative offsets and counters
-//! do not, compare-and-swap on an absent key succeeds, a local reply is deferred to the end of the
-//! callback and passes through the module's own response callback, an empty value is returned
-//! without entering the VM. A module that imports anything else is refused with the import's name.
+//! The semantics are those of Envoy 1.40 for ABI 0.2.1, as far as a limiter can observe them: metrics are process-wide by name
+//! while their ids belong to the VM, gauges take negative offsets and counters do not, compare-and-swap on an absent key
+//! succeeds, a local reply is deferred to the end of the callback and passes through the module's own response callback, an
+//! empty value is returned without entering the VM. A module that imports anything else is refused with the import's name.
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {

@@ -1,9 +1,9 @@
 //! The scenarios in `tests/scenarios`, which all shells are held to, played on the compiled filter. `README.md` beside them says
 //! what their keys mean.
 //!
-//! A resource is a route here, an origin is the header `x-app`, and a value of a key is what the rule's part reads of a request.
-//! The filter tells times in whole seconds, and how rules stand only with an answer. What it cannot be asked at all is left out
-//! and printed with its reason: a step that charges nothing alone, and after one that does, the rest of its scenario.
+//! A resource is a route here, an origin is the header `x-app`, and a value of a key is what the rule's part reads of a
+//! request. The filter reports times in whole seconds, and the status of rules only with an answer. A step that it cannot do is
+//! left out and printed with its reason: alone if it charges nothing, else with the rest of its scenario.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use std::rc::Rc;
 /// Scenarios of which no step applies.
 const LEFT_OUT: [&str; 1] = ["dear_turns"];
 
-/// Time 0 of a scenario: where a bucket begins, whatever its length.
+/// Time 0 of a scenario: where a bucket of any length begins.
 const START_NS: u64 = 12 * 86_400 * 1_000_000_000;
 
 fn module() -> Module {
@@ -48,7 +48,7 @@ fn text<'a>(arguments: &'a Value, key: &str) -> &'a str {
     arguments[key].as_str().unwrap_or("")
 }
 
-/// As the filter tells a time.
+/// A time as the filter reports it.
 fn seconds(millis: u64) -> u64 {
     millis.div_ceil(1000)
 }
@@ -60,9 +60,9 @@ struct Play {
     /// The resources that have rules on arguments.
     by_arguments: BTreeSet<String>,
     open: BTreeMap<u64, Exchange>,
-    /// Requests that wait, by when they go on, in milliseconds.
+    /// Waiting requests, by when they continue, in milliseconds.
     waiting: Vec<(u64, Exchange)>,
-    /// The latest refusal: when, of what, and its headers.
+    /// The latest refusal: its time, its request and its headers.
     refused: Option<(u64, Value, Exchange)>,
 }
 
@@ -85,7 +85,8 @@ impl Play {
         }
     }
 
-    /// Lets the clock run up to a time and workers tick. Who waits goes on at its time, and not a millisecond before.
+    /// Lets the clock run up to a time and workers tick. A waiting request continues at its time, and not a millisecond
+    /// earlier.
     fn run_to(&mut self, millis: u64) {
         let dues: BTreeSet<u64> = self.waiting.iter().map(|(due, _)| *due).collect();
         for due in dues.into_iter().filter(|due| *due <= millis) {
@@ -128,7 +129,7 @@ impl Play {
                 Some("a part of a request has one value")
             }
             "left" if !self.is_of_the_refusal(arguments) => {
-                Some("how rules stand is told with an answer only")
+                Some("the status of rules comes with an answer only")
             }
             _ => None,
         }
@@ -169,7 +170,7 @@ impl Play {
         request
     }
 
-    /// What a request is answered, in the words of a scenario but for times, which are in seconds.
+    /// The answer to a request, in the words of a scenario, but with times in seconds.
     fn enter(&mut self, call: &Value) -> Value {
         let exchange = self.vm.begin(&Play::request(call)).unwrap();
         if let Some(reply) = exchange.reply.clone() {
@@ -217,12 +218,12 @@ impl Play {
         assert_eq!(answer, expected, "{step}");
     }
 
-    /// How the rules stand, as the headers of the latest refusal tell it.
+    /// The status of the rules, from the headers of the latest refusal.
     fn left(&self, step: &Value) {
         let (_, _, exchange) = self.refused.as_ref().unwrap();
         let headers = exchange.response_headers.iter();
-        let told = headers.filter(|(name, _)| name == "ratelimit");
-        let told: Vec<&str> = told.map(|(_, value)| value.as_str()).collect();
+        let found = headers.filter(|(name, _)| name == "ratelimit");
+        let found: Vec<&str> = found.map(|(_, value)| value.as_str()).collect();
         let row = |row: &Value| {
             let [id, remaining, reset] = &row.as_array().unwrap()[..] else {
                 panic!("{row}")
@@ -237,7 +238,7 @@ impl Play {
             format!("{id};r={remaining}{time}")
         };
         let rows: Vec<String> = step["is"].as_array().unwrap().iter().map(row).collect();
-        assert_eq!(told, [rows.join(", ")], "{step}");
+        assert_eq!(found, [rows.join(", ")], "{step}");
     }
 
     fn step(&mut self, operation: &str, step: &Value) {

@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 impl Table {
-    /// At most what makes `key` hot in the bucket `to`: what counts in its window, its calls in flight, how far its turns
-    /// reach ahead, in nanoseconds. 0 where it has no state of its own.
+    /// An upper bound of the heat of `key` in the bucket `to`: the sum of its window, its calls in flight, or how far its turns
+    /// reach ahead, in nanoseconds. 0 if it has no state of its own.
     pub(super) fn heat_of(&mut self, key: Key, now: Timestamp, to: BucketPos) -> u64 {
         let Some(slot) = self.find(key) else {
             return 0;
@@ -31,7 +31,7 @@ impl Table {
         &mut self.labels
     }
 
-    /// Lists the key at `place`, which is as hot as that, if it is hot enough.
+    /// Lists the key at `place` if `heat` is enough.
     #[cold]
     #[inline(never)]
     pub(crate) fn list(&mut self, place: KeyHandle, heat: u64, now: Timestamp) {
@@ -62,7 +62,7 @@ impl Table {
         if is_new {
             self.labels.push(place.key);
         }
-        // What keys share is set, too, so that it does not come again.
+        // Also for keys that share, so that this is not tried again.
         if let Some(mut held) = self.held(place) {
             held.set(LISTED);
         }
@@ -93,7 +93,7 @@ impl Table {
             .collect()
     }
 
-    /// How hot the key in `slot` is; 0 where it is cooler than `least`.
+    /// The heat of the key in `slot`; 0 if it is less than `least`.
     fn heat_in(&mut self, slot: usize, key: Key, least: u64, now: Timestamp, to: BucketPos) -> u64 {
         if self.shape.is_paced {
             return self.heat_of(key, now, to);

@@ -1,7 +1,7 @@
 //! How a table finds room for a new key: it reuses slots in which nothing counts any more, or grows.
 //!
 //! Two searches, both bounded: along the probe sequence of the new key, and by a hand that goes round the table as in the CLOCK
-//! algorithm, some slots for each new key.
+//! algorithm, a few slots for each new key.
 
 use super::Table;
 use crate::state::keyed::idle_ttl::reach_word;
@@ -9,18 +9,20 @@ use crate::state::keyed::key::{Key, KeyHandle};
 use crate::state::keyed::window::{BucketPos, SHARES, StateMut};
 use crate::time::Timestamp;
 
-/// How many times as many there are after the last step, at most.
+/// A table grows to its bound in one step from an eighth of it: the small tables that are left behind would otherwise take as
+/// much memory again (see [`Table::grow`]).
 const LAST_STEP: usize = 8;
 
-/// How many slots a new key looks at for a state that is free to be taken: this many where it belongs, and this many where
-/// the hand stands.
+/// How many slots a new key examines for a state that can be reused: this many along its probe sequence, and this many at the
+/// hand. Both searches are the cost of a new key in a full table, so that there are few.
 pub(super) const LOOK: usize = 8;
 
-/// How many states the hand frees at most for one new key: more than one, so that a table empties faster than it fills.
+/// How many states the hand frees at most for one new key. One would only keep up with new keys: with two, a table empties
+/// faster than it fills.
 const FREE: usize = 2;
 
 impl Table {
-    /// Whether there is a state in `slot` in which nothing counts any more.
+    /// Whether `slot` has a state in which nothing counts any more.
     pub(super) fn is_free(&mut self, slot: usize, now: Timestamp, to: BucketPos) -> bool {
         if self.tags.get(slot).is_none_or(|tag| *tag == 0) {
             return false;
@@ -33,13 +35,13 @@ impl Table {
             return false;
         };
         if is_full && held.number() > to.number {
-            // Else the windows of a clock that has stepped far back would fill the table until it has caught up.
+            // Else, after the clock has stepped far back, old windows would fill the table until it has caught up.
             held.advance(now, to);
         }
         held.is_free(to)
     }
 
-    /// Opens a window for `key`, which has none.
+    /// Opens a state for `key`, which has none.
     #[cold]
     #[inline(never)]
     pub(crate) fn open(&mut self, key: Key, now: Timestamp) -> KeyHandle {
@@ -79,7 +81,7 @@ impl Table {
         KeyHandle::own(key, slot)
     }
 
-    /// A window free to be taken, emptied, in a slot where `key` would be searched for.
+    /// A reusable state, emptied, in a slot on the probe sequence of `key`.
     fn free_slot_for(&mut self, key: Key, now: Timestamp, to: BucketPos) -> Option<usize> {
         let mut slot = key.home(self.tags.len());
         for _ in 0..LOOK {
@@ -99,8 +101,8 @@ impl Table {
     fn reclaim(&mut self, slot: usize) {
         if let Some(mut held) = self.slot(slot) {
             held.clear();
-        } else if let Some(line) = self.words.get(slot * self.shape.stride + 1) {
-            self.forgotten = self.forgotten.max(*line);
+        } else if let Some(pacer) = self.words.get(slot * self.shape.stride + 1) {
+            self.forgotten = self.forgotten.max(*pacer);
         }
         self.reclaimed = self.reclaimed.wrapping_add(1);
     }
@@ -113,7 +115,7 @@ impl Table {
         slot
     }
 
-    /// Moves the hand on and frees what it finds.
+    /// Moves the hand on and frees the reusable states that it finds.
     fn sweep(&mut self, now: Timestamp, to: BucketPos) {
         let mut freed = 0;
         for _ in 0..LOOK {
@@ -129,7 +131,7 @@ impl Table {
         }
     }
 
-    /// Empties a slot, and moves those that were searched for across it.
+    /// Empties a slot, and moves back later states of the probe sequence (deletion without tombstones).
     fn remove(&mut self, slot: usize) {
         self.reclaim(slot);
         self.taken -= 1;
@@ -153,8 +155,8 @@ impl Table {
         }
     }
 
-    /// Doubles the table, and takes the last steps at once: what is left behind is too small for what comes, and where memory is
-    /// never given back (in WebAssembly) it would make up half of all. What is free to be taken does not come along.
+    /// Doubles the table, and takes the last steps at once: in WebAssembly, where memory is never returned, the old tables, too
+    /// small to be reused, would make up half of it. Reusable states are dropped.
     fn grow(&mut self, now: Timestamp, to: BucketPos) {
         for slot in 0..self.tags.len() {
             if self.is_free(slot, now, to) {
@@ -189,12 +191,12 @@ impl Table {
         }
     }
 
-    /// What the keys hold that share may have been the doing of `key`: its own state goes on from there.
+    /// Shared entries may count requests of `key`: its own state continues from them.
     pub(super) fn inherit(&mut self, slot: usize, key: Key, now: Timestamp, to: BucketPos) {
         if self.shape.is_paced {
             let shared = self.shared_reach(key, now);
-            if let Some(line) = self.line(KeyHandle::own(key, slot)) {
-                *line = reach_word(shared);
+            if let Some(pacer) = self.pacer(KeyHandle::own(key, slot)) {
+                *pacer = reach_word(shared);
             }
             return;
         }
@@ -229,7 +231,7 @@ impl Table {
         own.set_number(newest);
         for behind in 0..shared.shape.buckets {
             let count = shared.counter(shared.shape.before(at.counter, behind));
-            // What is known of a coarse bucket may have been at its end.
+            // The requests of a coarse bucket may have come at its end.
             let ends = at.number.wrapping_add(1).wrapping_sub(behind as u64);
             let number = ends.wrapping_mul(times).wrapping_sub(1).min(newest);
             if count > 0 && newest.wrapping_sub(number) < buckets {

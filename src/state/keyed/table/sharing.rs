@@ -1,4 +1,4 @@
-//! What the keys share that find a table full.
+//! The sketch that keys share when the table is full.
 
 use super::Table;
 use crate::rule::Count;
@@ -10,7 +10,7 @@ use crate::state::keyed::window::{BucketPos, SHARES, StateMut};
 use crate::time::Timestamp;
 
 impl Table {
-    /// What they share, in the bucket of the latest call.
+    /// The sketch, in the bucket of the latest call.
     #[cold]
     #[inline(never)]
     pub(crate) fn sketch(&mut self) -> &mut Sketch {
@@ -21,14 +21,14 @@ impl Table {
         sketch
     }
 
-    /// What counts of `key`, which shares, in the bucket `to`; `None` where nothing is shared, or these are no windows.
+    /// The window of `key`, which shares, in the bucket `to`; `None` if nothing is shared, or if the states are not windows.
     #[cold]
     #[inline(never)]
     pub(crate) fn shared(&mut self, key: Key, to: BucketPos) -> Option<(StateMut<'_>, BucketPos)> {
         self.sketch.as_mut()?.window(key, to.number)
     }
 
-    /// At most its calls in flight.
+    /// An upper bound of its calls in flight.
     pub(super) fn calls_shared(&self, key: Key) -> u64 {
         self.sketch
             .as_ref()
@@ -49,7 +49,7 @@ impl Table {
         used.saturating_add(cost) <= limit.whole()
     }
 
-    /// At most its calls in flight, where it shares and such are counted.
+    /// An upper bound of its calls in flight, if it shares and calls in flight are counted.
     pub(crate) fn calls_at(&self, place: KeyHandle) -> u64 {
         if place.is_shared && self.shape.window.is_none() {
             self.calls_shared(place.key)
@@ -58,7 +58,7 @@ impl Table {
         }
     }
 
-    /// At most what counts of it, or its calls in flight.
+    /// An upper bound of its sum, or of its calls in flight.
     fn shared_sum(&mut self, key: Key, now: Timestamp) -> u64 {
         let to = self.bucket(now);
         match self.shared(key, to) {
@@ -67,7 +67,7 @@ impl Table {
         }
     }
 
-    /// Charges what was reserved for a key that shares. Whether it is a call in flight from now on.
+    /// Charges the reservation of a key that shares. Returns whether it is a call in flight from now on.
     #[cold]
     #[inline(never)]
     pub(crate) fn charge_shared(&mut self, reserved: &Reserved, cost: u64) -> bool {
@@ -83,7 +83,7 @@ impl Table {
         self.shape.window.is_none()
     }
 
-    /// Calls in flight that may be this key's, beside those of its own window.
+    /// Shared calls in flight that may be this key's, besides those in its own state.
     #[inline(always)]
     pub(crate) fn in_flight_elsewhere(&mut self, place: KeyHandle) -> u64 {
         if self.shape.window.is_some() || place.is_shared {

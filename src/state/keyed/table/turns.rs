@@ -8,9 +8,9 @@ use crate::state::pacer::Spacing;
 use crate::time::Timestamp;
 
 impl Table {
-    /// The word of the line at `place`; `None` where it is gone, or keys share.
+    /// The word of the pacer at `place`; `None` if it is gone, or if the key shares.
     #[inline]
-    pub(super) fn line(&mut self, place: KeyHandle) -> Option<&mut u64> {
+    pub(super) fn pacer(&mut self, place: KeyHandle) -> Option<&mut u64> {
         if place.is_shared {
             return None;
         }
@@ -18,16 +18,16 @@ impl Table {
         self.words.get_mut(slot * self.shape.stride + 1)
     }
 
-    /// How far the turns of the line at `place` reach.
+    /// How far the turns of the pacer at `place` reach.
     pub(crate) fn reach(&mut self, place: KeyHandle, now: Timestamp) -> Option<Timestamp> {
         if place.is_shared {
             return self.shared_reach(place.key, now);
         }
-        reach(*self.line(place)?)
+        reach(*self.pacer(place)?)
     }
 
-    /// How far the turns reach at most that `key` has taken while it had no line, or before its line was forgotten. Those that
-    /// it shared reach no further ahead than any turn has.
+    /// An upper bound of how far the turns of `key` reach that it took without a pacer of its own, or before its pacer was
+    /// forgotten. Shared turns reach no further ahead than any turn has.
     #[cold]
     pub(super) fn shared_reach(&mut self, key: Key, now: Timestamp) -> Option<Timestamp> {
         let furthest = reach_word(Some(now.plus_nanos(self.furthest)));
@@ -36,28 +36,29 @@ impl Table {
         reach(shared.max(self.idle_ttl.before(self.forgotten, now)))
     }
 
-    /// The same as far as `pace` believes it. What reaches further was taken before the clock stepped back, and is pulled back.
+    /// The same, at most as far as `pace` allows: a turn that reaches further was taken before the clock stepped back, and is
+    /// pulled back.
     #[inline]
     pub(crate) fn reach_within(&mut self, place: KeyHandle, pace: &Spacing) -> Option<Timestamp> {
         self.idle_ttl = self.idle_ttl.after(pace);
         if place.is_shared {
             return self.shared_reach(place.key, pace.now());
         }
-        Table::pull_back(self.line(place)?, pace)
+        Table::pull_back(self.pacer(place)?, pace)
     }
 
     #[inline]
-    fn pull_back(line: &mut u64, pace: &Spacing) -> Option<Timestamp> {
-        let latest = reach(*line)?;
+    fn pull_back(pacer: &mut u64, pace: &Spacing) -> Option<Timestamp> {
+        let latest = reach(*pacer)?;
         let reached = pace.clamped(latest);
         if reached != latest {
-            *line = reach_word(Some(reached));
+            *pacer = reach_word(Some(reached));
         }
         Some(reached)
     }
 
-    /// Takes a turn in the line at `place` for a request that waits for `wait` nanoseconds at least: how long it has to, and
-    /// how far turns reached before and reach with it. `None` where that is longer than it may.
+    /// Takes a turn of the pacer at `place` for a request that waits for at least `wait` nanoseconds. Returns how long it
+    /// waits, and how far turns reached before and reach with it; `None` if it may not wait that long.
     #[inline]
     pub(crate) fn take_turn(
         &mut self,
@@ -66,11 +67,11 @@ impl Table {
         wait: u64,
     ) -> Option<(u64, Option<Timestamp>, Timestamp)> {
         self.idle_ttl = self.idle_ttl.after(pace);
-        let line = self.line(place)?;
-        let from = Table::pull_back(line, pace);
+        let pacer = self.pacer(place)?;
+        let from = Table::pull_back(pacer, pace);
         let wait = pace.wait(from)?.max(wait);
         let to = pace.reach_after(wait);
-        *line = reach_word(Some(to));
+        *pacer = reach_word(Some(to));
         self.note_turn(pace, wait, to);
         Some((wait, from, to))
     }
@@ -82,7 +83,8 @@ impl Table {
         self.furthest = self.furthest.max(ahead);
     }
 
-    /// Has the line of `key` reach to `end`, if there is room for it; none reaches more than `furthest` nanoseconds ahead.
+    /// Makes the pacer of `key` reach to `end`, if there is room for it; no pacer reaches more than `furthest` nanoseconds
+    /// ahead.
     pub(crate) fn reserve_until(
         &mut self,
         key: Key,
@@ -91,7 +93,7 @@ impl Table {
         now: Timestamp,
     ) -> bool {
         self.furthest = furthest;
-        // The hand goes round once.
+        // Enough steps for one round of the hand.
         for _ in 0..=self.tags.len() / LOOK {
             let place = match self.find(key) {
                 Some(slot) => KeyHandle::own(key, slot),
@@ -100,35 +102,35 @@ impl Table {
             if place.is_shared {
                 continue;
             }
-            if let Some(line) = self.line(place) {
-                *line = reach_word(Some(end));
+            if let Some(pacer) = self.pacer(place) {
+                *pacer = reach_word(Some(end));
             }
             return true;
         }
         false
     }
 
-    /// How far the line of `key` reaches, which is pulled back to `latest` where that is earlier.
+    /// How far the pacer of `key` reaches, pulled back to `latest` if that is earlier.
     pub(crate) fn pull_back_to(&mut self, key: Key, latest: Timestamp) -> Option<Timestamp> {
         let slot = self.find(key)?;
-        let line = self.line(KeyHandle::own(key, slot))?;
-        let reached = reach(*line)?.min(latest);
-        *line = reach_word(Some(reached));
+        let pacer = self.pacer(KeyHandle::own(key, slot))?;
+        let reached = reach(*pacer)?.min(latest);
+        *pacer = reach_word(Some(reached));
         Some(reached)
     }
 
-    /// Gives a turn back, if no later one was taken.
+    /// Gives back a turn, if no later one was taken.
     pub(crate) fn release_turn(
         &mut self,
         place: KeyHandle,
         from: Option<Timestamp>,
         to: Timestamp,
     ) {
-        if let Some(line) = self
-            .line(place)
-            .filter(|line| **line == reach_word(Some(to)))
+        if let Some(pacer) = self
+            .pacer(place)
+            .filter(|pacer| **pacer == reach_word(Some(to)))
         {
-            *line = reach_word(from);
+            *pacer = reach_word(from);
         }
     }
 
@@ -138,24 +140,24 @@ impl Table {
         self.longest_wait
     }
 
-    /// Whether no request waits in the line in `slot`, and its latest turn has been over for as long as it is kept.
+    /// Whether no request waits for the pacer in `slot`, and its time to live after the latest turn is over.
     pub(super) fn is_idle(&mut self, slot: usize, now: Timestamp) -> bool {
         let (idle_ttl, furthest) = (self.idle_ttl, self.furthest);
         let is_full = self.taken == self.max_keys;
-        let Some(line) = self.words.get_mut(slot * self.shape.stride + 1) else {
+        let Some(pacer) = self.words.get_mut(slot * self.shape.stride + 1) else {
             return false;
         };
-        let Some(latest) = reach(*line) else {
+        let Some(latest) = reach(*pacer) else {
             return true;
         };
         if is_full && latest > now.plus_nanos(furthest) {
             // As below.
-            *line = reach_word(Some(now.plus_nanos(furthest)));
+            *pacer = reach_word(Some(now.plus_nanos(furthest)));
         }
         idle_ttl.is_over(latest, is_full, now)
     }
 
-    /// As [`Table::take_turn`], of a key that shares; does not take it.
+    /// [`Table::take_turn`] for a key that shares, without taking it.
     pub(crate) fn shared_turn(
         &mut self,
         key: Key,

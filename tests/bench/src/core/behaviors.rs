@@ -24,7 +24,7 @@ enum Answer {
     Block,
 }
 
-/// All of them, in the order of the table. A rule that is no flow rule stands beside a plain one.
+/// All cases, in the order of the table. A rule that is not a flow rule stands beside a plain one.
 pub(super) fn all() -> Vec<Case> {
     use Answer::{Block, Pass, Wait};
     let mut cases = Vec::new();
@@ -137,7 +137,7 @@ fn system(rule: SystemRule) -> Result<Rules> {
     })
 }
 
-/// Each answer is what it is to be, or it would be another decision that is timed.
+/// Checks each answer: else another decision would be timed.
 fn entering(rules: Rules, ask: Ask, answer: Answer) -> Result<Run> {
     let first = rules.flow.first().context("one flow rule")?;
     let full = first.count().get() == FULL;

@@ -58,7 +58,7 @@ impl Group {
             Self::Window => "Aim: 2 ns, the same for any number of buckets.",
             Self::Entry => "With all statistics of the resource's node. Aim: 25 ns.",
             Self::Behavior => {
-                "With all statistics; the resource was looked up before. Whoever is refused or waits is marked so."
+                "With all statistics; the resource was looked up before. A request that is refused or waits is marked so."
             }
         }
     }

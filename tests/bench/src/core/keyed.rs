@@ -230,7 +230,7 @@ fn governed<S: BuildHasher>(governor: &Governor<S>) -> impl Fn(&String, u64) -> 
     }
 }
 
-/// What a map of those keys and of an instant each takes: its capacity is what governor's is, and a slot has a byte beside it.
+/// The memory of a map of these keys with an instant each: its capacity is governor's, and a slot has one more byte.
 fn bytes_of(names: &[String]) -> impl Fn() -> f64 {
     || {
         let mut map = HashMap::new();

@@ -16,8 +16,8 @@ use crate::table::{Table, section};
 use crate::valgrind;
 use cases::{Case, Group, Run};
 
-/// Rounds, and how long each case runs in one of them: shorter than a scheduler's slice, so that on
-/// a busy machine most batches run undisturbed, and the median is one of those.
+/// Rounds, and how long each case runs in one of them: shorter than a scheduler's slice, so that on a busy machine most batches
+/// run undisturbed, and the median is such a batch.
 const ROUNDS: usize = 301;
 const NANOS_PER_BATCH: f64 = 2e5;
 
@@ -106,7 +106,7 @@ fn time(cases: &[Case]) -> Result<Vec<Vec<f64>>> {
     let mut running = Vec::new();
     for case in cases {
         let mut run = (case.make)().with_context(|| case.name.clone())?;
-        // The first run warms up, the second tells how many fill a batch.
+        // The first run warms up, the second measures how many fill a batch.
         nanos(&mut run, 2000);
         let batch = (NANOS_PER_BATCH / nanos(&mut run, 2000).max(0.1)) as u64;
         running.push((run, batch.max(100), Vec::with_capacity(ROUNDS)));

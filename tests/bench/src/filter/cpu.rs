@@ -181,7 +181,7 @@ fn ticks(pid: u32) -> Result<f64> {
     Ok(times.iter().sum::<f64>() / 100.0)
 }
 
-/// Which cores may be used, and by whom.
+/// Which cores a process may use.
 #[cfg(target_os = "linux")]
 mod cores {
     use anyhow::{Context as _, Result};

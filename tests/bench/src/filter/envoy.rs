@@ -31,7 +31,7 @@ impl Binary {
 /// One way to configure Envoy.
 pub(super) struct Variant {
     pub(super) name: &'static str,
-    /// What the name of its floor is, for a filter that has one.
+    /// The name of its floor, if it has one.
     pub(super) floor: Option<&'static str>,
     /// The filter before the router, if any.
     filter: Option<Value>,
@@ -383,7 +383,7 @@ impl Drop for Running {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        // There is nobody to tell what else went wrong: the run's outcome stands.
+        // An error here cannot be reported: the run's outcome stands.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -395,14 +395,14 @@ fn free_port() -> Result<u16> {
     Ok(listener.local_addr().context("the port's number")?.port())
 }
 
-/// What a process can be told.
+/// A signal to a process.
 #[derive(Clone, Copy)]
 pub(super) enum Message {
     Terminate,
     Interrupt,
 }
 
-/// Sends a signal to a child. One that has ended does not mind.
+/// Sends a signal to a child. For a child that has ended it does nothing.
 #[cfg(target_os = "linux")]
 pub(super) fn send(child: &Child, message: Message) {
     use rustix::process::{Pid, Signal, kill_process};

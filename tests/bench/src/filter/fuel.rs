@@ -296,7 +296,7 @@ fn measure(module: &Path, configuration: &str, limit: Limit) -> Result<PerReques
     let request = Request::to_route(ROUTE)
         .header(CLIENT_HEADER, CLIENT)
         .property(&["source", "address"], "203.0.113.7:40404");
-    // What happens once is no cost of a request, and a tight limit has its one pass behind it.
+    // Work that happens once is not a cost of a request, and a tight limit has used its one pass.
     for _ in 0..REQUESTS {
         host.advance_ms(MS_BETWEEN);
         vm.request(&request)?;

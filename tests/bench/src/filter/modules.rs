@@ -10,7 +10,7 @@ use serde_json::json;
 /// The route that all requests take, and that the floor knows.
 pub(super) const ROUTE: &str = "bench";
 
-/// Who asks in all requests, by this header, which a rule with a key reads.
+/// The header that names the client of each request; a rule with a key reads it.
 pub(super) const CLIENT_HEADER: &str = "x-api-key";
 pub(super) const CLIENT: &str = "9b2f0c61d4";
 
@@ -138,7 +138,7 @@ pub(super) fn rules(number: usize, limit: Limit, interval_ms: u64) -> String {
     json!({"flowRules": rules}).to_string()
 }
 
-/// By what a rule tells clients apart.
+/// The key by which a rule distinguishes clients.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     Header,
