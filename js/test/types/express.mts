@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import express, { type Request, type RequestHandler } from 'express';
 import { Limiter } from 'leapgate';
-import { Engine } from 'leapgate/engine';
+import { Engine, type EngineResult } from 'leapgate/engine';
 import { leapgate, type LeapgateOptions, type Result } from 'leapgate/express';
 import { ipKey } from 'leapgate/http';
 
@@ -56,7 +56,7 @@ app.use(
 export const handler: RequestHandler = leapgate({ limit: 1, windowMs: 1000 });
 export const options: LeapgateOptions = { limit: 1, windowMs: 1000, key: (request: Request) => request.ip ?? '' };
 export const result = (request: Request): Result | undefined => request.rateLimit;
-export const cause = (request: Request): 'flow' | 'degrade' | 'system' | 'authority' | null | undefined => request.rateLimit?.cause;
+export const cause = (request: Request): EngineResult['cause'] | undefined => request.rateLimit?.cause;
 
 const limit = leapgate<IncomingMessage, ServerResponse>({
   limit: 1,
