@@ -323,7 +323,7 @@ test('fastify: without an error handler, a refusal that is an error is what Fast
 test('fastify: what is wrong with a route is told when it is added', async () => {
   const limits = [
     [5, 'config.rateLimit: `5` is not an object; use one, as in `{ limit: 5, windowMs: 60_000 }`, or false for no limit'],
-    [{ limit: -1, windowMs: MINUTE }, 'options.limit: `-1` is no count; use a number from 0 to 9007199254740992'],
+    [{ limit: -1, windowMs: MINUTE }, 'options.limit: `-1` is not a valid count; use a number from 0 to 9007199254740992'],
   ];
   for (const [rateLimit, message] of limits) {
     const app = fastify();

@@ -83,7 +83,7 @@ leapgate({ limit: 1, windowMs: 1000, draft: undefined });
 leapgate({ limit: 1, windowMs: 1000, draft: 8 });
 // @ts-expect-error another mode
 leapgate({ limit: 1, windowMs: 1000, window: 'fixed' });
-// @ts-expect-error an object is no key
+// @ts-expect-error an object is not a valid key
 leapgate({ limit: 1, windowMs: 1000, key: () => ({}) });
 // @ts-expect-error no key
 leapgate({ limit: 1, windowMs: 1000, key: (request) => request.ip });
