@@ -220,7 +220,7 @@ impl<S: BreakerStorage> Breaker<S> {
     #[cold]
     #[inline(never)]
     fn begin_bucket(&self, now: Timestamp) {
-        self.history.move_to(now, |_| {}, |_| {});
+        self.history.move_to(now);
         if let Some(kept) = self.storage.published() {
             self.take_up(&kept);
         }

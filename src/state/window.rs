@@ -167,15 +167,13 @@ impl<T: Counter> RuleWindow<T> {
         let before = self.history.newest_start();
         self.settle(now);
         let current = self.history.window().start(now);
-        let pay_gone_by = |start: Timestamp| {
+        self.history.move_to_with(now, move |start, began| {
             let gone_by = self.loans.take_before(start);
             self.pay(gone_by, self.loan_rule == LoanRule::Exact);
-        };
-        let pay_due = |start: Timestamp| {
+            self.history.begin(began);
             let due = self.loans.take_before(start.plus_nanos(1));
             self.pay(due, self.loan_rule == LoanRule::Exact || start == current);
-        };
-        self.history.move_to(now, pay_gone_by, pay_due);
+        });
         if self.history.newest_start() < before {
             // The clock has stepped back by an interval or more: like the rest of the window, loans are counted now.
             let lent = self.loans.take_before(Timestamp::MAX);
