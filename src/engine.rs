@@ -143,7 +143,7 @@ impl<S: Backend> Engine<S> {
     #[inline]
     pub fn is_current(&self, resource: &Resource<S>, name: &str, origin: &str) -> bool {
         let table = self.table.borrow();
-        let places = self.store.tallies.places(None);
+        let places = self.store.backend.places(None);
         places.is_none_or(|places| table.resources.is_current(&*places, resource, name))
             && resource.is_current_for(origin)
     }

@@ -103,7 +103,7 @@ impl<H: Host> Filter<H> {
         store.set_max_resources(settings.max_resources);
         let numbers = match rules.system.is_empty() {
             true => None,
-            false => store.tallies().inbound(),
+            false => store.backend().inbound(),
         };
         let system = numbers.map(|numbers| System::new(&rules.system, numbers));
         if system.is_some() {
@@ -118,7 +118,7 @@ impl<H: Host> Filter<H> {
             ResourceFrom::Route | ResourceFrom::VirtualHost => None,
         };
         store.sweep();
-        let root = store.tallies().vm().root();
+        let root = store.backend().vm().root();
         let waiting = Waiting::new(host.clone(), root, settings.max_waiting, period_ms);
         let filter = Filter {
             host,
@@ -198,7 +198,7 @@ impl<H: Host> Filter<H> {
 
     /// Whether no request waits here, and a worker that has slept can read what it has missed.
     fn may_sleep(&self) -> bool {
-        self.waiting.is_empty() && self.engine.store().tallies().vm().may_sleep()
+        self.waiting.is_empty() && self.engine.store().backend().vm().may_sleep()
     }
 
     /// Ends the quiet: a sleeping worker wakes.
@@ -206,14 +206,14 @@ impl<H: Host> Filter<H> {
     #[inline(never)]
     fn end_quiet(&self) {
         if self.quiet.replace(0) == ASLEEP {
-            self.engine.store().tallies().vm().wake();
+            self.engine.store().backend().vm().wake();
             self.waiting.ask_for_ticks();
         }
     }
 
     /// Exports what the rules have refused that are asked before flow rules.
     fn export_refusals(&self) {
-        let vm = self.engine.store().tallies().vm();
+        let vm = self.engine.store().backend().vm();
         let mut rule = 0;
         // The rules are always the same, in the same order.
         self.engine.for_each_precheck(|report| {
@@ -517,7 +517,7 @@ impl<H: Host> Filter<H> {
     #[cold]
     #[inline(never)]
     fn on_late_end(&self, passed: &Passed<H>) {
-        if passed.tracked.is_some() || self.engine.store().tallies().vm().may_owe() {
+        if passed.tracked.is_some() || self.engine.store().backend().vm().may_owe() {
             self.end_quiet();
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::engine::blocked::Blocked;
 use crate::engine::in_force::InForce;
-use crate::engine::keyed::Rest;
+use crate::engine::keyed::EntryExtras;
 use crate::rule::{Cause, DegradeRule};
 use crate::state::breaker::{Admission, Breaker, BreakerStorage};
 use crate::time::Timestamp;
@@ -33,13 +33,13 @@ pub(super) struct BreakerChecks<B>(pub(super) Box<[BreakerCheck<B>]>);
 pub(super) struct Admissions {
     /// A bit for each breaker that is to be told how the call ends.
     asked: u64,
-    rest: Option<Box<Rest>>,
+    rest: Option<Box<EntryExtras>>,
 }
 
 impl Admissions {
     /// How the breaker, the `index`th, let it in.
     fn take(&mut self, index: usize) -> Admission {
-        let Some(Rest { probes, .. }) = self.rest.as_deref_mut() else {
+        let Some(EntryExtras { probes, .. }) = self.rest.as_deref_mut() else {
             return Admission::Normal;
         };
         match probes.iter().position(|(of, _)| *of == index) {
@@ -55,7 +55,7 @@ impl Admissions {
     }
 
     /// Keeps the keys that are to be told how the call ends.
-    pub(super) fn keep(&mut self, keys: Option<Box<Rest>>) {
+    pub(super) fn keep(&mut self, keys: Option<Box<EntryExtras>>) {
         match (&mut self.rest, keys) {
             (Some(rest), Some(keys)) => rest.keep(*keys),
             (rest @ None, keys) => *rest = keys,
@@ -64,7 +64,7 @@ impl Admissions {
     }
 
     /// The keys that are to be told how the call ends.
-    pub(super) fn keys(&self) -> Option<&Rest> {
+    pub(super) fn keys(&self) -> Option<&EntryExtras> {
         self.rest.as_deref()
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Check<S: Backend> {
     /// What the rule asks, where the decision need not look for it.
     pub(super) terms: Terms,
     pub(super) applies: Applies,
-    pub(super) counts: Counts,
+    pub(super) measures: Measures,
     pub(super) enforced: bool,
     /// For how long the rule would have made the request wait that is being decided on, in nanoseconds. Of rules that are
     /// not enforced.
@@ -35,12 +35,12 @@ pub(super) enum Applies {
     Origin(Rc<str>),
     OtherOrigins,
     /// It is for another resource.
-    Nobody,
+    Never,
 }
 
 /// Which requests of this resource a rule counts.
 #[derive(PartialEq, Eq)]
-pub(super) enum Counts {
+pub(super) enum Measures {
     /// Those that it is for.
     Same,
     All,
@@ -107,7 +107,7 @@ impl<S: Backend> Check<S> {
             Applies::All => true,
             Applies::Origin(name) => origin.is_some_and(|origin| origin.name == *name),
             Applies::OtherOrigins => origin.is_some_and(|origin| origin.is_other),
-            Applies::Nobody => false,
+            Applies::Never => false,
         }
     }
 
@@ -117,11 +117,11 @@ impl<S: Backend> Check<S> {
     #[inline]
     pub(super) fn role(&self, caller: &Caller<'_, S>) -> (bool, bool) {
         let applies = self.applies_to(caller.origin);
-        match &self.counts {
-            Counts::Same => (applies, applies),
-            Counts::All => (applies, true),
-            Counts::None => (applies, false),
-            Counts::Context(name) => {
+        match &self.measures {
+            Measures::Same => (applies, applies),
+            Measures::All => (applies, true),
+            Measures::None => (applies, false),
+            Measures::Context(name) => {
                 let is_in_context = **name == *caller.context;
                 (applies && is_in_context, is_in_context)
             }

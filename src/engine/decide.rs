@@ -3,7 +3,7 @@
 use crate::engine::blocked::Blocked;
 use crate::engine::caller::Caller;
 use crate::engine::check::Check;
-use crate::engine::keyed::{Holds, KeyCheck, Rest};
+use crate::engine::keyed::{EntryExtras, Holds, KeyCheck};
 use crate::engine::origin::Origin;
 use crate::engine::request::Request;
 use crate::engine::resource::{Ordered, Resource};
@@ -41,7 +41,7 @@ pub(super) struct Admitted<'a, S: Backend> {
     /// The first rule that lends it a pass.
     pub(super) lender: Option<&'a Check<S>>,
     /// The keys that are to be told how it ends.
-    pub(super) keys: Option<Box<Rest>>,
+    pub(super) keys: Option<Box<EntryExtras>>,
 }
 
 impl<S: Backend> Admitted<'_, S> {
@@ -152,7 +152,7 @@ impl<S: Backend> Resource<S> {
             state.advance(now);
             let takes = state.has_room(&check.terms, cost, now)
                 && state.reserve_at_once(&check.terms, cost, now);
-            return takes.then(|| u64::from(state.admit_at_once(cost)) | self.told_of_ends);
+            return takes.then(|| u64::from(state.admit_at_once(cost)) | self.notify_on_exit);
         }
         let (mut willing, mut refusing) = (0, 0);
         for (i, check) in self.checks.iter().enumerate() {
@@ -183,7 +183,7 @@ impl<S: Backend> Resource<S> {
             });
             return None;
         }
-        let mut held = reserved & self.told_of_ends;
+        let mut held = reserved & self.notify_on_exit;
         self.each_state(reserved, origin, |i, _, state| {
             if state.admit_at_once(cost) {
                 held |= 1 << i;
@@ -321,7 +321,7 @@ impl<S: Backend> Resource<S> {
                 keys_retry_after: keys.retry_after(),
             }));
         }
-        let mut held = (reserved | measured) & self.told_of_ends;
+        let mut held = (reserved | measured) & self.notify_on_exit;
         if wait > 0 {
             held = reserved | measured;
         }

@@ -32,7 +32,7 @@ impl<S: Backend> Resource<S> {
         };
         let scope = self.scope(store, request);
         let may_wait = self.may_wait || request.prioritized;
-        let passes = if self.is_guarded {
+        let passes = if self.has_others {
             None
         } else {
             self.pass_at_once(origin.as_deref(), request.cost, may_wait, now)
@@ -65,8 +65,8 @@ impl<S: Backend> Resource<S> {
         request: &Request<'_>,
         now: Timestamp,
     ) -> Decision<S> {
-        let decided = if self.is_guarded {
-            self.decide_guarded(origin.as_deref(), &scope, store, request, now)
+        let decided = if self.has_others {
+            self.decide_with_others(origin.as_deref(), &scope, store, request, now)
         } else {
             self.decide(origin.as_deref(), request, None, now)
                 .map(|admitted| (admitted, Admissions::default()))
@@ -99,7 +99,7 @@ impl<S: Backend> Resource<S> {
     }
 
     /// Asks the rules that are no flow rules, and then those.
-    fn decide_guarded(
+    fn decide_with_others(
         &self,
         origin: Option<&Origin<S>>,
         scope: &Scope,

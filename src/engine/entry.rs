@@ -2,7 +2,7 @@
 
 use crate::engine::breakers::Admissions;
 use crate::engine::caller::Caller;
-use crate::engine::check::{Applies, Check, Counts, measured_elsewhere};
+use crate::engine::check::{Applies, Check, Measures, measured_elsewhere};
 use crate::engine::keyed::KeyCaller;
 use crate::engine::origin::Origin;
 use crate::engine::request::Request;
@@ -149,12 +149,12 @@ impl<S: Backend> Entry<S> {
                 node.begin_elsewhere(now);
             }
             others().for_each(|node| node.begin_elsewhere(now));
-            let measured = match (&lender.counts, &lender.applies, &self.scope.node) {
-                (Counts::Context(_), _, Some(node)) => {
+            let measured = match (&lender.measures, &lender.applies, &self.scope.node) {
+                (Measures::Context(_), _, Some(node)) => {
                     return node.statistics().lend(n, self.release, now);
                 }
-                (Counts::Same, Applies::All, Some(node)) => Some(Rc::clone(node.cluster())),
-                (Counts::Same, _, _) => {
+                (Measures::Same, Applies::All, Some(node)) => Some(Rc::clone(node.cluster())),
+                (Measures::Same, _, _) => {
                     let origin = self.origin.as_deref();
                     if let Some(node) = origin.and_then(|origin| origin.statistics.as_ref()) {
                         node.lend(n, self.release, now);

@@ -16,5 +16,5 @@ mod keys;
 
 pub(crate) use check::{KeyCaller, KeyCheck, KeyParts};
 pub use controller::KeyedController;
-pub(crate) use holds::{Holds, Rest};
+pub(crate) use holds::{EntryExtras, Holds};
 pub(crate) use keys::Keys;

@@ -71,7 +71,7 @@ impl<S: Backend> Resource<S> {
             context: DEFAULT_CONTEXT,
             cost: 1,
             prioritized: false,
-            keys: KeyCaller::nobody(),
+            keys: KeyCaller::none(),
             impatient: false,
         };
         let state = check.state.as_ref().filter(|_| check.role(&caller).0)?;

@@ -45,13 +45,13 @@ pub struct Resource<S: Backend> {
     /// Whether any rule takes turns.
     pub(super) may_wait: bool,
     /// Whether any other rules apply than flow rules without a key.
-    pub(super) is_guarded: bool,
+    pub(super) has_others: bool,
     /// Whether any rule is for one context alone.
     pub(super) by_context: bool,
     /// Whether any rule asks where a request comes from.
     pub(super) by_origin: bool,
     /// By check: the rules that are told of the end of each call. Sentinel looks at a window then.
-    pub(super) told_of_ends: u64,
+    pub(super) notify_on_exit: u64,
 }
 
 impl<S: Backend> Resource<S> {
@@ -62,7 +62,7 @@ impl<S: Backend> Resource<S> {
 
     /// Whether any rule applies.
     pub fn has_rules(&self) -> bool {
-        !self.checks.is_empty() || self.is_guarded
+        !self.checks.is_empty() || self.has_others
     }
 
     /// What its rules tell requests apart by, each part once. A shell reads them and hands the values in, in this order
@@ -202,7 +202,7 @@ impl<S: Backend> Resource<S> {
             Applies::All => name == "default",
             Applies::OtherOrigins => name == "other",
             Applies::Origin(named) => &**named == name,
-            Applies::Nobody => false,
+            Applies::Never => false,
         }) || self.keys.names(name)
     }
 

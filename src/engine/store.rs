@@ -32,7 +32,7 @@ pub(super) trait Known {
 ///
 /// Engines that share a store share the windows of rules with the same id and geometry.
 pub struct Store<S: Backend> {
-    pub(super) tallies: S,
+    pub(super) backend: S,
     tree: Option<NodeTree>,
     pub(super) max_resources: Cell<usize>,
     states: RefCell<HashMap<StateKey, Weak<ControllerOf<S>>>>,
@@ -51,17 +51,17 @@ pub struct Store<S: Backend> {
 
 impl<S: Backend> Store<S> {
     /// A store that keeps the statistics of every resource.
-    pub fn new(tallies: S) -> Store<S> {
+    pub fn new(backend: S) -> Store<S> {
         Store {
             tree: Some(NodeTree::new()),
-            ..Store::without_statistics(tallies)
+            ..Store::without_statistics(backend)
         }
     }
 
     /// A store that keeps no statistics, only what the rules need.
-    pub fn without_statistics(tallies: S) -> Store<S> {
+    pub fn without_statistics(backend: S) -> Store<S> {
         Store {
-            tallies,
+            backend,
             tree: None,
             max_resources: Cell::new(MAX_RESOURCES),
             states: RefCell::default(),
@@ -82,8 +82,8 @@ impl<S: Backend> Store<S> {
     }
 
     /// Where the counts are kept.
-    pub fn tallies(&self) -> &S {
-        &self.tallies
+    pub fn backend(&self) -> &S {
+        &self.backend
     }
 
     /// The statistics, if they are kept.
@@ -101,7 +101,7 @@ impl<S: Backend> Store<S> {
         if let Some(state) = states.get(&key).and_then(Weak::upgrade) {
             return state;
         }
-        let (counter, past) = self.tallies.open(&key);
+        let (counter, past) = self.backend.open(&key);
         let controller = match another {
             Some(another) => Controller::beside(another, counter),
             None => Controller::new(key.grade, key.behavior, key.compat, counter, past),
@@ -157,7 +157,7 @@ impl<S: Backend> Store<S> {
         if known.is_some() || !anew {
             return known;
         }
-        let state = KeyedController::new(self.tallies.open_keyed(&place.0, &place.1));
+        let state = KeyedController::new(self.backend.open_keyed(&place.0, &place.1));
         let state = Rc::new(state);
         keyed.insert(place, Rc::downgrade(&state));
         Some(state)
@@ -169,7 +169,7 @@ impl<S: Backend> Store<S> {
             breaker.storage().in_use();
             return breaker;
         }
-        let storage = self.tallies.open_breaker(&key);
+        let storage = self.backend.open_breaker(&key);
         let breaker = Rc::new(Breaker::with_storage(key.geometry, storage));
         breakers.insert(key, Rc::downgrade(&breaker));
         let mut in_order = self.breakers_in_order.borrow_mut();

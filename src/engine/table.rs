@@ -1,6 +1,6 @@
 //! A set of rules in force, compiled: the rules of each resource.
 
-use crate::engine::check::{Applies, Check, Counts, longest_wait, measured_elsewhere};
+use crate::engine::check::{Applies, Check, Measures, longest_wait, measured_elsewhere};
 use crate::engine::in_force::Ids;
 use crate::engine::keyed::{KeyCheck, KeyParts, Keys};
 use crate::engine::prechecks::PrecheckRules;
@@ -152,7 +152,7 @@ impl<S: Backend> Table<S> {
         // What others over the same store have met goes on here, before they go.
         for other in store.tables.borrow().iter().filter_map(Weak::upgrade) {
             for (name, place) in other.resources() {
-                if has_lost(store.tallies.places(None), place) {
+                if has_lost(store.backend.places(None), place) {
                     continue;
                 }
                 let known = table.resources.get(&name);
@@ -182,7 +182,7 @@ impl<S: Backend> Table<S> {
     ) -> Rc<Resource<S>> {
         let bound = self.max_resources;
         let make = |name: &Rc<str>, place| self.make(store, name, place);
-        if let Some(places) = store.tallies.places(None) {
+        if let Some(places) = store.backend.places(None) {
             if !self.has_states_of_each() {
                 return self.resources.further(&make);
             }
@@ -224,11 +224,11 @@ impl<S: Backend> Table<S> {
             .map(|listed| longest_wait(&listed.rule));
         let longest_wait = longest_wait.max().unwrap_or_default();
         let check = |Listed { rule, id, beside }: &Listed, is_own: bool| {
-            let counts = match (rule.strategy(), measured_elsewhere(rule)) {
-                (Strategy::Chain(context), _) => Counts::Context(Rc::clone(context)),
-                (_, Some(measured)) if measured == name => Counts::All,
-                (_, Some(_)) => Counts::None,
-                (_, None) => Counts::Same,
+            let measures = match (rule.strategy(), measured_elsewhere(rule)) {
+                (Strategy::Chain(context), _) => Measures::Context(Rc::clone(context)),
+                (_, Some(measured)) if measured == name => Measures::All,
+                (_, Some(_)) => Measures::None,
+                (_, None) => Measures::Same,
             };
             let mut check = Check {
                 rule: Rc::clone(rule),
@@ -236,12 +236,12 @@ impl<S: Backend> Table<S> {
                 beside: beside.clone(),
                 terms: Terms::new(rule, longest_wait),
                 applies: match rule.limit_app() {
-                    _ if !is_own => Applies::Nobody,
+                    _ if !is_own => Applies::Never,
                     LimitApp::Default => Applies::All,
                     LimitApp::Origin(name) => Applies::Origin(Rc::clone(name)),
                     LimitApp::Other => Applies::OtherOrigins,
                 },
-                counts,
+                measures,
                 enforced: rule.mode() == Mode::Enforce && self.mode == Mode::Enforce,
                 shadow_wait: Cell::new(0),
                 state: None,
@@ -251,7 +251,7 @@ impl<S: Backend> Table<S> {
             }
             check
         };
-        let strangers = measuring.iter().filter(|i| !own.contains(i));
+        let measuring_only = measuring.iter().filter(|i| !own.contains(i));
         let (mut order, mut checks, mut keys) = (Vec::new(), Vec::new(), Vec::new());
         let mut parts = KeyParts::default();
         for listed in own.iter().filter_map(rule) {
@@ -267,36 +267,40 @@ impl<S: Backend> Table<S> {
             order.push(Ordered::Keyed(keys.len()));
             keys.push(check);
         }
-        checks.extend(strangers.filter_map(rule).map(|rule| check(rule, false)));
+        checks.extend(
+            measuring_only
+                .filter_map(rule)
+                .map(|rule| check(rule, false)),
+        );
         let (keys, checks) = (Keys(keys.into()), Box::<[Check<S>]>::from(checks));
-        let told_of_ends = checks.iter().enumerate().filter(|(_, check)| {
+        let notify_on_exit = checks.iter().enumerate().filter(|(_, check)| {
             check.terms.compat && matches!(check.rule.grade(), Grade::Qps { .. })
         });
         let prechecks = self.prechecks.of(store, (name, place), &mut parts);
         let has_origins = checks.iter().any(Check::is_by_origin);
         let is_further = name.is_empty() && self.has_states_of_each();
-        let has_places = is_further && store.tallies.places(None).is_some();
+        let has_places = is_further && store.backend.places(None).is_some();
         let of = Some((&**name, place)).filter(|_| has_origins);
-        let origin_places = of.and_then(|of| store.tallies.places(Some(of)));
+        let origin_places = of.and_then(|of| store.backend.places(Some(of)));
         Resource {
             name: Rc::clone(name),
             place,
             is_certain: !has_places && place.is_none() && origin_places.is_none(),
             origin_places,
-            told_of_ends: told_of_ends.fold(0, |told, (i, _)| told | 1 << i),
+            notify_on_exit: notify_on_exit.fold(0, |told, (i, _)| told | 1 << i),
             may_wait: checks
                 .iter()
                 .any(|check| check.rule.control_behavior().is_paced()),
-            by_relation: checks.iter().any(|check| check.counts != Counts::Same),
+            by_relation: checks.iter().any(|check| check.measures != Measures::Same),
             by_context: checks
                 .iter()
-                .any(|check| matches!(check.counts, Counts::Context(_))),
+                .any(|check| matches!(check.measures, Measures::Context(_))),
             by_origin: prechecks.by_origin()
                 || checks.iter().any(|check| {
                     matches!(check.applies, Applies::Origin(_) | Applies::OtherOrigins)
                 }),
             checks,
-            is_guarded: !prechecks.are_none() || !keys.are_none(),
+            has_others: !prechecks.are_none() || !keys.are_none(),
             prechecks,
             order: order.into(),
             key_parts: parts.0.into(),

@@ -288,9 +288,9 @@ impl Backend for ByRule {
     type Breaker = LocalBreaker;
 
     fn open(&self, key: &StateKey) -> (Shared, Past) {
-        let mut tallies = self.0.borrow_mut();
+        let mut counters = self.0.borrow_mut();
         (
-            tallies.entry(key.rule.to_string()).or_default().clone(),
+            counters.entry(key.rule.to_string()).or_default().clone(),
             Past::Fresh,
         )
     }
@@ -313,7 +313,7 @@ fn where_one_rule_cannot_reserve_what_the_others_have_is_given_back() {
         rule("last", "api", 5.0),
     ];
     let engine = Engine::with_store(store, rules(flow)).unwrap();
-    let counter = |id: &str| engine.store().tallies().0.borrow()[id].clone();
+    let counter = |id: &str| engine.store().backend().0.borrow()[id].clone();
     let reserved = || ["first", "in flight", "last"].map(|id| counter(id).reserved.get());
     // Other workers have reserved, and have not admitted a request yet.
     counter("last").reserved.set(5);
@@ -342,7 +342,7 @@ fn where_one_rule_cannot_lend_what_the_others_have_lent_is_taken_back() {
     let store = Rc::new(Store::new(ByRule::default()));
     let tenths = |id| rule(id, "api", 5.0).per(1000, Some(10)).unwrap();
     let engine = Engine::with_store(store, rules([tenths("first"), tenths("last")])).unwrap();
-    let counter = |id: &str| engine.store().tallies().0.borrow()[id].clone();
+    let counter = |id: &str| engine.store().backend().0.borrow()[id].clone();
     let reserved = || ["first", "last"].map(|id| counter(id).reserved.get());
     let urgent = |cost| Request::new("api").cost(cost).prioritized();
     drop(pass(&engine, &Request::new("api").cost(5), 1000));

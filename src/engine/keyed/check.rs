@@ -67,7 +67,7 @@ pub(crate) struct KeyCaller<'a> {
 
 impl KeyCaller<'_> {
     /// No request, for no resource.
-    pub(crate) fn nobody() -> Self {
+    pub(crate) fn none() -> Self {
         KeyCaller {
             values: &[],
             resource: "",
@@ -224,7 +224,7 @@ impl KeyCheck {
             let value = value(of);
             let keys = value.len();
             for number in 0..keys.min(MAX_KEYS_OF_REQUEST) {
-                self.tell([value.get(number)], opened, by, caller, &mut each);
+                self.with_key([value.get(number)], opened, by, caller, &mut each);
             }
             return keys <= MAX_KEYS_OF_REQUEST;
         }
@@ -243,7 +243,7 @@ impl KeyCheck {
                 *raw = value.get(number % value.len());
                 number /= value.len();
             }
-            self.tell(raw, opened, by, caller, &mut each);
+            self.with_key(raw, opened, by, caller, &mut each);
         }
         true
     }
@@ -260,7 +260,7 @@ impl KeyCheck {
 
     /// Tells `each` of the key of these values, if the rule is for it.
     #[inline]
-    fn tell<const N: usize>(
+    fn with_key<const N: usize>(
         &self,
         raw: [Option<&[u8]>; N],
         opened: &Opened,

@@ -43,16 +43,16 @@ pub(crate) struct HeldKey {
 
 /// What most calls have not. (The entry of each would be longer for it.)
 #[derive(Default)]
-pub(crate) struct Rest {
+pub(crate) struct EntryExtras {
     /// The keys that are to be told.
     pub(super) keys: InlineVec<HeldKey, 1>,
     /// By breaker: how it let a probe in.
     pub(crate) probes: Vec<(usize, Admission)>,
 }
 
-impl Rest {
+impl EntryExtras {
     /// Goes on with the keys of another one.
-    pub(crate) fn keep(&mut self, other: Rest) {
+    pub(crate) fn keep(&mut self, other: EntryExtras) {
         self.keys = other.keys;
     }
 }

@@ -2,7 +2,7 @@
 
 use super::check::{KeyCaller, KeyCheck, Opened};
 use super::controller::count;
-use super::holds::{HeldKey, Hold, Holds, Rest};
+use super::holds::{EntryExtras, HeldKey, Hold, Holds};
 use crate::inline_vec::InlineVec;
 use crate::rule::{Count, FlowRule, LimitApp, RuleId};
 use crate::state::keyed::{Key, KeyHandle, KeyStatus, KeyVerdict, Reserved};
@@ -181,8 +181,8 @@ impl Keys {
         holds: &Holds,
         wait: u64,
         caller: &KeyCaller<'_>,
-    ) -> Option<Box<Rest>> {
-        let (mut rest, mut passed): (Option<Box<Rest>>, u64) = (None, 0);
+    ) -> Option<Box<EntryExtras>> {
+        let (mut rest, mut passed): (Option<Box<EntryExtras>>, u64) = (None, 0);
         for hold in holds.holds.iter() {
             let Some((check, opened)) = self.opened(hold.check) else {
                 continue;
@@ -228,7 +228,7 @@ impl Keys {
     }
 
     /// Tells the keys that a call has ended.
-    pub(crate) fn leave(&self, rest: &Rest) {
+    pub(crate) fn leave(&self, rest: &EntryExtras) {
         for held in rest.keys.iter().filter(|held| held.in_flight) {
             if let Some((_, opened)) = self.opened(held.check) {
                 opened.states().leave(held.reserved);
@@ -240,7 +240,7 @@ impl Keys {
     /// where it is known to be still to come.
     pub(crate) fn give_up(
         &self,
-        rest: &Rest,
+        rest: &EntryExtras,
         cost: u64,
         release: Timestamp,
         now: Option<Timestamp>,
