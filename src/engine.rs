@@ -75,7 +75,7 @@ impl Engine {
 }
 
 impl<S: Backend> Engine<S> {
-    /// An engine whose states and statistics are kept in `store`, with those of other engines.
+    /// An engine whose states and statistics are kept in `store`, which engines may share.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl<S: Backend> Engine<S> {
     ///
     /// # Errors
     ///
-    /// Where the rules do not go together: then those in force stay.
+    /// Where the rules do not go together: then the rules in force stay.
     pub fn replace(&self, rules: Rules) -> Result<(), RulesError> {
         let table = Table::new(&self.store, rules)?;
         drop(self.table.replace(table));

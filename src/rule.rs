@@ -37,9 +37,9 @@ use std::rc::Rc;
 pub struct Rules {
     /// Limits on resources. Those of one resource are gone through in order.
     pub flow: Vec<FlowRule>,
-    /// Those that Sentinel keeps in a list of its own: limits on the values of a parameter. They stand before those of `flow`.
+    /// Sentinel's `paramFlowRules`: limits on the values of a parameter. They come before `flow`.
     pub param_flow: Vec<FlowRule>,
-    /// Those of Sentinel's gateways. They stand before those of `param_flow`.
+    /// Sentinel's gateway rules. They come before `param_flow`.
     pub gateway_flow: Vec<FlowRule>,
     /// Circuit breakers.
     pub degrade: Vec<DegradeRule>,
@@ -162,7 +162,7 @@ pub enum RulesError {
         /// How many there are.
         rules: usize,
     },
-    /// A system rule, where no statistics are kept and nobody tells what comes from outside: leave it out.
+    /// A system rule, where neither statistics are kept nor a shell counts inbound requests: leave it out.
     NoStatistics,
 }
 
@@ -195,7 +195,7 @@ impl fmt::Display for RulesError {
             RulesError::NoStatistics => {
                 write!(
                     f,
-                    "`1` is too many where no statistics are kept; leave it out"
+                    "`1` rule needs statistics, which are not kept here; leave it out"
                 )
             }
             RulesError::ManyRules { resource, .. } => {

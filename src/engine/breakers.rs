@@ -31,7 +31,7 @@ pub(super) struct BreakerChecks<B>(pub(super) Box<[BreakerCheck<B>]>);
 /// How the breakers and the keys of a resource let a request in.
 #[derive(Default)]
 pub(super) struct Admissions {
-    /// A bit for each breaker that is to be told how the call ends.
+    /// A bit for each breaker that looks at how the call ends.
     asked: u64,
     rest: Option<Box<EntryExtras>>,
 }
@@ -48,13 +48,13 @@ impl Admissions {
         }
     }
 
-    /// Whether no breaker was asked, and no key is to be told.
+    /// Whether neither a breaker nor a key looks at how the call ends.
     #[inline]
     pub(super) fn are_none(&self) -> bool {
         self.asked == 0 && self.rest.is_none()
     }
 
-    /// Keeps the keys that are to be told how the call ends.
+    /// Keeps the keys that look at how the call ends.
     pub(super) fn keep(&mut self, keys: Option<Box<EntryExtras>>) {
         match (&mut self.rest, keys) {
             (Some(rest), Some(keys)) => rest.keep(*keys),
@@ -63,7 +63,7 @@ impl Admissions {
         }
     }
 
-    /// The keys that are to be told how the call ends.
+    /// The keys that look at how the call ends.
     pub(super) fn keys(&self) -> Option<&EntryExtras> {
         self.rest.as_deref()
     }
@@ -121,7 +121,7 @@ impl<B: BreakerStorage> BreakerChecks<B> {
         Ok(())
     }
 
-    /// Tells the breakers that a request did not take place.
+    /// Gives the probes of a request back that did not take place.
     pub(super) fn give_back(&self, admissions: Admissions, now: Timestamp) {
         for (i, probe) in admissions.rest.map(|rest| rest.probes).unwrap_or_default() {
             if let Some(check) = self.0.get(i) {
@@ -139,7 +139,7 @@ impl<B: BreakerStorage> BreakerChecks<B> {
         }
     }
 
-    /// Tells the breakers that a call has ended without an answer: to one that counts slow calls, it was slow if it has lasted
+    /// Ends a call without an answer: for a breaker that counts slow calls, it was slow if it has lasted
     /// that long; to others it did not take place.
     #[inline(never)]
     pub(super) fn give_up(&self, mut admissions: Admissions, rt_ms: u64, now: Timestamp) {
@@ -156,7 +156,7 @@ impl<B: BreakerStorage> BreakerChecks<B> {
         }
     }
 
-    /// Tells the breakers how a call has ended.
+    /// Ends a call: the breakers count it.
     #[inline(never)]
     pub(super) fn complete(
         &self,

@@ -15,7 +15,7 @@ use std::rc::Rc;
 pub(super) struct Check<S: Backend> {
     pub(super) rule: Rc<FlowRule>,
     pub(super) id: RuleId,
-    /// The rule whose state it looks at, where it has none of its own.
+    /// The rule with the state that this one looks at, if it has none of its own.
     pub(crate) beside: Option<RuleId>,
     /// What the rule asks, where the decision need not look for it.
     pub(super) terms: Terms,

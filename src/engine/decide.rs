@@ -14,7 +14,8 @@ use crate::time::Timestamp;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How often a decision is made again whose turn somebody else has taken.
+/// How often a decision is made again if another request has taken its turn. Each failure is a request that went on, so a request that
+/// fails so often is one of a crowd: refusing it is right.
 const MAX_ATTEMPTS: u32 = 8;
 
 /// Which rules refuse a request.
@@ -34,13 +35,13 @@ enum First<'a, S: Backend> {
 
 /// A request that has been let in.
 pub(super) struct Admitted<'a, S: Backend> {
-    /// The rules that are to be told how it ends: a bit for each check.
+    /// The rules that look at how it ends: a bit for each check.
     pub(super) held: u64,
     /// In nanoseconds.
     pub(super) wait: u64,
     /// The first rule that lends it a pass.
     pub(super) lender: Option<&'a Check<S>>,
-    /// The keys that are to be told how it ends.
+    /// The keys that look at how it ends.
     pub(super) keys: Option<Box<EntryExtras>>,
 }
 
@@ -128,7 +129,7 @@ impl<S: Backend> Resource<S> {
         })
     }
 
-    /// Charges all rules, if all let the request pass at once: those that are to be told how it ends, a bit for each check.
+    /// Charges all rules if all admit the request at once. Returns the rules that look at how it ends: a bit for each check.
     /// Else none, and [`Resource::decide`] says what becomes of it.
     #[inline(always)] // here is where every request comes through
     pub(super) fn pass_at_once(
@@ -216,7 +217,7 @@ impl<S: Backend> Resource<S> {
         }
     }
 
-    /// Charges all rules, or none. `None` where somebody else was faster to take a turn and one may try `again`.
+    /// Charges all rules, or none. `None` if another request was faster to take a turn and this one may try `again`.
     fn try_to_decide(
         &self,
         caller: &Caller<'_, S>,
@@ -225,7 +226,7 @@ impl<S: Backend> Resource<S> {
         now: Timestamp,
     ) -> Option<Result<Admitted<'_, S>, Refusal<'_, S>>> {
         let cost = caller.cost;
-        // A bit for each check, in each of these. `measured` are those that count the request and are not for it.
+        // A bit for each check, in each of these. `measured` are the checks that count the request and are not for it.
         let (mut willing, mut counting, mut measured) = (0, 0, 0);
         let (mut waiting, mut refusing, mut shadow_refusing) = (0_u64, 0_u64, 0_u64);
         if !self.keys.are_none() {
@@ -355,7 +356,7 @@ impl<S: Backend> Resource<S> {
         }))
     }
 
-    /// The first rule of the document among those that refuse: a bit for each check without a key, and for each keyed one.
+    /// The first rule of the document that refuses, of the rules in these masks: a bit for each check without a key, and for each keyed one.
     fn first_refusing(&self, refusing: u64, keyed: u64) -> Option<First<'_, S>> {
         if refusing | keyed == 0 {
             return None;
@@ -367,7 +368,7 @@ impl<S: Backend> Resource<S> {
         })
     }
 
-    /// What the request is told that was refused.
+    /// The refusal: the first rule that refuses, and when the request would pass.
     #[cold]
     #[inline(never)]
     fn blocked(

@@ -11,8 +11,8 @@ use std::time::Duration;
 pub enum Decision<S: Backend = Local> {
     /// Let in: the entry is to be ended when the call has ended.
     Pass(Entry<S>),
-    /// Let in, but not before so much time has passed. One that is given up until then is to be told so
-    /// ([`Entry::cancel`]), or dropped.
+    /// Admitted, but not before so much time has passed. A caller that gives the request up until then cancels the entry
+    /// ([`Entry::cancel`]) or drops it.
     Wait(Duration, Entry<S>),
     /// Refused; nothing was charged.
     Block(Blocked),

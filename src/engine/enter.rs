@@ -98,7 +98,7 @@ impl<S: Backend> Resource<S> {
         }
     }
 
-    /// Asks the rules that are no flow rules, and then those.
+    /// Asks the prechecks, and then the flow rules.
     fn decide_with_others(
         &self,
         origin: Option<&Origin<S>>,
@@ -156,7 +156,7 @@ impl<S: Backend> Resource<S> {
         self.decide(origin, request, Some(&mut holds), now)
     }
 
-    /// The name of the resource of a request. Keys are told apart by it beyond the bound, too: they have one of their own.
+    /// The name of the resource of a request. It tells keys apart even beyond the bound, where resources share windows.
     pub(super) fn name_of<'a>(&'a self, request: &Request<'a>) -> &'a str {
         if self.name.is_empty() {
             request.resource

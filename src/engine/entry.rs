@@ -35,7 +35,7 @@ pub enum Outcome {
 pub struct Entry<S: Backend = Local> {
     pub(super) resource: Rc<Resource<S>>,
     pub(super) origin: Option<Rc<Origin<S>>>,
-    /// By check: the rules that are to be told how this call ends.
+    /// By check: the rules that look at how this call ends.
     pub(super) held: u64,
     /// How the breakers let it in.
     pub(super) admissions: Admissions,
@@ -79,17 +79,18 @@ impl<S: Backend> Entry<S> {
         }
         let held = std::mem::take(&mut self.held);
         if held != 0 {
-            let tell = |_, _: &_, state: &Rc<ControllerOf<S>>| state.leave(now);
-            self.resource.each_state(held, self.origin.as_deref(), tell);
+            let leave = |_, _: &_, state: &Rc<ControllerOf<S>>| state.leave(now);
+            self.resource
+                .each_state(held, self.origin.as_deref(), leave);
         }
         self.origin = None;
     }
 
     /// Ends a call that turns out not to count: what windows were charged for it goes back, as far as it counts there still; while
-    /// it is waiting, it is given up ([`Entry::cancel`]). `keys` are those of its request.
+    /// it is waiting, it is given up ([`Entry::cancel`]). `keys` are the keys of its request.
     ///
     /// Turns that have been taken, counts that are shared, and rules in shadow mode, which may not have charged it, stay as they
-    /// are. Statistics tell of a call as any other.
+    /// are. Statistics count the call like any other.
     pub fn exit_uncounted(self, keys: &[KeyValue<'_>], outcome: Outcome, now: Timestamp) {
         if now < self.release {
             return self.cancel(now);
@@ -98,7 +99,7 @@ impl<S: Backend> Entry<S> {
         self.exit(outcome, now);
     }
 
-    /// Ends a call that nobody has waited for to be answered. It has no outcome, and no response time but that it was not
+    /// Ends a call without an answer, since its caller no longer waits for one. It has no outcome, and no response time but that it was not
     /// shorter than this: a breaker that counts slow calls counts it if that is slow already. Else it is as if it were
     /// cancelled.
     pub fn exit_unanswered(mut self, now: Timestamp) {
@@ -191,7 +192,7 @@ impl<S: Backend> Entry<S> {
         ]
     }
 
-    /// Gives back what it holds, at a time that nobody knows, if there is no `now`.
+    /// Releases what it holds; without a `now`, the time is unknown.
     #[inline]
     fn give_up(&mut self, now: Option<Timestamp>) {
         if !self.admissions.are_none() {

@@ -114,7 +114,7 @@ impl<R> ByTarget<R> {
 pub(super) struct Ids(pub(super) HashMap<RuleId, usize>);
 
 impl Ids {
-    /// The default ids of rules in force, of rules whose modes and ids these are, and whether the ids were given.
+    /// The default ids of the rules in force. A rule is its mode, its id, and whether the id was given.
     #[inline(never)]
     pub(super) fn in_force(rules: &mut dyn Iterator<Item = (Mode, RuleId, bool)>) -> Ids {
         let mut ids = Ids::default();
@@ -126,7 +126,7 @@ impl Ids {
         ids
     }
 
-    /// What a rule is called beside those: otherwise, where it is in shadow mode and its default id is among them.
+    /// The mode and the id of a rule beside these: a rule in shadow mode gets another id if its default id is among them.
     #[inline(never)]
     pub(super) fn beside(&self, (mode, id, given): (Mode, RuleId, bool)) -> (Mode, RuleId) {
         if mode == Mode::Shadow && !given && self.0.contains_key(&id) {

@@ -1,8 +1,8 @@
 //! Flow rules that limit each key for itself, on one resource.
 //!
-//! They are asked with the other flow rules, in the order of both, and as those all are charged, or none. What a request has
+//! They decide with the other flow rules, in the order of the document: all are charged, or none. What a request has
 //! for their parts it brings along ([`crate::Request::keys`]); where a part has several values it is asked about once for
-//! each, and charged once for those that are the same.
+//! each, and charged once for equal ones.
 //!
 //! A request that another rule makes wait counts for its keys when that is decided, and takes its turn in theirs when it is
 //! released.

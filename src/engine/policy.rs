@@ -35,7 +35,7 @@ impl<S: Backend> Resource<S> {
             .filter_map(move |check| self.policy(check, now))
     }
 
-    /// The same, and for requests with those keys the rules with a key: of several keys, the one of which least is left.
+    /// The same, and for requests with these keys the keyed rules: of several keys, the one with the least left.
     pub fn policies_for<'a>(
         &'a self,
         request: &Request<'a>,

@@ -24,7 +24,7 @@ use std::time::Duration;
 pub(super) struct Asked<'a, S: Backend> {
     pub(super) store: &'a Store<S>,
     pub(super) caller: KeyCaller<'a>,
-    /// Whether the request comes from outside; where statistics are kept, those of all that does.
+    /// Whether the request comes from outside; if statistics are kept, the node of all such requests.
     pub(super) is_inbound: bool,
     pub(super) inbound: Option<&'a ClusterNode>,
 }
@@ -65,7 +65,7 @@ impl PrecheckRules {
             let rule = InForce::new(rule, id, mode, all);
             breakers.add(&target, rule, DEGRADE_RULES, index)?;
         }
-        // Authority and system rules keep no state: two with one id may be told apart by what they are.
+        // Authority and system rules keep no state: two rules may have one id.
         let (mut authority, listed) = (ByTarget::default(), std::mem::take(&mut rules.authority));
         let in_force = Ids::in_force(&mut listed.iter().map(AuthorityRule::called));
         for (index, rule) in listed.into_iter().enumerate() {
@@ -113,7 +113,7 @@ impl PrecheckRules {
         !self.degrade.each.is_empty()
     }
 
-    /// Those that are for the resource of that name, whose keys have these parts.
+    /// The prechecks of the resource of that name. What their keys are made of is added to `parts`.
     pub(super) fn of<S: Backend>(
         &self,
         store: &Store<S>,

@@ -65,7 +65,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// This request, as one that may borrow: where a rule that rejects has no room for it, it is told to wait until a bucket to
+    /// This request, as one that may borrow: where a rule that rejects has no room for it, it waits until a bucket to
     /// come can pay for it, if that is in less than [`OCCUPY_TIMEOUT_MS`](crate::stats::OCCUPY_TIMEOUT_MS).
     ///
     /// Sentinel: `SphU.entryWithPriority`.
@@ -78,7 +78,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// This request, as one that does not wait: where it would be told to, it is refused, and nothing is charged. The time to
+    /// This request, as one that does not wait: where it would have to, it is refused, and nothing is charged. The time to
     /// try again is then when it would have had its turn.
     #[must_use]
     pub fn impatient(self) -> Request<'a> {

@@ -29,7 +29,7 @@ pub struct Resource<S: Backend> {
     pub(super) place: Option<NamePlace>,
     /// The list of its origins, where they have windows of their own.
     pub(super) origin_places: Option<Rc<dyn Places>>,
-    /// Whether its windows and those of its origins are theirs for good, and no list says otherwise.
+    /// Whether no list of names can take its windows away, nor those of its origins.
     pub(super) is_certain: bool,
     pub(super) checks: Box<[Check<S>]>,
     /// The flow rules that are for it, keyed or not, in the order of the document.
@@ -40,7 +40,7 @@ pub struct Resource<S: Backend> {
     pub(super) origins: Apart<Origin<S>>,
     /// The statistics in the context that most requests come in by.
     pub(super) default_node: OnceCell<Rc<DefaultNode>>,
-    /// Whether any rule counts other requests than those that it is for.
+    /// Whether any rule counts requests that it is not for.
     pub(super) by_relation: bool,
     /// Whether any rule takes turns.
     pub(super) may_wait: bool,
@@ -50,7 +50,7 @@ pub struct Resource<S: Backend> {
     pub(super) by_context: bool,
     /// Whether any rule asks where a request comes from.
     pub(super) by_origin: bool,
-    /// By check: the rules that are told of the end of each call. Sentinel looks at a window then.
+    /// Bit i: check i advances its window when a call exits, as Sentinel's `StatisticSlot` reads it then.
     pub(super) notify_on_exit: u64,
 }
 
@@ -71,13 +71,13 @@ impl<S: Backend> Resource<S> {
         &self.key_parts
     }
 
-    /// The flow rules that are for it, and those that measure it: first those that limit each key for itself.
+    /// The flow rules that are for it or measure it, keyed ones first.
     pub fn flow_rules(&self) -> impl Iterator<Item = &FlowRule> {
         let keyed = self.keys.0.iter().map(KeyCheck::rule);
         keyed.chain(self.checks.iter().map(|check| &*check.rule))
     }
 
-    /// Whether any breaker is to be told how calls end: by [`Entry::exit`](crate::Entry::exit).
+    /// Whether any breaker looks at how calls end: by [`Entry::exit`](crate::Entry::exit).
     pub fn has_breakers(&self) -> bool {
         !self.prechecks.breakers.0.is_empty()
     }
@@ -149,7 +149,7 @@ impl<S: Backend> Resource<S> {
         }
     }
 
-    /// Tells `each` of the states of the checks in `chosen`, a bit for each, in order.
+    /// Calls `each` with the states of the checks in `chosen`, a bit for each, in order.
     #[inline]
     pub(super) fn each_state<'a>(
         &'a self,
@@ -264,7 +264,7 @@ impl<S: Backend> Placed for Resource<S> {
         clock().into_iter().for_each(|now| self.advance(now));
     }
 
-    /// The origins that it tells apart are not all known here.
+    /// This worker may not know all origins that the rules tell apart.
     fn is_idle(&self, now: Timestamp) -> bool {
         self.origin_places.is_none()
             && self.own_states().all(|state| state.is_idle(now))

@@ -19,7 +19,7 @@ pub(super) type BreakerOf<S> = Breaker<<S as Backend>::Breaker>;
 /// The states of rules with a key, by what they belong to.
 type KeyedStatesOf<K> = HashMap<(StateKey, KeyedGeometry), Weak<KeyedController<K>>>;
 
-/// The names that a set of rules has met: those in force after it go on with them.
+/// The names that a set of rules has met: the rules that replace it go on with them.
 pub(super) trait Known {
     /// The resources, and where their places are.
     fn resources(&self) -> Vec<(Rc<str>, Option<NamePlace>)>;
@@ -112,7 +112,7 @@ impl<S: Backend> Store<S> {
         state
     }
 
-    /// Opens the states of a keyed rule: those that are there, or, `anew`, others.
+    /// Opens the states of a keyed rule: existing ones, or, if there are none, new ones where `anew` says so.
     #[inline(never)]
     pub(super) fn open_keyed(&self, check: &KeyCheck, anew: bool) {
         let Some(state) = self.keyed_state(check, check.id(), anew) else {
@@ -182,8 +182,8 @@ impl<S: Backend> Store<S> {
         self.breakers_in_order.borrow().len()
     }
 
-    /// Tells `each` of the breakers from `first` up to, not including, `end`, in the order in which they were made. Those
-    /// whose counts are shared are kept up to date by [`Breaker::observe`] on each, a reading of the clock, and
+    /// Calls `each` with the breakers from `first` up to, not including, `end`, in the order in which they were made. A
+    /// breaker with shared counts is kept up to date by [`Breaker::observe`] on each, a reading of the clock, and
     /// [`Breaker::move_to`].
     pub fn for_each_breaker(&self, first: usize, end: usize, each: impl FnMut(Rc<BreakerOf<S>>)) {
         let breakers = self.breakers_in_order.borrow();
@@ -191,20 +191,20 @@ impl<S: Backend> Store<S> {
         chosen.filter_map(Weak::upgrade).for_each(each);
     }
 
-    /// Tells what all inbound calls together do, for system rules, where no statistics are kept. Until somebody does, there
+    /// Sets the numbers of all inbound calls together, for system rules, where no statistics are kept. Until the first call, there
     /// can be no system rules.
     pub fn set_inbound(&self, inbound: Inbound) {
         self.inbound.set(Some(inbound));
     }
 
-    /// Tells what the machine's load is, for system rules.
+    /// Sets the machine's load, for system rules.
     ///
     /// Sentinel: `SystemStatusListener`, which reads it from the machine.
     pub fn set_gauges(&self, gauges: Gauges) {
         self.gauges.set(gauges);
     }
 
-    /// The context called `name`, made if need be; beyond [`MAX_CONTEXTS`] one that those who come later share, under no name.
+    /// The context called `name`, made if need be; beyond [`MAX_CONTEXTS`], one without a name that all further contexts share.
     pub(super) fn context(&self, name: &str) -> Rc<Context> {
         if let Some(tree) = self.tree() {
             return tree.context(name);
@@ -232,7 +232,7 @@ impl<S: Backend> Store<S> {
         self.in_order.borrow().is_empty()
     }
 
-    /// Tells `each` of the states from `first` up to, not including, `end`, in the order in which they were made. Shared
+    /// Calls `each` with the states from `first` up to, not including, `end`, in the order in which they were made. Shared
     /// windows are kept up to date by [`Controller::observe`] on each, a reading of the clock, and [`Controller::advance`]:
     /// one that is not asked for a while does not fall behind counts that others raise.
     pub fn for_each_state(&self, first: usize, end: usize, mut each: impl FnMut(&ControllerOf<S>)) {
@@ -247,7 +247,7 @@ impl<S: Backend> Store<S> {
         }
     }
 
-    /// Tells `each` of the states of the rules without a key, and what they belong to, in no particular order.
+    /// Calls `each` with the states of rules without a key, and what they belong to, in no particular order.
     pub fn for_each_unkeyed(&self, mut each: impl FnMut(&StateKey, &ControllerOf<S>)) {
         for (key, state) in self.states.borrow().iter() {
             if let Some(state) = state.upgrade() {

@@ -137,7 +137,7 @@ impl<S: Backend> Table<S> {
                 return Err(RulesError::ManyRules {
                     resource,
                     list: FLOW_RULES,
-                    // Only those of this list measure others.
+                    // Only rules of this list measure others.
                     index: index.saturating_sub(flow_rules_start),
                 });
             }
@@ -205,7 +205,7 @@ impl<S: Backend> Table<S> {
             })
     }
 
-    /// Whether resources that no rule names have states of their own. (Those of keys are told apart by names.)
+    /// Whether resources that no rule names have states of their own. (Keys are told apart by the real name.)
     fn has_states_of_each(&self) -> bool {
         let rules = self.each.iter().filter_map(|&i| self.rules.get(i));
         let mut plain = rules.filter(|listed| listed.rule.keyed_by().is_none());
@@ -287,7 +287,7 @@ impl<S: Backend> Table<S> {
             place,
             is_certain: !has_places && place.is_none() && origin_places.is_none(),
             origin_places,
-            notify_on_exit: notify_on_exit.fold(0, |told, (i, _)| told | 1 << i),
+            notify_on_exit: notify_on_exit.fold(0, |bits, (i, _)| bits | 1 << i),
             may_wait: checks
                 .iter()
                 .any(|check| check.rule.control_behavior().is_paced()),

@@ -15,7 +15,7 @@ use std::rc::Rc;
 pub(crate) struct KeyParts(pub(crate) Vec<KeyPart>);
 
 impl KeyParts {
-    /// Where the parts of a rule's keys stand here; those that are new are added.
+    /// Where the parts of a rule's keys stand here; new ones are added.
     fn places_of(&mut self, by: &KeyedBy) -> Box<[usize]> {
         let place = |part: &KeyPart| {
             let known = self.0.iter().position(|known| known == part);
@@ -33,7 +33,7 @@ pub(crate) struct KeyCheck {
     kind: &'static str,
     pub(super) rule: Rc<FlowRule>,
     pub(super) id: RuleId,
-    /// The rule whose states it looks at, where it has none of its own: there that one charges for both.
+    /// The rule with the states that this one looks at, if it has none of its own: that rule charges for both.
     pub(super) beside: Option<RuleId>,
     pub(super) enforced: bool,
     /// For each part, which of the request's values it is.
@@ -85,7 +85,8 @@ impl Opened {
 }
 
 impl KeyCheck {
-    /// The rule, or a part of a rule of that `kind`, on a resource whose keys have these `parts`: what it is called, and the rule whose states it looks at.
+    /// The rule, or a part of a rule of that `kind`, on a resource whose keys have these `parts`: its id, and the rule with the
+    /// states that it looks at.
     #[inline(never)]
     pub(crate) fn new(
         kind: &'static str,
@@ -149,7 +150,7 @@ impl KeyCheck {
 
     /// Goes on with these states: decisions are counted in `state`, and made on what is `measured`.
     pub(crate) fn open(&self, state: Rc<KeyedController>, measured: Rc<KeyedController>) {
-        // The resource and the origin are the caller's, not an item's: for those an item is looked up by its values alone.
+        // The resource and the origin come from the request, not from an item: an item is looked up by its values alone.
         let items = self.by().into_iter().flat_map(KeyedBy::items);
         let items = items.map(|item| {
             let mut values = [None; MAX_KEY_PARTS];
@@ -208,7 +209,7 @@ impl KeyCheck {
         opened.states()
     }
 
-    /// Tells `each` of the keys of a request and their counts. `false` where there are more than [`MAX_KEYS_OF_REQUEST`].
+    /// Calls `each` with the keys of a request and their counts. `false` where there are more than [`MAX_KEYS_OF_REQUEST`].
     pub(super) fn each_key(
         &self,
         caller: &KeyCaller<'_>,
@@ -236,7 +237,7 @@ impl KeyCheck {
             return false;
         }
         for mut number in 0..keys {
-            // The number of a key is those of its values, in a system of many bases.
+            // The number of a key is made of the numbers of its values, in a mixed radix.
             let mut raw = [None; MAX_KEY_PARTS];
             for (raw, of) in raw.iter_mut().zip(&self.of) {
                 let value = value(of);
@@ -258,7 +259,7 @@ impl KeyCheck {
         self.each_key(caller, each)
     }
 
-    /// Tells `each` of the key of these values, if the rule is for it.
+    /// Calls `each` with the key of these values, if the rule is for it.
     #[inline]
     fn with_key<const N: usize>(
         &self,
@@ -309,7 +310,7 @@ fn with_burst(rule: &FlowRule, by: &KeyedBy, count: Count) -> Count {
     Count::nearest(count.get() + by.burst() as f64)
 }
 
-/// The values of a key as they are told apart: of addresses, the bits that count.
+/// The values of a key in the form that is hashed: of addresses, the bits that count.
 #[inline]
 fn written<'v, const N: usize>(
     parts: &[KeyPart],

@@ -34,12 +34,12 @@ impl<K: ?Sized> KeyedController<K> {
         &self.states
     }
 
-    /// How many requests have passed, those included that were told to wait.
+    /// How many requests have passed, at once or after a wait.
     pub fn passed(&self) -> u64 {
         self.passed.get()
     }
 
-    /// How many requests it has told to wait.
+    /// How many requests it has made wait.
     pub fn waited(&self) -> u64 {
         self.waited.get()
     }

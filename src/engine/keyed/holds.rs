@@ -28,11 +28,11 @@ pub(crate) struct Holds {
     pub(super) shadow_refusing: u64,
     /// A bit for each check under which the request has too many keys.
     pub(super) too_many: u64,
-    /// How long until those that refuse no longer do.
+    /// How long until no rule refuses any more.
     pub(super) retry_after: Option<Duration>,
 }
 
-/// A key that is to be told how a call ends, or that it never began.
+/// A key that looks at how a call ends, or whether it began.
 #[derive(Clone, Copy)]
 pub(crate) struct HeldKey {
     pub(super) check: usize,
@@ -41,10 +41,10 @@ pub(crate) struct HeldKey {
     pub(super) in_flight: bool,
 }
 
-/// What most calls have not. (The entry of each would be longer for it.)
+/// Keys in flight and breaker probes. Boxed: most entries have neither.
 #[derive(Default)]
 pub(crate) struct EntryExtras {
-    /// The keys that are to be told.
+    /// The keys that look at how the call ends.
     pub(super) keys: InlineVec<HeldKey, 1>,
     /// By breaker: how it let a probe in.
     pub(crate) probes: Vec<(usize, Admission)>,
@@ -82,7 +82,7 @@ impl Holds {
         self.refusing
     }
 
-    /// How long until those that refuse no longer do: the longest. `None` for never.
+    /// How long until no rule refuses any more. `None` for never.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }

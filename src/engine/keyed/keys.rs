@@ -37,7 +37,7 @@ impl Keys {
         caller: &KeyCaller<'_>,
         now: Timestamp,
     ) -> bool {
-        // A rule that looks at the states of another has to before those are charged.
+        // A rule that looks at the states of another rule has to look before they are charged.
         let mut could = self.0.iter().all(|check| check.beside.is_none());
         for (i, check) in self.0.iter().enumerate() {
             if !check.applies_to(caller) {
@@ -175,7 +175,7 @@ impl Keys {
         }
     }
 
-    /// Charges what was reserved: the keys that are to be told how the call ends.
+    /// Admits what was reserved. Returns the keys that look at how the call ends.
     pub(crate) fn admit(
         &self,
         holds: &Holds,
@@ -227,7 +227,7 @@ impl Keys {
         }
     }
 
-    /// Tells the keys that a call has ended.
+    /// Ends a call: its keys have one less in flight.
     pub(crate) fn leave(&self, rest: &EntryExtras) {
         for held in rest.keys.iter().filter(|held| held.in_flight) {
             if let Some((_, opened)) = self.opened(held.check) {
@@ -236,8 +236,8 @@ impl Keys {
         }
     }
 
-    /// Tells the keys that a call of that cost is given up, which was to be released at `release`. Its turn is given back
-    /// where it is known to be still to come.
+    /// Gives up a call of that cost which was to be released at `release`. Its turn is given back if it is known to be still to
+    /// come.
     pub(crate) fn give_up(
         &self,
         rest: &EntryExtras,
