@@ -7,7 +7,7 @@ import { Limiter } from 'leapgate';
 
 const KEYS = 1_000_000;
 
-// At the bound, as src/keyed.rs has it; wasm gives no memory back, so what the table has grown out of comes on top.
+// At the bound, as src/state/keyed.rs has it; wasm gives no memory back, so what the table has grown out of comes on top.
 const BYTES_PER_KEY = 62;
 const MOST = 1.25 * BYTES_PER_KEY * KEYS;
 // And what further keys share.
