@@ -109,7 +109,12 @@ impl<S: Backend> Resource<S> {
     ) -> Result<(Admitted<'_, S>, Admissions), Blocked> {
         let asked = Asked {
             store,
-            caller: self.key_caller(origin, request),
+            origin: request.origin,
+            cost: request.cost,
+            caller: self
+                .prechecks
+                .are_keyed()
+                .then(|| self.key_caller(origin, request)),
             is_inbound: request.inbound,
             inbound: scope.inbound.as_deref(),
         };

@@ -23,7 +23,10 @@ use std::time::Duration;
 /// A request as prechecks see it.
 pub(super) struct Asked<'a, S: Backend> {
     pub(super) store: &'a Store<S>,
-    pub(super) caller: KeyCaller<'a>,
+    pub(super) origin: &'a str,
+    pub(super) cost: u64,
+    /// What keyed rules see of it; `None` if no precheck is keyed.
+    pub(super) caller: Option<KeyCaller<'a>>,
     /// Whether the request comes from outside; if statistics are kept, the node of all such requests.
     pub(super) is_inbound: bool,
     pub(super) inbound: Option<&'a ClusterNode>,
@@ -172,37 +175,52 @@ impl<S: Backend> Prechecks<S> {
             && self.breakers.0.is_empty()
     }
 
+    /// Whether any of them is keyed.
+    #[inline]
+    pub(super) fn are_keyed(&self) -> bool {
+        !self.bans.is_empty()
+    }
+
     /// Whether any of them looks at the origin of a request.
     pub(super) fn by_origin(&self) -> bool {
         !self.authority.is_empty()
     }
 
     /// Decides on a request: if these rules let it through, as the `flow` rules decide.
+    #[inline]
     pub(super) fn decide<A>(
         &self,
         asked: &Asked<'_, S>,
         now: Timestamp,
         flow: impl FnOnce() -> Result<A, Blocked>,
     ) -> Result<(A, Admissions), Blocked> {
-        let decided = self.check(asked, now).and_then(|mut admissions| {
-            // Before anything is charged: where breakers are shared, another worker may have taken the probe since they were asked.
-            self.breakers.reserve(&mut admissions, now)?;
-            match flow() {
-                Ok(admitted) => Ok((admitted, admissions)),
-                Err(blocked) => {
-                    self.breakers.undo(admissions, now);
-                    Err(blocked)
-                }
+        let mut admissions = match self.check(asked, now) {
+            Ok(admissions) => admissions,
+            Err(blocked) => {
+                self.note_refusal(&blocked, asked, now);
+                return Err(blocked);
             }
-        });
-        if let Err(blocked) = &decided
-            && matches!(blocked.cause, Cause::Flow(_) | Cause::Authority(_))
-        {
+        };
+        // Before anything is charged: where breakers are shared, another worker may have taken the probe since they were asked.
+        self.breakers.reserve(&mut admissions, now)?;
+        match flow() {
+            Ok(admitted) => Ok((admitted, admissions)),
+            Err(blocked) => {
+                self.breakers.undo(admissions, now);
+                self.note_refusal(&blocked, asked, now);
+                Err(blocked)
+            }
+        }
+    }
+
+    /// Counts a refusal for bans, if it says anything about the client.
+    #[cold]
+    fn note_refusal(&self, blocked: &Blocked, asked: &Asked<'_, S>, now: Timestamp) {
+        if matches!(blocked.cause, Cause::Flow(_) | Cause::Authority(_)) {
             for ban in &self.bans {
                 ban.note_refusal(asked, now);
             }
         }
-        decided
     }
 
     /// What refuses a request before any flow rule is asked: an authority rule; a ban; for a request from outside, a system
@@ -210,7 +228,7 @@ impl<S: Backend> Prechecks<S> {
     /// reported where several refuse.
     fn check(&self, asked: &Asked<'_, S>, now: Timestamp) -> Result<Admissions, Blocked> {
         for rule in &self.authority {
-            if !rule.rule.admits(asked.caller.origin) && rule.refuse() {
+            if !rule.rule.admits(asked.origin) && rule.refuse() {
                 return Err(Blocked {
                     cause: Cause::Authority(Rc::clone(&rule.rule)),
                     id: rule.id.clone(),
@@ -228,7 +246,7 @@ impl<S: Backend> Prechecks<S> {
             };
             if let Some(inbound) = inbound {
                 let gauges = asked.store.gauges.get();
-                self.check_system(&inbound, &gauges, asked.caller.cost)?;
+                self.check_system(&inbound, &gauges, asked.cost)?;
             }
         }
         self.breakers.check(now)
@@ -305,17 +323,18 @@ impl BanCheck {
     /// Refuses a request with a key that is banned, for as long as its longest ban; for ever, if it has too many keys.
     #[inline(never)]
     fn check<S: Backend>(&self, asked: &Asked<'_, S>, now: Timestamp) -> Result<(), Blocked> {
+        let Some(caller) = &asked.caller else {
+            return Ok(());
+        };
         self.open(asked.store);
         // A key that was never banned has no state, and gets none.
         let mut left = Some(Duration::ZERO);
-        let fits = self
-            .bans
-            .for_each_key(&asked.caller, &mut |opened, key, count| {
-                let status = opened.states().status(key, &self.bans.terms(count), now);
-                if status.remaining == 0 {
-                    left = left.map(|longest| longest.max(status.reset));
-                }
-            });
+        let fits = self.bans.for_each_key(caller, &mut |opened, key, count| {
+            let status = opened.states().status(key, &self.bans.terms(count), now);
+            if status.remaining == 0 {
+                left = left.map(|longest| longest.max(status.reset));
+            }
+        });
         let retry_after = left.filter(|_| fits);
         if retry_after == Some(Duration::ZERO) || !self.rule.refuse() {
             return Ok(());
@@ -330,13 +349,16 @@ impl BanCheck {
     /// Counts a refusal by another rule, once for each key of the request, and bans the keys that have been refused too often.
     #[inline(never)]
     fn note_refusal<S: Backend>(&self, asked: &Asked<'_, S>, now: Timestamp) {
+        let Some(caller) = &asked.caller else {
+            return;
+        };
         self.open(asked.store);
         let (mut counted, mut banned) = (
             InlineVec::<Key, 4>::default(),
             InlineVec::<bool, 4>::default(),
         );
         self.refusals
-            .for_each_key(&asked.caller, &mut |opened, key, count| {
+            .for_each_key(caller, &mut |opened, key, count| {
                 let (states, terms) = (opened.states(), self.refusals.terms(count));
                 let is_new = !counted.iter().any(|known| *known == key);
                 counted.push(key);
@@ -349,14 +371,13 @@ impl BanCheck {
             });
         // Both rules see the keys of a request in one order.
         let mut banned = banned.iter();
-        self.bans
-            .for_each_key(&asked.caller, &mut |opened, key, count| {
-                let (states, terms) = (opened.states(), self.bans.terms(count));
-                if banned.next() == Some(&true)
-                    && let Some(reserved) = states.reserve(&mut KeyHandle::of(key), &terms, 1, now)
-                {
-                    states.admit(reserved, 1);
-                }
-            });
+        self.bans.for_each_key(caller, &mut |opened, key, count| {
+            let (states, terms) = (opened.states(), self.bans.terms(count));
+            if banned.next() == Some(&true)
+                && let Some(reserved) = states.reserve(&mut KeyHandle::of(key), &terms, 1, now)
+            {
+                states.admit(reserved, 1);
+            }
+        });
     }
 }
