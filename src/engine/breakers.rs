@@ -71,8 +71,7 @@ impl Admissions {
 
 impl<B: BreakerStorage> BreakerChecks<B> {
     /// Which of them would let a request through: each that is enforced has to. Nothing is taken.
-    pub(super) fn check(&self, now: Timestamp) -> Result<Admissions, Blocked> {
-        let mut admissions = Admissions::default();
+    pub(super) fn check(&self, admissions: &mut Admissions, now: Timestamp) -> Result<(), Blocked> {
         let mut refusal: Option<Blocked> = None;
         for (i, check) in self.0.iter().enumerate() {
             check.breaker.advance(&check.rule.rule, now);
@@ -90,7 +89,7 @@ impl<B: BreakerStorage> BreakerChecks<B> {
                 _ => {}
             }
         }
-        refusal.map_or(Ok(admissions), Err)
+        refusal.map_or(Ok(()), Err)
     }
 
     /// Lets a request through that was checked, as a probe where need be. A breaker that has changed its mind since refuses.

@@ -119,7 +119,8 @@ impl<S: Backend> Resource<S> {
             inbound: scope.inbound.as_deref(),
         };
         let may_wait = self.may_wait || request.prioritized;
-        let decided = self.prechecks.decide(&asked, now, || {
+        let mut admissions = Admissions::default();
+        let decided = self.prechecks.decide(&asked, &mut admissions, now, || {
             if !self.keys.are_none() {
                 self.decide_keyed(origin, store, request, may_wait, now)
             } else if let Some(held) = self.pass_at_once(origin, request.cost, may_wait, now) {
@@ -128,7 +129,7 @@ impl<S: Backend> Resource<S> {
                 self.decide(origin, request, None, now)
             }
         });
-        let (mut admitted, mut admissions) = decided?;
+        let mut admitted = decided?;
         admissions.keep(admitted.keys.take());
         Ok((admitted, admissions))
     }

@@ -186,28 +186,30 @@ impl<S: Backend> Prechecks<S> {
         !self.authority.is_empty()
     }
 
-    /// Decides on a request: if these rules let it through, as the `flow` rules decide.
+    /// Decides on a request: if these rules let it through, as the `flow` rules decide. `admissions` says how they did.
     #[inline]
     pub(super) fn decide<A>(
         &self,
         asked: &Asked<'_, S>,
+        admissions: &mut Admissions,
         now: Timestamp,
         flow: impl FnOnce() -> Result<A, Blocked>,
-    ) -> Result<(A, Admissions), Blocked> {
-        let mut admissions = match self.check(asked, now) {
-            Ok(admissions) => admissions,
-            Err(blocked) => {
+    ) -> Result<A, Blocked> {
+        if let Err(blocked) = self.check(asked, admissions, now) {
+            if !self.bans.is_empty() {
                 self.note_refusal(&blocked, asked, now);
-                return Err(blocked);
             }
-        };
+            return Err(blocked);
+        }
         // Before anything is charged: where breakers are shared, another worker may have taken the probe since they were asked.
-        self.breakers.reserve(&mut admissions, now)?;
+        self.breakers.reserve(admissions, now)?;
         match flow() {
-            Ok(admitted) => Ok((admitted, admissions)),
+            Ok(admitted) => Ok(admitted),
             Err(blocked) => {
-                self.breakers.undo(admissions, now);
-                self.note_refusal(&blocked, asked, now);
+                self.breakers.undo(std::mem::take(admissions), now);
+                if !self.bans.is_empty() {
+                    self.note_refusal(&blocked, asked, now);
+                }
                 Err(blocked)
             }
         }
@@ -226,7 +228,12 @@ impl<S: Backend> Prechecks<S> {
     /// What refuses a request before any flow rule is asked: an authority rule; a ban; for a request from outside, a system
     /// rule; a breaker. Nothing is taken. Sentinel asks breakers last; none of them is charged, so that only changes which refusal is
     /// reported where several refuse.
-    fn check(&self, asked: &Asked<'_, S>, now: Timestamp) -> Result<Admissions, Blocked> {
+    fn check(
+        &self,
+        asked: &Asked<'_, S>,
+        admissions: &mut Admissions,
+        now: Timestamp,
+    ) -> Result<(), Blocked> {
         for rule in &self.authority {
             if !rule.rule.admits(asked.origin) && rule.refuse() {
                 return Err(Blocked {
@@ -249,7 +256,7 @@ impl<S: Backend> Prechecks<S> {
                 self.check_system(&inbound, &gauges, asked.cost)?;
             }
         }
-        self.breakers.check(now)
+        self.breakers.check(admissions, now)
     }
 
     #[cold]
