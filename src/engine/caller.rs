@@ -4,7 +4,7 @@ use crate::engine::keyed::KeyCaller;
 use crate::engine::origin::Origin;
 use crate::state::backend::Backend;
 
-/// Who asks, and for what.
+/// A request and its caller.
 pub(super) struct Caller<'a, S: Backend> {
     pub(super) origin: Option<&'a Origin<S>>,
     /// Empty where no rule of the resource asks for it.

@@ -26,6 +26,7 @@ const rules = {
   degradeRules: [{ resource: 'pay', count: 200, slowRatioThreshold: 0.5, timeWindow: 10, comparison: 'atLeast', probes: 2 }],
   systemRules: [{ qps: 5000, maxThread: -1, bbr: true }],
   authorityRules: [{ resource: 'admin', limitApp: 'ops,ci', strategy: 'white', regex: false }],
+  banRules: [{ resource: 'login', key: ['clientIp', { header: 'x-api-key' }], maxKeys: 10, count: 3, intervalMs: 60_000, banSec: 600, id: 'bans' }],
   mode: 'enforce',
   envoy: {},
 } as const satisfies RulesDocument;
@@ -63,6 +64,8 @@ new Engine({ flowRules: [{ resource: 'a', count: 1, interval: 1000 }] });
 new Engine({ flowRules: [{ resource: 'a', count: 1, window: 'fixed' }] });
 // @ts-expect-error not undefined
 new Engine({ flowRules: [{ resource: 'a', count: 1, intervalMs: undefined }] });
+// @ts-expect-error a ban needs a key
+new Engine({ banRules: [{ resource: 'a', count: 1, banSec: 1 }] });
 // @ts-expect-error no part of a request
 new Engine({ flowRules: [{ resource: 'a', count: 1, key: ['ip'] }] });
 // @ts-expect-error two parts in one
