@@ -42,7 +42,7 @@
 //!
 //! - [`rule`]: the kinds of rules and what they are made of; each part checks itself once, when it is made.
 //! - [`config`]: a document in, rules out.
-//! - [`stats`]: Sentinel's statistics, and the leap array for whoever wants only the ring.
+//! - [`stats`]: Sentinel's statistics, and the leap array by itself.
 //! - [`backend`]: where counts are kept; needed only to share limits between workers.
 //!
 //! Nothing in here reads a clock, sleeps, logs or keeps global state; nothing is `unsafe`; nothing panics on input. Nothing
