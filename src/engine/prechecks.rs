@@ -14,7 +14,7 @@ use crate::rule::{
     FlowRule, MAX_SYSTEM_RULES, Rules, RulesError, SystemRule, Target,
 };
 use crate::state::backend::{Backend, BreakerKey};
-use crate::state::keyed::{Key, KeyHandle};
+use crate::state::keyed::{Key, KeyHandle, KeyedStates, KeyedTerms};
 use crate::stats::node::ClusterNode;
 use crate::time::Timestamp;
 use std::rc::Rc;
@@ -369,22 +369,29 @@ impl BanCheck {
                 let (states, terms) = (opened.states(), self.refusals.terms(count));
                 let is_new = !counted.iter().any(|known| *known == key);
                 counted.push(key);
-                if is_new
-                    && let Some(reserved) = states.reserve(&mut KeyHandle::of(key), &terms, 1, now)
-                {
-                    states.admit(reserved, 1);
-                }
-                banned.push(is_new && states.status(key, &terms, now).remaining == 0);
+                let is_counted = is_new && take_own(states, key, &terms, now);
+                banned.push(is_counted && states.status(key, &terms, now).remaining == 0);
             });
         // Both rules see the keys of a request in one order.
         let mut banned = banned.iter();
         self.bans.for_each_key(caller, &mut |opened, key, count| {
-            let (states, terms) = (opened.states(), self.bans.terms(count));
-            if banned.next() == Some(&true)
-                && let Some(reserved) = states.reserve(&mut KeyHandle::of(key), &terms, 1, now)
-            {
-                states.admit(reserved, 1);
+            if banned.next() == Some(&true) {
+                take_own(opened.states(), key, &self.bans.terms(count), now);
             }
         });
     }
+}
+
+/// Charges one to the state of a key, as far as there is room. Returns `false` if the key has no state of its own: it would share
+/// one with others, and no client is banned for what others do.
+fn take_own(states: &dyn KeyedStates, key: Key, terms: &KeyedTerms, now: Timestamp) -> bool {
+    let Some(reserved) = states.reserve(&mut KeyHandle::of(key), terms, 1, now) else {
+        return true;
+    };
+    if reserved.handle.is_shared() {
+        states.release(reserved, 1, now);
+        return false;
+    }
+    states.admit(reserved, 1);
+    true
 }

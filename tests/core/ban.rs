@@ -259,6 +259,36 @@ fn bans_begin_and_end_as_a_naive_log_says() {
 }
 
 #[test]
+fn a_flood_of_made_up_keys_bans_no_client_that_was_never_refused() {
+    for max_keys in [1, 16, 1000] {
+        let by = client().with_max_keys(max_keys).unwrap();
+        let engine = engine(Rules {
+            flow: vec![limit(1.0)],
+            ban: vec![BanRule::new("login", by, 2, 10_000, 60_000).unwrap()],
+            ..Rules::default()
+        });
+        for number in 0..3 * max_keys {
+            for _ in 0..4 {
+                refused(&engine, &format!("made up {number}"), 0);
+            }
+        }
+        let bans = |name: &str, now| {
+            let keys = (0..3 * max_keys).map(|number| format!("{name} {number}"));
+            keys.filter(|key| refused(&engine, key, now).is_some())
+                .count()
+        };
+        // Keys beyond the bound are limited, and not banned; one refusal is no ban for a client either.
+        assert_eq!(bans("honest", 1), 0, "{max_keys} keys");
+        assert_eq!(bans("honest", 5000), 0, "{max_keys} keys");
+        let banned = bans("made up", 5001);
+        assert!(
+            (1..=max_keys).contains(&banned),
+            "{banned} of {max_keys} keys"
+        );
+    }
+}
+
+#[test]
 fn a_ban_that_is_not_valid_is_refused() {
     let new = |count, interval_ms, ban_ms| {
         BanRule::new("login", client(), count, interval_ms, ban_ms).map(|_| ())
