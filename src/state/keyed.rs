@@ -86,13 +86,16 @@
 mod answers;
 mod blocks;
 mod count;
+mod ends;
 mod geometry;
+mod held;
 mod hottest;
 mod idle_ttl;
 mod key;
 mod left;
 mod page;
 mod refund;
+mod room;
 mod sketch;
 mod states;
 mod table;
@@ -101,6 +104,7 @@ mod windows;
 
 pub use answers::{KeyStatus, KeyVerdict, Reserved, Turn};
 pub(crate) use blocks::Blocks;
+pub(crate) use count::Charges;
 pub use geometry::{KeyedGeometry, KeyedTerms};
 pub use hottest::{HotKey, MAX_LABEL, MAX_LABELS};
 pub use key::{Key, KeyHandle};

@@ -199,6 +199,7 @@ impl KeyCheck {
         KeyedTerms {
             count,
             max_queueing_ns: self.rule.max_queueing().as_nanos(),
+            holds: false,
         }
     }
 
