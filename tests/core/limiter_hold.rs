@@ -53,6 +53,10 @@ fn an_estimate_is_held_until_the_actual_cost_is_charged_in_its_place() {
         assert_eq!(remaining(&limiter, a, now), [100], "{now} ms");
         assert_eq!(hold(&limiter, a, 101, now), Err(refused(0, 1000)));
     }
+    // With nothing left, the status tells when to ask again, too.
+    let rest = hold(&limiter, a, 100, 3_600_000).unwrap();
+    assert_eq!(hold(&limiter, a, 1, 3_600_000), Err(refused(0, 1000)));
+    assert!(limiter.cancel(rest, at(3_600_000)));
     assert_eq!(limiter.settle(held, 412, at(3_600_000)), Some(0));
     assert_eq!(remaining(&limiter, a, 3_601_099), [588]);
     assert_eq!(remaining(&limiter, a, 3_601_100), [1000]);
