@@ -68,7 +68,7 @@ pub(crate) struct EntryExtras {
     /// The keys that look at how the call ends.
     pub(crate) keys: InlineVec<HeldKey, 1>,
     /// By check without a key: what the request holds until its cost is known.
-    pub(crate) holds: InlineVec<(usize, Held), 1>,
+    pub(crate) holds: Vec<(usize, Held)>,
     /// By breaker: how it let a probe in.
     pub(crate) probes: Vec<(usize, Admission)>,
 }
@@ -76,7 +76,7 @@ pub(crate) struct EntryExtras {
 impl EntryExtras {
     /// Whether any rule holds an estimate of the cost.
     pub(crate) fn holds(&self) -> bool {
-        self.holds.iter().next().is_some() || self.keys.iter().any(HeldKey::holds)
+        !self.holds.is_empty() || self.keys.iter().any(HeldKey::holds)
     }
 
     /// Goes on with the keys and the holds of another one.
