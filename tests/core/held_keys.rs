@@ -6,7 +6,8 @@ use crate::support::at;
 use fastrand::Rng;
 use leapgate::Timestamp;
 use leapgate::backend::{
-    KEYS_PER_PAGE, Key, KeyHandle, KeyVerdict, KeyedGeometry, KeyedStates, KeyedWindows, Reserved,
+    KEYS_PER_PAGE, Key, KeyHandle, KeyVerdict, KeyedGeometry, KeyedPages, KeyedStates, KeyedWindows,
+    Reserved,
 };
 use leapgate::rule::{Counting, Grade};
 use leapgate::stats::Window;
@@ -615,14 +616,64 @@ fn more_than_was_held_is_charged_over_the_limit_and_blocks_until_it_has_left() {
 }
 
 #[test]
-fn more_workers_than_a_page_has_words_for_share_the_last() {
+fn more_workers_than_an_entry_has_words_for_share_the_last() {
     let shelf = Shelf::new(KeyedGeometry::new(qps(1000, 20, Counting::Strict), 4));
-    let held: Vec<Reserved> = (0..12)
-        .map(|_| shelf.hold(1, 99.0, 2, at(0)).unwrap())
-        .collect();
+    let hold = |worker| {
+        shelf.pages.hold_as(worker);
+        shelf.hold(1, 99.0, 2, at(0)).unwrap()
+    };
+    let held: Vec<Reserved> = (0..12).map(hold).collect();
+    assert_eq!(shelf.bytes(), 40 + 9 * 8);
     assert_eq!(shelf.remaining(1, 99.0, at(0)), 75);
+    // What the first worker holds is told apart, what the last one holds is not.
+    for (worker, left) in [(0, true), (11, false)] {
+        let is_dead = |holder| holder == KeyedPages::holder_of(worker);
+        let mut page = shelf.read(key(1)).1;
+        assert_eq!(shelf.pages.settle_dead(&mut page, &is_dead, at(0)), left);
+    }
     for held in held {
         Holding::settle(&shelf, held, 2, 1, at(0));
     }
     assert_eq!((shelf.bytes(), shelf.remaining(1, 99.0, at(0))), (40, 87));
+}
+
+#[test]
+fn what_dead_workers_hold_is_settled_at_its_estimate_once() {
+    let shelf = Shelf::new(KeyedGeometry::new(qps(1000, 10, Counting::Strict), 4));
+    let hold = |worker, number, cost| {
+        shelf.pages.hold_as(worker);
+        shelf.hold(number, 9.0, cost, at(0)).unwrap()
+    };
+    let (dead, alive) = (hold(7, 1, 3), hold(8, 1, 2));
+    let other = hold(7, 2, 5);
+    // These find their page full, and share.
+    for number in 3..=8 {
+        assert!(shelf.charge(number, 9.0, 1, at(0)));
+    }
+    let shared = hold(7, 9, 4);
+    assert!(shared.handle.is_shared());
+    let settle_dead = |now| {
+        let is_dead = |holder| holder == KeyedPages::holder_of(7);
+        let mut has_changed = false;
+        let (version, mut page) = shelf.read(key(1));
+        if shelf.pages.settle_dead(&mut page, &is_dead, at(now)) {
+            has_changed = shelf.swap(key(1), version, page);
+        }
+        has_changed
+    };
+    assert!(settle_dead(50));
+    assert!(!settle_dead(60));
+    let left = |now| [1, 2, 9].map(|number| shelf.remaining(number, 9.0, at(now)));
+    assert_eq!(left(60), [4, 4, 5]);
+    assert_eq!(left(1099), [4, 4, 5]);
+    assert_eq!(left(1100), [7, 9, 9]);
+    // One that was only slow: it costs what it has cost, too.
+    shelf.pages.hold_as(9);
+    let later = shelf.hold(1, 9.0, 1, at(1100)).unwrap();
+    Holding::settle(&shelf, dead, 3, 2, at(1100));
+    assert_eq!(left(1100), [4, 9, 9], "what others hold stays");
+    for (held, cost) in [(alive, 2), (later, 1), (other, 5), (shared, 4)] {
+        Holding::settle(&shelf, held, cost, 0, at(1100));
+    }
+    assert_eq!(left(1100), [7, 9, 9]);
 }

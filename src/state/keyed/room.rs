@@ -6,6 +6,7 @@
 //! ```
 //!
 //! [`MOST_ROOM`] - 1 holders have words of their own, and all others share the last. A word is removed when nothing is held in it.
+//! What a worker holds in the shared word is not told apart, and so is not given back for it if it dies.
 
 /// The most words in the room of an entry.
 pub(super) const MOST_ROOM: usize = 8;
@@ -20,6 +21,11 @@ const MOST: u64 = (1 << HOLDER) - 1;
 
 /// The holder of a word of several workers.
 const SEVERAL: u16 = 2047;
+
+/// The worker with this id as a holder. Ids that are a multiple of 2046 apart are the same one.
+pub(super) fn holder_of(id: u64) -> u16 {
+    1 + (id % u64::from(SEVERAL - 1)) as u16
+}
 
 /// The word at this byte.
 pub(super) fn word(bytes: &[u8], at: usize) -> Option<u64> {
@@ -71,6 +77,21 @@ pub(super) fn hold(room: &mut Vec<u8>, holder: u16, cost: u64) -> Option<u16> {
         return Some(holder);
     }
     None
+}
+
+/// Takes out what dead holders hold, and returns how much that is.
+pub(super) fn take_of(room: &mut Vec<u8>, is_dead: &dyn Fn(u16) -> bool) -> u64 {
+    let (mut taken, mut at) = (0, WORD);
+    while let Some(held) = word(room, at) {
+        let holder = (held >> HOLDER) as u16;
+        if holder == 0 || holder == SEVERAL || !is_dead(holder) {
+            at += WORD;
+            continue;
+        }
+        taken += held & MOST;
+        give_back(room, holder, MOST);
+    }
+    taken
 }
 
 /// Gives back what was held in the word of `holder`.
