@@ -194,8 +194,8 @@ wasm() {
   $bin/wasm-merge "$built" filter "$work/unused.wasm" env -o "$work/merged.wasm"
   $bin/wasm-metadce "$work/merged.wasm" --graph-file "$work/exports.json" -o "$work/kept.wasm" >/dev/null
   # Not flattened, as the npm package is: that has fewer operators, of which V8 makes more instructions. In the first kilobyte
-  # of memory there is only the end of the stack.
-  $bin/wasm-opt -Oz --converge --low-memory-unused --strip-producers --strip-target-features \
+  # of memory there is only the end of the stack. Repeated constants are hoisted last: other passes would undo it.
+  $bin/wasm-opt -Oz --converge --low-memory-unused --const-hoisting --strip-producers --strip-target-features \
     "$work/kept.wasm" -o "$work/small.wasm"
   mv "$work/small.wasm" $WASM
   rm -r "$work"
