@@ -181,8 +181,12 @@ wasm() {
   # `cargo tree` downloads what this build needs, and nothing else.
   quietly cargo tree --locked -p leapgate-envoy --target wasm32-unknown-unknown ||
     die "cargo could not download the crates of leapgate-envoy (see .tools/log): check the network and run this again."
-  # Only one crate type, or Cargo would not optimise across crates.
-  RUSTFLAGS=$(no_paths) cargo rustc --locked --profile wasm --target wasm32-unknown-unknown -p leapgate-envoy --crate-type cdylib
+  # Only one crate type, or Cargo would not optimise across crates. The exports are among the flags, so that Cargo builds again
+  # if they change.
+  # shellcheck disable=SC2086 # a list of words
+  RUSTFLAGS="$(no_paths) -C link-arg=--exports=$(echo $EXPORTS | tr ' ' ,)" \
+    CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=$PWD/envoy/link.sh \
+    cargo rustc --locked --profile wasm --target wasm32-unknown-unknown -p leapgate-envoy --crate-type cdylib
   [ $WASM -nt "$built" ] && [ $WASM -nt build.sh ] && [ $WASM -nt envoy/unused.wat ] && return
   mkdir -p dist
   work=$(mktemp -d dist/work.XXXXXX)
