@@ -18,6 +18,8 @@ use std::rc::Rc;
 
 #[path = "filter/breaker.rs"]
 mod breaker;
+#[path = "filter/key_holds.rs"]
+mod key_holds;
 #[path = "filter/names.rs"]
 mod names;
 #[path = "filter/places.rs"]
