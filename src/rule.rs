@@ -3,6 +3,8 @@
 mod attribute;
 pub(crate) mod authority;
 mod ban;
+mod behavior;
+mod cost;
 pub(crate) mod degrade;
 mod flow;
 mod key;
@@ -13,11 +15,14 @@ pub(crate) use attribute::JWT_PAYLOAD;
 pub use attribute::{Attribute, AttributeSource, MAX_PATH, number_of, number_text};
 pub use authority::{AuthorityRule, AuthorityStrategy, MAX_LISTED_ORIGINS};
 pub use ban::BanRule;
+pub use behavior::{ControlBehavior, MaxQueueing, Strategy, WarmUp};
+pub(crate) use cost::amount;
+pub use cost::{AtMost, Cost, REQUESTS, Unit};
 pub use degrade::{
     Comparison, DEFAULT_DEGRADE_SAMPLE_COUNT, DEFAULT_MIN_REQUEST_AMOUNT, DegradeGrade,
     DegradeRule, MAX_PROBES,
 };
-pub use flow::{ControlBehavior, FlowRule, MaxQueueing, Strategy, WarmUp};
+pub use flow::FlowRule;
 pub(crate) use key::Network;
 pub use key::{
     DEFAULT_MAX_KEYS, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, MAX_KEY_PARTS, MAX_KEYS,

@@ -1,155 +1,14 @@
 //! Flow rules: how much of a resource may pass, and what happens at the threshold.
 
+use super::behavior::{ControlBehavior, MaxQueueing, Strategy, WarmUp};
+use super::cost::{Cost, REQUESTS, Unit};
 use super::key::{DEFAULT_MAX_KEYS, KeyedBy};
 use super::parts::{
     Count, Counting, DEFAULT_INTERVAL_MS, DEFAULT_SAMPLE_COUNT, Grade, KEYED_SAMPLE_COUNT,
-    LimitApp, MAX_INT, Mode, RuleError, RuleGeometry, RuleId, Target, checked_name, span,
+    LimitApp, Mode, RuleError, RuleGeometry, RuleId, Target, checked_name, span,
 };
 use crate::window::Window;
 use std::rc::Rc;
-
-/// What happens to a request at a rule's threshold.
-///
-/// Sentinel: `RuleConstant.CONTROL_BEHAVIOR_*`, in its order.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub enum ControlBehavior {
-    /// It is refused. A prioritized request may borrow a pass from a future bucket.
-    #[default]
-    Reject,
-    /// It is refused, and the threshold is lower while the rule is cold: after a time of little use.
-    WarmUp,
-    /// It waits for its turn: requests pass one by one, evenly, at the rule's rate.
-    #[doc(alias = "RateLimiter")]
-    Throttle,
-    /// It waits for its turn, and turns are further apart while the rule is cold.
-    #[doc(alias = "WarmUpRateLimiter")]
-    WarmUpThrottle,
-}
-
-impl ControlBehavior {
-    /// Whether the rule can be cold.
-    pub fn warms_up(self) -> bool {
-        matches!(
-            self,
-            ControlBehavior::WarmUp | ControlBehavior::WarmUpThrottle
-        )
-    }
-
-    /// Whether requests take turns.
-    pub fn is_paced(self) -> bool {
-        matches!(
-            self,
-            ControlBehavior::Throttle | ControlBehavior::WarmUpThrottle
-        )
-    }
-}
-
-/// How a cold rule warms up.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct WarmUp {
-    /// From 1 to [`WarmUp::MAX`].
-    period_sec: u32,
-    /// From 2 to [`WarmUp::MAX`].
-    cold_factor: u32,
-}
-
-impl WarmUp {
-    /// The longest period, in seconds, and the highest cold factor: Sentinel's type ends there.
-    pub const MAX: u32 = MAX_INT;
-
-    /// From a `cold_factor`th of the count to all of it in `period_sec` seconds of full use.
-    ///
-    /// # Errors
-    ///
-    /// If the period is zero, the factor below two, or either above [`WarmUp::MAX`].
-    pub fn new(period_sec: u32, cold_factor: u32) -> Result<WarmUp, RuleError> {
-        if !(1..=WarmUp::MAX).contains(&period_sec) {
-            return Err(RuleError::BadPeriod { period_sec });
-        }
-        if !(2..=WarmUp::MAX).contains(&cold_factor) {
-            return Err(RuleError::BadColdFactor { cold_factor });
-        }
-        Ok(WarmUp {
-            period_sec,
-            cold_factor,
-        })
-    }
-
-    /// How long it takes, in seconds.
-    pub fn period_sec(self) -> u32 {
-        self.period_sec
-    }
-
-    /// Which part of the count a cold rule admits.
-    pub fn cold_factor(self) -> u32 {
-        self.cold_factor
-    }
-}
-
-/// Ten seconds, from a third: Sentinel's.
-impl Default for WarmUp {
-    fn default() -> WarmUp {
-        WarmUp {
-            period_sec: 10,
-            cold_factor: 3,
-        }
-    }
-}
-
-/// How long a request may wait for its turn; with zero it never waits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct MaxQueueing {
-    millis: u32,
-}
-
-impl MaxQueueing {
-    /// The longest, in milliseconds: Sentinel's type ends there, after 24 days.
-    pub const MAX_MS: u32 = MAX_INT;
-
-    /// At most `millis` milliseconds.
-    ///
-    /// # Errors
-    ///
-    /// If that is more than [`MaxQueueing::MAX_MS`].
-    pub fn from_millis(millis: u64) -> Result<MaxQueueing, RuleError> {
-        match u32::try_from(millis) {
-            Ok(millis) if millis <= MaxQueueing::MAX_MS => Ok(MaxQueueing { millis }),
-            _ => Err(RuleError::LongQueue {
-                max_queueing_ms: millis,
-            }),
-        }
-    }
-
-    /// In milliseconds.
-    pub fn as_millis(self) -> u64 {
-        self.millis.into()
-    }
-
-    pub(crate) fn as_nanos(self) -> u64 {
-        self.as_millis() * 1_000_000
-    }
-}
-
-/// Half a second: Sentinel's.
-impl Default for MaxQueueing {
-    fn default() -> MaxQueueing {
-        MaxQueueing { millis: 500 }
-    }
-}
-
-/// Whose requests a rule counts.
-///
-/// Sentinel: `RuleConstant.STRATEGY_*` and `refResource`.
-#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
-pub enum Strategy {
-    /// The requests that the rule applies to.
-    #[default]
-    Direct,
-    /// The requests of this other resource, of all origins: the rule's resource gives way to it.
-    Relate(Rc<str>),
-    /// The requests that come in by the context of this name; the rule applies only to these.
-    Chain(Rc<str>),
-}
 
 /// A limit on a resource.
 ///
@@ -189,6 +48,10 @@ pub struct FlowRule {
     compat: bool,
     /// `None` if the rule limits all requests together.
     keyed: Option<Rc<KeyedBy>>,
+    /// `None` for requests.
+    unit: Option<Unit>,
+    /// `None` if the cost is known when a request begins.
+    cost: Option<Rc<Cost>>,
 }
 
 impl FlowRule {
@@ -215,6 +78,8 @@ impl FlowRule {
             mode: Mode::Enforce,
             compat: false,
             keyed: None,
+            unit: None,
+            cost: None,
         })
     }
 
@@ -254,7 +119,8 @@ impl FlowRule {
         self
     }
 
-    /// This rule, as a limit on calls in flight, which refuses further calls.
+    /// This rule, as a limit on calls in flight, which refuses further calls. Each counts as one: it has no unit and no cost at
+    /// the end.
     #[must_use]
     pub fn concurrency(self) -> FlowRule {
         let mut rule = self.behaving(
@@ -263,6 +129,8 @@ impl FlowRule {
             MaxQueueing::default(),
         );
         rule.grade = Grade::Concurrency;
+        rule.unit = None;
+        rule.cost = None;
         rule
     }
 
@@ -344,7 +212,8 @@ impl FlowRule {
         warm_up: WarmUp,
         max_queueing: MaxQueueing,
     ) -> FlowRule {
-        let ignores = self.keyed.is_some() && behavior.warms_up();
+        let ignores = self.keyed.is_some() && behavior.warms_up()
+            || self.cost.is_some() && behavior != ControlBehavior::Reject;
         if self.grade != Grade::Concurrency && !ignores {
             self.behavior = behavior;
             self.warm_up = warm_up;
@@ -377,17 +246,51 @@ impl FlowRule {
     }
 
     fn checked_without_key(&self, what: &'static str) -> Result<(), RuleError> {
-        match self.keyed {
-            Some(_) => Err(RuleError::NotKeyed { what }),
-            None => Ok(()),
+        match (&self.keyed, &self.cost) {
+            (Some(_), _) => Err(RuleError::NotKeyed { what }),
+            (None, Some(_)) => Err(RuleError::NotHeld { what }),
+            (None, None) => Ok(()),
         }
+    }
+
+    /// This rule, counting that unit. A limit on concurrency counts calls, and stays as it is.
+    #[must_use]
+    pub fn in_unit(mut self, unit: Unit) -> FlowRule {
+        if self.grade != Grade::Concurrency {
+            self.unit = Some(unit).filter(|unit| unit.as_str() != REQUESTS);
+        }
+        self
+    }
+
+    /// This rule, whose cost is known only when a request ends: it holds an estimate until then.
+    ///
+    /// # Errors
+    ///
+    /// If the rule limits concurrency, makes requests wait, warms up, measures another resource or a context, or decides as
+    /// Sentinel does.
+    pub fn costing(mut self, cost: Cost) -> Result<FlowRule, RuleError> {
+        let what = match (self.grade, self.behavior, &self.strategy) {
+            (Grade::Concurrency, ..) => Some("concurrency"),
+            (_, ControlBehavior::WarmUp, _) => Some("warmUp"),
+            (_, ControlBehavior::Throttle, _) => Some("throttle"),
+            (_, ControlBehavior::WarmUpThrottle, _) => Some("warmUpThrottle"),
+            (_, _, Strategy::Relate(_)) => Some("relate"),
+            (_, _, Strategy::Chain(_)) => Some("chain"),
+            _ if self.compat => Some("compat"),
+            _ => None,
+        };
+        if let Some(what) = what {
+            return Err(RuleError::NotHeld { what });
+        }
+        self.cost = Some(Rc::new(cost));
+        Ok(self)
     }
 
     /// This rule, deciding as Sentinel does: two buckets in a second, of which the current one and the previous one count.
     ///
     /// With a key, a request that lacks a part passes, a call in flight counts as one whatever it costs, turns are in whole
     /// milliseconds, and counts have no fraction. (Its window stays as it is: Sentinel's bucket of tokens, which lets nearly
-    /// twice the count through at once, is not available.)
+    /// twice the count through at once, is not available.) It has no cost at the end.
     #[must_use]
     pub fn sentinel(mut self) -> FlowRule {
         self.grade = match self.grade {
@@ -399,6 +302,7 @@ impl FlowRule {
             Grade::Concurrency => Grade::Concurrency,
         };
         self.compat = true;
+        self.cost = None;
         self
     }
 
@@ -449,11 +353,11 @@ impl FlowRule {
             ControlBehavior::Throttle => part("throttle"),
             ControlBehavior::WarmUpThrottle => part("warmUpThrottle"),
         }
-        if self.warm_up.period_sec != WarmUp::default().period_sec {
-            part(&format!("period={}s", self.warm_up.period_sec));
+        if self.warm_up.period_sec() != WarmUp::default().period_sec() {
+            part(&format!("period={}s", self.warm_up.period_sec()));
         }
-        if self.warm_up.cold_factor != WarmUp::default().cold_factor {
-            part(&format!("cold={}", self.warm_up.cold_factor));
+        if self.warm_up.cold_factor() != WarmUp::default().cold_factor() {
+            part(&format!("cold={}", self.warm_up.cold_factor()));
         }
         if self.max_queueing != MaxQueueing::default() {
             part(&format!("queue={}", span(self.max_queueing.as_millis())));
@@ -463,6 +367,12 @@ impl FlowRule {
             if by.max_keys() != DEFAULT_MAX_KEYS {
                 part(&format!("keys={}", by.max_keys()));
             }
+        }
+        if let Some(unit) = &self.unit {
+            part(&format!("unit={}", unit.as_str()));
+        }
+        if self.cost.is_some() {
+            part("cost");
         }
         match &self.strategy {
             Strategy::Direct => {}
@@ -492,6 +402,8 @@ impl FlowRule {
             && self.strategy == other.strategy
             && self.behavior == other.behavior
             && self.compat == other.compat
+            && self.unit == other.unit
+            && self.cost == other.cost
             && key(self) == key(other)
     }
 
@@ -545,6 +457,16 @@ impl FlowRule {
     #[doc(alias = "paramItem")]
     pub fn keyed_by(&self) -> Option<&KeyedBy> {
         self.keyed.as_deref()
+    }
+
+    /// What it counts: [`REQUESTS`] by default.
+    pub fn unit(&self) -> &str {
+        self.unit.as_ref().map_or(REQUESTS, Unit::as_str)
+    }
+
+    /// How much a request holds until it ends; `None` if its cost is known when it begins.
+    pub fn cost(&self) -> Option<&Cost> {
+        self.cost.as_deref()
     }
 
     /// Whether it decides as Sentinel does.
