@@ -121,6 +121,7 @@
 //! `passCount`, `cut` and `rtSlowRequestAmount` of degrade rules, from before 1.8; and `resource` of system rules. Sentinel's
 //! `regex`, of any rule, may be `false`.
 
+mod actual;
 mod degrade;
 mod flow;
 mod gateway;
@@ -134,6 +135,7 @@ mod value;
 
 #[cfg(feature = "json")]
 pub use json::MAX_DOCUMENT;
+pub use actual::read_statuses;
 pub use limiter::{LimiterOptions, read_limiter};
 pub use value::{ConfigError, Fields, Located, Value};
 

@@ -1,0 +1,243 @@
+//! The actual cost of a request: what is read at its end, and what that comes to.
+
+use leapgate::rule::{
+    Actual, Attribute, AttributeSource, CostSource, MAX_WEIGHT, Missing, RuleError, Statuses,
+    Weights,
+};
+use std::cell::RefCell;
+
+const USAGE: [&str; 2] = ["envoy.ai.token_usage", "total_tokens"];
+
+fn metadata(source: AttributeSource) -> CostSource {
+    CostSource::Attribute(Attribute::new(source, &USAGE).unwrap().as_number())
+}
+
+fn header() -> CostSource {
+    CostSource::Header("x-cost".into())
+}
+
+/// What a rule is settled at if its one source has `value`, as Envoy hands it out.
+fn amount(source: &CostSource, value: Option<&[u8]>) -> Option<u64> {
+    let actual = Actual::of([source.clone()]);
+    actual.amount(&mut |asked| {
+        assert_eq!(asked, source);
+        asked.number(value?)
+    })
+}
+
+#[test]
+fn a_number_in_metadata_is_a_float_and_in_typed_metadata_a_whole_number() {
+    let float = |number: f64| number.to_le_bytes();
+    let rows: [(AttributeSource, &[u8], Option<u64>); 16] = [
+        (AttributeSource::Metadata, &float(412.0), Some(412)),
+        (AttributeSource::Metadata, &float(0.25), Some(1)),
+        (AttributeSource::Metadata, &float(0.0), Some(0)),
+        (AttributeSource::Metadata, &float(9e15), Some(9e15 as u64)),
+        (AttributeSource::Metadata, &float(1e16), None),
+        (AttributeSource::Metadata, &float(-1.0), None),
+        (AttributeSource::Metadata, &float(f64::NAN), None),
+        (AttributeSource::Metadata, &float(f64::INFINITY), None),
+        (AttributeSource::Metadata, b"412", None),
+        (AttributeSource::Metadata, b"00000412", None), // eight bytes, and text all the same
+        (AttributeSource::Metadata, &[1], None),        // a boolean
+        (AttributeSource::Metadata, b"", None),
+        (AttributeSource::TypedMetadata, &412_u64.to_le_bytes(), Some(412)),
+        (AttributeSource::TypedMetadata, &0_u64.to_le_bytes(), None), // an unset count
+        (AttributeSource::TypedMetadata, b"claude-x", None),
+        (AttributeSource::TypedMetadata, b"gpt", None),
+    ];
+    for (source, value, expected) in rows {
+        let found = amount(&metadata(source), Some(value));
+        assert_eq!(found, expected, "{source:?} {value:?}");
+        assert_eq!(amount(&metadata(source), None), None);
+    }
+}
+
+#[test]
+fn a_cost_in_a_header_or_a_trailer_is_a_number_rounded_up() {
+    let rows = [
+        ("412", Some(412)),
+        ("0", Some(0)),
+        ("0.1", Some(1)),
+        ("9007199254740992", Some(1 << 53)),
+        ("9007199254740994", None),
+        ("1e400", None),
+        ("-1", None),
+        ("NaN", None),
+        ("infinity", None),
+        ("", None),
+        ("many", None),
+        ("1,000", None),
+    ];
+    for (value, expected) in rows {
+        for source in [header(), CostSource::Trailer("x-cost".into())] {
+            let found = amount(&source, Some(value.as_bytes()));
+            assert_eq!(found, expected, "{source:?} {value}");
+        }
+    }
+}
+
+#[test]
+fn bytes_are_those_of_the_bodies() {
+    let (received, sent) = (CostSource::BytesReceived, CostSource::BytesSent);
+    let read = |source: &CostSource| {
+        let bytes: u64 = if *source == CostSource::BytesReceived { 1000 } else { 69 };
+        source.number(&bytes.to_le_bytes())
+    };
+    let rows = [
+        (vec![received.clone()], 1000),
+        (vec![sent.clone()], 69),
+        (vec![received, sent], 1069),
+    ];
+    for (sources, bytes) in rows {
+        assert_eq!(Actual::of(sources).amount(&mut { read }), Some(bytes));
+    }
+}
+
+#[test]
+fn a_listed_status_counts_1_and_others_0() {
+    let failed = Statuses::new(vec![401..=401, 403..=403, 500..=599]).unwrap();
+    let rows: [(Option<&[u8]>, Option<u64>); 7] = [
+        (Some(&401_u64.to_le_bytes()), Some(1)),
+        (Some(&402_u64.to_le_bytes()), Some(0)),
+        (Some(&403_u64.to_le_bytes()), Some(1)),
+        (Some(&599_u64.to_le_bytes()), Some(1)),
+        (Some(&200_u64.to_le_bytes()), Some(0)),
+        (None, None), // the client left before any answer
+        (Some(b"401"), None),
+    ];
+    for (value, expected) in rows {
+        let actual = Actual::listed(failed.clone());
+        let found = actual.amount(&mut |source| source.number(value?));
+        assert_eq!(found, expected, "{value:?}");
+    }
+}
+
+#[test]
+fn a_list_of_statuses_has_a_bound() {
+    assert!(Statuses::new(vec![401..=401; 32]).is_ok());
+    let error = Statuses::new(vec![401..=401; 33]).unwrap_err();
+    assert_eq!(error.to_string(), "`33` is not possible; use a whole number from 0 to 32");
+}
+
+fn weights(input: Option<f64>, cached: Option<f64>, output: Option<f64>) -> Weights {
+    Weights {
+        input,
+        cached,
+        output,
+    }
+}
+
+/// What weighted tokens come to, by the last name of their paths.
+fn weighed(weights: Weights, counts: [Option<u64>; 3]) -> Option<u64> {
+    let path = &["envoy.ai.token_usage"];
+    let actual = Actual::weighted(AttributeSource::TypedMetadata, path, weights).unwrap();
+    actual.amount(&mut |source| {
+        let CostSource::Attribute(attribute) = source else {
+            panic!("{source:?}")
+        };
+        let names = ["input_tokens", "cached_tokens", "output_tokens"];
+        let of = names.iter().position(|name| attribute.path().ends_with(&format!("\0{name}")));
+        source.number(&counts[of.unwrap()]?.to_le_bytes())
+    })
+}
+
+#[test]
+fn cached_tokens_are_a_part_of_the_input_and_cost_their_own_weight_instead() {
+    let all = weights(Some(1.0), Some(0.1), Some(4.0));
+    let rows = [
+        (all, [Some(100), Some(30), Some(50)], Some(273)),
+        (all, [Some(100), None, Some(50)], Some(300)),
+        (all, [Some(100), Some(0), Some(50)], Some(300)),
+        (all, [Some(100), Some(100), Some(0)], Some(10)),
+        (all, [Some(1), Some(1), Some(0)], Some(1)), // a tenth, rounded up
+        (weights(Some(1.0), None, Some(4.0)), [Some(100), Some(30), Some(50)], Some(300)),
+        (weights(None, Some(0.5), None), [Some(100), Some(30), Some(50)], Some(15)),
+        (weights(None, None, Some(2.5)), [Some(100), Some(30), Some(51)], Some(128)),
+        (weights(Some(0.0), Some(1.0), None), [Some(100), Some(30), None], Some(30)),
+        // More is cached than there is: no credit.
+        (weights(Some(1.0), Some(0.0), None), [Some(10), Some(30), None], Some(0)),
+        // An embedding has no output.
+        (all, [Some(100), None, None], Some(100)),
+        (all, [None, None, None], None),
+        (all, [Some(0), Some(0), Some(0)], None), // an unset record
+        (all, [Some(100), None, Some(u64::MAX)], None),
+        (weights(Some(MAX_WEIGHT), None, None), [Some(1 << 53), None, None], None),
+    ];
+    for (weights, counts, expected) in rows {
+        assert_eq!(weighed(weights, counts), expected, "{weights:?} {counts:?}");
+    }
+}
+
+#[test]
+fn a_weighted_cost_has_no_error_of_rounding() {
+    // Sums of tenths as floating-point numbers are a little above or below: rounded up that would be one more.
+    for tokens in 1..2000 {
+        let tenths = weights(Some(0.1), None, Some(0.7));
+        let expected = (8 * tokens as u64).div_ceil(10);
+        assert_eq!(weighed(tenths, [Some(tokens), None, Some(tokens)]), Some(expected), "{tokens}");
+    }
+}
+
+#[test]
+fn weights_are_checked() {
+    let bad = [-0.1, f64::NAN, f64::INFINITY, MAX_WEIGHT + 1.0];
+    for weight in bad {
+        let made = Actual::weighted(
+            AttributeSource::Metadata,
+            &["io.envoy.ai_gateway"],
+            weights(None, Some(weight), None),
+        );
+        assert!(matches!(made, Err(RuleError::BadCount { .. })), "{weight}");
+    }
+    let path = ["a"; 8];
+    let all = weights(Some(1.0), None, None);
+    assert!(Actual::weighted(AttributeSource::Metadata, &path, all).is_err());
+    assert!(Actual::weighted(AttributeSource::Metadata, &[], all).is_err());
+}
+
+#[test]
+fn what_is_missing_costs_what_the_rule_says() {
+    let sent = |bytes: Option<u64>| {
+        move |source: &CostSource| {
+            assert_eq!(*source, CostSource::BytesSent);
+            source.number(&bytes?.to_le_bytes())
+        }
+    };
+    let rows = [
+        (Missing::Estimate, Some(401), None),
+        (Missing::Bytes, Some(401), Some(101)),
+        (Missing::Bytes, Some(0), Some(0)),
+        (Missing::Bytes, None, None),
+        (Missing::Zero, Some(401), Some(0)),
+    ];
+    for (missing, bytes, expected) in rows {
+        let actual = Actual::of([header()]).or(missing);
+        assert_eq!(actual.substitute(&mut sent(bytes)), expected, "{missing:?} {bytes:?}");
+    }
+}
+
+#[test]
+fn each_source_is_asked_once() {
+    let path = &["envoy.ai.token_usage"];
+    let all = weights(Some(1.0), Some(0.5), Some(2.0));
+    let tokens = Actual::weighted(AttributeSource::TypedMetadata, path, all).unwrap();
+    let asked = RefCell::new(Vec::new());
+    tokens.amount(&mut |source| {
+        asked.borrow_mut().push(source.clone());
+        None
+    });
+    assert_eq!(*asked.borrow(), tokens.sources().cloned().collect::<Vec<_>>());
+    let names = |source: &CostSource| match source {
+        CostSource::Attribute(attribute) => attribute.path().replace('\0', "/"),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        tokens.sources().map(names).collect::<Vec<_>>(),
+        [
+            "envoy.ai.token_usage/input_tokens",
+            "envoy.ai.token_usage/input_token_details/cached_tokens",
+            "envoy.ai.token_usage/output_tokens",
+        ]
+    );
+}
