@@ -133,9 +133,9 @@ mod param_flow;
 mod parts;
 mod value;
 
+pub use actual::read_statuses;
 #[cfg(feature = "json")]
 pub use json::MAX_DOCUMENT;
-pub use actual::read_statuses;
 pub use limiter::{LimiterOptions, read_limiter};
 pub use value::{ConfigError, Fields, Located, Value};
 

@@ -130,11 +130,13 @@ fn named(at: &Located<'_>) -> Result<Box<str>, ConfigError> {
 
 fn bytes(at: &Located<'_>) -> Result<Vec<CostSource>, ConfigError> {
     let (received, sent) = (CostSource::BytesReceived, CostSource::BytesSent);
-    Ok(match at.one_of(&[("received", 0), ("sent", 1), ("total", 2)])? {
-        0 => vec![received],
-        1 => vec![sent],
-        _ => vec![received, sent],
-    })
+    Ok(
+        match at.one_of(&[("received", 0), ("sent", 1), ("total", 2)])? {
+            0 => vec![received],
+            1 => vec![sent],
+            _ => vec![received, sent],
+        },
+    )
 }
 
 /// A list of statuses: numbers, as text or not, and classes of them, `5xx` and `4xx`.
@@ -161,9 +163,7 @@ pub fn read_statuses(at: &Located<'_>) -> Result<Statuses, ConfigError> {
                 }
                 (_, Ok(code @ 200..=599)) => code,
                 _ => {
-                    return Err(
-                        status.error("is not a valid status; use `5xx`, `4xx` or a number")
-                    );
+                    return Err(status.error("is not a valid status; use `5xx`, `4xx` or a number"));
                 }
             },
             _ => status.integer(200..=599)?,

@@ -35,26 +35,14 @@ pub enum CostSource {
 }
 
 impl CostSource {
-    /// The number that `value` means: digits in a header or a trailer, else eight bytes, as Envoy writes them. `None` if there is
-    /// none: an unset count in typed metadata reads as 0. Not a number if it is not a count.
-    pub fn number(&self, value: &[u8]) -> Option<f64> {
-        let word = || <[u8; 8]>::try_from(value).ok();
-        let number = match self {
-            CostSource::Header(_) | CostSource::Trailer(_) => number_of(value),
-            CostSource::Attribute(attribute) => match attribute.source() {
-                AttributeSource::TypedMetadata => match word().map(u64::from_le_bytes) {
-                    Some(0) => return None,
-                    number => number.map(|number| number as f64),
-                },
-                // Eight digits as text look like a number next to nothing.
-                _ => word()
-                    .map(f64::from_le_bytes)
-                    .filter(|number| *number == 0.0 || *number > 1.0 / SCALE),
-            },
-            _ => word().map(|bytes| u64::from_le_bytes(bytes) as f64),
-        };
-        let is_count = |number: &f64| (0.0..=Count::MAX).contains(number);
-        Some(number.filter(is_count).unwrap_or(f64::NAN))
+    /// The number that `text` is, which a shell has read from metadata, a header or a trailer. `None` if there is none: an unset
+    /// count in typed metadata reads as 0. Not a number if it is not one from 0 to 2^53.
+    pub fn number(&self, text: &[u8]) -> Option<f64> {
+        let is_count = |number: &f64| *number <= Count::MAX;
+        let number = number_of(text).filter(is_count).unwrap_or(f64::NAN);
+        let is_unset = number == 0.0
+            && matches!(self, CostSource::Attribute(of) if of.source() == AttributeSource::TypedMetadata);
+        (!is_unset).then_some(number)
     }
 }
 
@@ -186,7 +174,7 @@ impl Actual {
             if !(0.0..=MAX_WEIGHT).contains(&weight) {
                 return Err(RuleError::BadCount { count: weight });
             }
-            let attribute = Attribute::new(source, &[path, name].concat())?;
+            let attribute = Attribute::new(source, &[path, name].concat())?.as_number();
             // Cached tokens have been counted as input already.
             let counted = match sum.len() {
                 1 if input.is_some() && name == names[1] => input.unwrap_or_default(),
@@ -220,9 +208,9 @@ impl Actual {
         sum.iter().map(|(source, _)| source).chain(status)
     }
 
-    /// The cost of a request that has reached an upstream and has ended, rounded up; `None` if it is missing. `read` is asked for
-    /// the [`number`](CostSource::number) of each source. What it has for none of them is missing, and what is not a number makes
-    /// all of it missing; so does a cost above 2^53.
+    /// The cost of a request that has reached an upstream and has ended, rounded up; `None` if it is missing. `read` has the number
+    /// of each source, as [`CostSource::number`] has it. What it has for none of them is missing, and what is not a number makes all
+    /// of it missing; so does a cost above 2^53.
     pub fn amount(&self, read: &mut dyn FnMut(&CostSource) -> Option<f64>) -> Option<u64> {
         let sum = match &self.reading {
             Reading::Listed(statuses) => {

@@ -16,73 +16,60 @@ fn header() -> CostSource {
     CostSource::Header("x-cost".into())
 }
 
-/// What a rule is settled at if its one source has `value`, as Envoy hands it out.
-fn amount(source: &CostSource, value: Option<&[u8]>) -> Option<u64> {
+/// What a rule is settled at if its one source has `value`, as shells hand it in.
+fn amount(source: &CostSource, value: Option<&str>) -> Option<u64> {
     let actual = Actual::of([source.clone()]);
     actual.amount(&mut |asked| {
         assert_eq!(asked, source);
-        asked.number(value?)
+        asked.number(value?.as_bytes())
     })
 }
 
 #[test]
-fn a_number_in_metadata_is_a_float_and_in_typed_metadata_a_whole_number() {
-    let float = |number: f64| number.to_le_bytes();
-    let rows: [(AttributeSource, &[u8], Option<u64>); 16] = [
-        (AttributeSource::Metadata, &float(412.0), Some(412)),
-        (AttributeSource::Metadata, &float(0.25), Some(1)),
-        (AttributeSource::Metadata, &float(0.0), Some(0)),
-        (AttributeSource::Metadata, &float(9e15), Some(9e15 as u64)),
-        (AttributeSource::Metadata, &float(1e16), None),
-        (AttributeSource::Metadata, &float(-1.0), None),
-        (AttributeSource::Metadata, &float(f64::NAN), None),
-        (AttributeSource::Metadata, &float(f64::INFINITY), None),
-        (AttributeSource::Metadata, b"412", None),
-        (AttributeSource::Metadata, b"00000412", None), // eight bytes, and text all the same
-        (AttributeSource::Metadata, &[1], None),        // a boolean
-        (AttributeSource::Metadata, b"", None),
-        (AttributeSource::TypedMetadata, &412_u64.to_le_bytes(), Some(412)),
-        (AttributeSource::TypedMetadata, &0_u64.to_le_bytes(), None), // an unset count
-        (AttributeSource::TypedMetadata, b"claude-x", None),
-        (AttributeSource::TypedMetadata, b"gpt", None),
-    ];
-    for (source, value, expected) in rows {
-        let found = amount(&metadata(source), Some(value));
-        assert_eq!(found, expected, "{source:?} {value:?}");
-        assert_eq!(amount(&metadata(source), None), None);
-    }
-}
-
-#[test]
-fn a_cost_in_a_header_or_a_trailer_is_a_number_rounded_up() {
+fn a_cost_is_a_number_rounded_up() {
     let rows = [
         ("412", Some(412)),
-        ("0", Some(0)),
         ("0.1", Some(1)),
         ("9007199254740992", Some(1 << 53)),
         ("9007199254740994", None),
         ("1e400", None),
         ("-1", None),
         ("NaN", None),
-        ("infinity", None),
+        ("Infinity", None),
+        ("4.7e-38", None), // digits in eight bytes, read as a number
         ("", None),
         ("many", None),
         ("1,000", None),
     ];
-    for (value, expected) in rows {
-        for source in [header(), CostSource::Trailer("x-cost".into())] {
-            let found = amount(&source, Some(value.as_bytes()));
-            assert_eq!(found, expected, "{source:?} {value}");
+    let sources = [
+        metadata(AttributeSource::Metadata),
+        metadata(AttributeSource::TypedMetadata),
+        header(),
+        CostSource::Trailer("x-cost".into()),
+    ];
+    for source in sources {
+        for (value, expected) in rows {
+            assert_eq!(amount(&source, Some(value)), expected, "{source:?} {value}");
         }
+        assert_eq!(amount(&source, None), None, "{source:?}");
     }
+}
+
+#[test]
+fn a_cost_of_0_is_unset_in_typed_metadata_alone() {
+    assert_eq!(amount(&metadata(AttributeSource::TypedMetadata), Some("0")), None);
+    assert_eq!(amount(&metadata(AttributeSource::Metadata), Some("0")), Some(0));
+    assert_eq!(amount(&header(), Some("0")), Some(0));
 }
 
 #[test]
 fn bytes_are_those_of_the_bodies() {
     let (received, sent) = (CostSource::BytesReceived, CostSource::BytesSent);
     let read = |source: &CostSource| {
-        let bytes: u64 = if *source == CostSource::BytesReceived { 1000 } else { 69 };
-        source.number(&bytes.to_le_bytes())
+        Some(match *source == CostSource::BytesReceived {
+            true => 1000.0,
+            false => 69.0,
+        })
     };
     let rows = [
         (vec![received.clone()], 1000),
@@ -97,19 +84,22 @@ fn bytes_are_those_of_the_bodies() {
 #[test]
 fn a_listed_status_counts_1_and_others_0() {
     let failed = Statuses::new(vec![401..=401, 403..=403, 500..=599]).unwrap();
-    let rows: [(Option<&[u8]>, Option<u64>); 7] = [
-        (Some(&401_u64.to_le_bytes()), Some(1)),
-        (Some(&402_u64.to_le_bytes()), Some(0)),
-        (Some(&403_u64.to_le_bytes()), Some(1)),
-        (Some(&599_u64.to_le_bytes()), Some(1)),
-        (Some(&200_u64.to_le_bytes()), Some(0)),
+    let rows = [
+        (Some(401.0), Some(1)),
+        (Some(402.0), Some(0)),
+        (Some(403.0), Some(1)),
+        (Some(599.0), Some(1)),
+        (Some(200.0), Some(0)),
+        (Some(f64::NAN), None),
         (None, None), // the client left before any answer
-        (Some(b"401"), None),
     ];
-    for (value, expected) in rows {
+    for (status, expected) in rows {
         let actual = Actual::listed(failed.clone());
-        let found = actual.amount(&mut |source| source.number(value?));
-        assert_eq!(found, expected, "{value:?}");
+        let found = actual.amount(&mut |source| {
+            assert_eq!(*source, CostSource::Status);
+            status
+        });
+        assert_eq!(found, expected, "{status:?}");
     }
 }
 
@@ -138,7 +128,7 @@ fn weighed(weights: Weights, counts: [Option<u64>; 3]) -> Option<u64> {
         };
         let names = ["input_tokens", "cached_tokens", "output_tokens"];
         let of = names.iter().position(|name| attribute.path().ends_with(&format!("\0{name}")));
-        source.number(&counts[of.unwrap()]?.to_le_bytes())
+        source.number(counts[of.unwrap()]?.to_string().as_bytes())
     })
 }
 
@@ -198,18 +188,18 @@ fn weights_are_checked() {
 
 #[test]
 fn what_is_missing_costs_what_the_rule_says() {
-    let sent = |bytes: Option<u64>| {
+    let sent = |bytes: Option<f64>| {
         move |source: &CostSource| {
             assert_eq!(*source, CostSource::BytesSent);
-            source.number(&bytes?.to_le_bytes())
+            bytes
         }
     };
     let rows = [
-        (Missing::Estimate, Some(401), None),
-        (Missing::Bytes, Some(401), Some(101)),
-        (Missing::Bytes, Some(0), Some(0)),
+        (Missing::Estimate, Some(401.0), None),
+        (Missing::Bytes, Some(401.0), Some(101)),
+        (Missing::Bytes, Some(0.0), Some(0)),
         (Missing::Bytes, None, None),
-        (Missing::Zero, Some(401), Some(0)),
+        (Missing::Zero, Some(401.0), Some(0)),
     ];
     for (missing, bytes, expected) in rows {
         let actual = Actual::of([header()]).or(missing);
