@@ -122,6 +122,7 @@
 //! `regex`, of any rule, may be `false`.
 
 mod actual;
+mod cost;
 mod degrade;
 mod flow;
 mod gateway;

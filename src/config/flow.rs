@@ -1,5 +1,6 @@
 //! Flow rules in a document.
 
+use super::cost;
 use super::key;
 use super::parts::{
     BEHAVIORS, as_sentinel, compat, counting, geometry, is_concurrency, is_number, mode,
@@ -8,7 +9,7 @@ use super::parts::{
 use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{ControlBehavior, FlowRule, LimitApp, MaxQueueing, RuleError, WarmUp};
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 23] = [
     "id",
     "resource",
     "count",
@@ -27,6 +28,8 @@ const KEYS: [&str; 21] = [
     "keyItems",
     "maxKeys",
     "burst",
+    "unit",
+    "cost",
     "mode",
     "compat",
     "regex",
@@ -66,6 +69,10 @@ pub(super) fn rule(at: &Located<'_>) -> Result<FlowRule, ConfigError> {
         (false, false) => with_window(rule, at, &fields)?,
     };
     rule = with_behavior(rule, behavior, &fields)?;
+    if compat && let Some(cost) = fields.get("cost") {
+        return Err(cost.error("does not go with `compat`; leave one of the two out"));
+    }
+    rule = cost::with_cost(rule, concurrency, &fields)?;
     if !compat {
         return Ok(rule);
     }

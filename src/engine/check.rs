@@ -1,6 +1,7 @@
 //! One flow rule without a key, on one resource.
 
 use crate::engine::caller::Caller;
+use crate::engine::cost::{Costs, Tariff};
 use crate::engine::origin::Origin;
 use crate::engine::store::{ControllerOf, Store};
 use crate::places::NamePlace;
@@ -8,6 +9,7 @@ use crate::rule::{ControlBehavior, FLOW, FlowRule, LimitApp, RuleId, Strategy, T
 use crate::state::backend::{Backend, StateKey};
 use crate::state::terms::Terms;
 use crate::stats::occupy::OCCUPY_TIMEOUT_MS;
+use crate::time::Timestamp;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -19,6 +21,8 @@ pub(super) struct Check<S: Backend> {
     pub(crate) beside: Option<RuleId>,
     /// What the rule asks, where the decision need not look for it.
     pub(super) terms: Terms,
+    /// `None` if it counts requests at a known cost.
+    pub(super) tariff: Option<Tariff>,
     pub(super) applies: Applies,
     pub(super) measures: Measures,
     pub(super) enforced: bool,
@@ -126,6 +130,24 @@ impl<S: Backend> Check<S> {
                 (applies && is_in_context, is_in_context)
             }
         }
+    }
+
+    /// What a request costs under the rule, or how much it holds until its cost is known.
+    #[inline]
+    pub(super) fn cost(&self, costs: &Costs<'_>) -> u64 {
+        match self.tariff {
+            None => costs.requests,
+            Some(tariff) => tariff.cost(&self.rule, costs, self.terms.count),
+        }
+    }
+
+    /// Whether a request of that cost may pass at once. Reserves nothing.
+    #[inline]
+    pub(super) fn has_room(&self, state: &ControllerOf<S>, cost: u64, now: Timestamp) -> bool {
+        if self.terms.holds {
+            return state.has_room_beside_holds(&self.terms, cost, now);
+        }
+        state.has_room(&self.terms, cost, now)
     }
 
     /// For how long the request waits as far as the rule is concerned, if it waits for `wait`.

@@ -48,6 +48,7 @@ impl<S: Backend> Resource<S> {
             origin: "",
             is_other: false,
             cost: 1,
+            others: &[],
         };
         self.order.iter().filter_map(move |ordered| match ordered {
             Ordered::Plain(place) => self.policy(self.checks.get(*place)?, now),
@@ -69,7 +70,6 @@ impl<S: Backend> Resource<S> {
         let caller = Caller {
             origin: None,
             context: DEFAULT_CONTEXT,
-            cost: 1,
             prioritized: false,
             keys: KeyCaller::none(),
             impatient: false,

@@ -1,6 +1,8 @@
 //! A keyed rule on one resource: which requests it is for, and the keys of a request.
 
 use super::controller::{KeyedController, count};
+use crate::engine::cost::{Costs, Tariff};
+use crate::engine::key_parts::KeyParts;
 use crate::rule::{
     Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,
     MAX_KEYS_OF_REQUEST, Network, RuleId, Target,
@@ -9,24 +11,6 @@ use crate::state::keyed::{Key, KeyedGeometry, KeyedStates, KeyedTerms};
 use hashbrown::HashMap;
 use std::cell::OnceCell;
 use std::rc::Rc;
-
-/// What the keys of one resource are made of, each part once: requests bring the values in this order.
-#[derive(Default)]
-pub(crate) struct KeyParts(pub(crate) Vec<KeyPart>);
-
-impl KeyParts {
-    /// Where the parts of a rule's keys stand here; new ones are added.
-    fn places_of(&mut self, by: &KeyedBy) -> Box<[usize]> {
-        let place = |part: &KeyPart| {
-            let known = self.0.iter().position(|known| known == part);
-            known.unwrap_or_else(|| {
-                self.0.push(part.clone());
-                self.0.len() - 1
-            })
-        };
-        by.parts().iter().map(place).collect()
-    }
-}
 
 /// A keyed rule on one resource.
 pub(crate) struct KeyCheck {
@@ -38,6 +22,8 @@ pub(crate) struct KeyCheck {
     pub(super) enforced: bool,
     /// For each part, which of the request's values it is.
     pub(super) of: Box<[usize]>,
+    /// `None` if it counts requests at a known cost.
+    tariff: Option<Tariff>,
     /// For a key that nothing else is said of, with what may burst.
     pub(super) count: Count,
     pub(super) geometry: KeyedGeometry,
@@ -63,9 +49,20 @@ pub(crate) struct KeyCaller<'a> {
     /// Whether it has an origin that no rule of the resource names.
     pub(crate) is_other: bool,
     pub(crate) cost: u64,
+    /// Its costs in other units than requests.
+    pub(crate) others: &'a [(&'a str, u64)],
 }
 
-impl KeyCaller<'_> {
+impl<'a> KeyCaller<'a> {
+    /// What it costs, as its caller says.
+    pub(crate) fn costs(&self) -> Costs<'a> {
+        Costs {
+            requests: self.cost,
+            others: self.others,
+            values: self.values,
+        }
+    }
+
     /// No request, for no resource.
     pub(crate) fn none() -> Self {
         KeyCaller {
@@ -74,6 +71,7 @@ impl KeyCaller<'_> {
             origin: "",
             is_other: false,
             cost: 1,
+            others: &[],
         }
     }
 }
@@ -106,7 +104,8 @@ impl KeyCheck {
         KeyCheck {
             count: with_burst(&rule, by, rule.count()),
             kind,
-            of: parts.places_of(by),
+            of: by.parts().iter().map(|part| parts.place_of(part)).collect(),
+            tariff: Tariff::of(&rule, parts),
             rule,
             id,
             beside,
@@ -187,11 +186,14 @@ impl KeyCheck {
         }
     }
 
-    /// What a request costs. Sentinel's limits on calls in flight do not look at it.
-    pub(super) fn cost(&self, caller: &KeyCaller<'_>) -> u64 {
-        match self.geometry.grade {
-            Grade::Concurrency if self.geometry.compat => 1,
-            _ => caller.cost,
+    /// What a request costs a key with that `count`, or how much it holds until its cost is known. Sentinel's limits on calls in
+    /// flight do not look at it.
+    #[inline]
+    pub(super) fn cost(&self, caller: &KeyCaller<'_>, count: Count) -> u64 {
+        match (self.geometry.grade, self.tariff) {
+            (Grade::Concurrency, _) if self.geometry.compat => 1,
+            (_, None) => caller.cost,
+            (_, Some(tariff)) => tariff.cost(&self.rule, &caller.costs(), count),
         }
     }
 
