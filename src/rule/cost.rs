@@ -1,5 +1,6 @@
 //! What a rule counts of a request, and a cost that is known only when the request ends.
 
+use super::actual::Actual;
 use super::key::KeyPart;
 use super::parts::{Count, Ratio, RuleError, printable_name};
 use std::rc::Rc;
@@ -63,6 +64,7 @@ pub struct Cost {
     estimate: Option<u64>,
     part: Option<KeyPart>,
     at_most: Option<AtMost>,
+    actual: Option<Actual>,
 }
 
 impl Cost {
@@ -73,6 +75,7 @@ impl Cost {
             estimate: None,
             part: None,
             at_most: None,
+            actual: None,
         }
     }
 
@@ -102,6 +105,21 @@ impl Cost {
             at_most: Some(at_most),
             ..self
         }
+    }
+
+    /// This cost, which a proxy reads there when the request ends. Without it, what the caller settles counts
+    /// ([`Entry::settle`](crate::Entry::settle)).
+    #[must_use]
+    pub fn settled_at(self, actual: Actual) -> Cost {
+        Cost {
+            actual: Some(actual),
+            ..self
+        }
+    }
+
+    /// Where a proxy reads it when the request ends.
+    pub fn actual(&self) -> Option<&Actual> {
+        self.actual.as_ref()
     }
 
     /// Whether the rule itself says how to estimate it.
