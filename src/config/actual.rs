@@ -79,25 +79,17 @@ fn actual_of(at: &Located<'_>) -> Result<Actual, ConfigError> {
     for name in of.array()? {
         path.push(name.string()?);
     }
-    let path_error = |error, shorter| match error {
-        RuleError::BadPath { least, most, .. } => {
-            let [least, most] = [least, most].map(|names| names - shorter);
-            of.error(&format!(
-                "is not a valid path; use {least} to {most} names of 1 to {MAX_NAME} bytes, none of them a zero byte"
-            ))
-        }
-        error => ConfigError::from_display(of.to_string(), &error),
+    let actual = match weights {
+        None => Attribute::new(source, &path)
+            .map(|attribute| Actual::of([CostSource::Attribute(attribute.as_number())])),
+        Some(weights) => Actual::weighted(source, &path, weights_of(&weights)?),
     };
-    match weights {
-        None => match Attribute::new(source, &path) {
-            Ok(attribute) => Ok(Actual::of([CostSource::Attribute(attribute.as_number())])),
-            Err(error) => Err(path_error(error, 0)),
-        },
-        Some(weights) => {
-            let weights = weights_of(&weights)?;
-            Actual::weighted(source, &path, weights).map_err(|error| path_error(error, 1))
-        }
-    }
+    actual.map_err(|error| match error {
+        RuleError::BadPath { least, most, .. } => of.error(&format!(
+            "is not a valid path; use {least} to {most} names of 1 to {MAX_NAME} bytes, none of them a zero byte"
+        )),
+        error => ConfigError::from_display(of.to_string(), &error),
+    })
 }
 
 fn weights_of(at: &Located<'_>) -> Result<Weights, ConfigError> {

@@ -1,7 +1,8 @@
 //! The actual cost of a request: what is read at its end, and what that comes to.
 
+use leapgate::config::{Value, read};
 use leapgate::rule::{
-    Actual, Attribute, AttributeSource, CostSource, MAX_WEIGHT, Missing, RuleError, Statuses,
+    Actual, Attribute, AttributeSource, Cost, CostSource, MAX_WEIGHT, Missing, RuleError, Statuses,
     Weights,
 };
 use std::cell::RefCell;
@@ -230,4 +231,109 @@ fn each_source_is_asked_once() {
             "envoy.ai.token_usage/output_tokens",
         ]
     );
+}
+
+/// A document of one rule with this cost.
+fn one_rule(cost: &str) -> String {
+    format!(r#"{{"flowRules": [{{"resource": "chat", "count": 100, "cost": {cost}}}]}}"#)
+}
+
+#[test]
+fn each_source_is_read_from_a_document() {
+    let typed = AttributeSource::TypedMetadata;
+    let usage = |source| {
+        let attribute = Attribute::new(source, &USAGE).unwrap();
+        Actual::of([CostSource::Attribute(attribute.as_number())])
+    };
+    let listed = |statuses| Actual::listed(Statuses::new(statuses).unwrap());
+    let tokens = |weights| Actual::weighted(typed, &USAGE[..1], weights).unwrap();
+    let path = r#"["envoy.ai.token_usage", "total_tokens"]"#;
+    let (received, sent) = (CostSource::BytesReceived, CostSource::BytesSent);
+    let cases = [
+        (format!(r#"{{"typedMetadata": {path}}}"#), usage(typed)),
+        (
+            format!(r#"{{"metadata": {path}, "header": null}}"#),
+            usage(AttributeSource::Metadata),
+        ),
+        (r#"{"header": "X-Cost"}"#.into(), Actual::of([header()])),
+        (
+            r#"{"trailer": "X-Cost"}"#.into(),
+            Actual::of([CostSource::Trailer("x-cost".into())]),
+        ),
+        (r#"{"bytes": "received"}"#.into(), Actual::of([received.clone()])),
+        (r#"{"bytes": "sent"}"#.into(), Actual::of([sent.clone()])),
+        (r#"{"bytes": "total"}"#.into(), Actual::of([received, sent])),
+        (
+            r#"{"status": ["401", 403, "4xx", "5xx"]}"#.into(),
+            listed(vec![401..=401, 403..=403, 400..=499, 500..=599]),
+        ),
+        (
+            r#"{"typedMetadata": ["envoy.ai.token_usage"], "weights": {"input": 1, "cached": 0.1, "output": 4}}"#.into(),
+            tokens(weights(Some(1.0), Some(0.1), Some(4.0))),
+        ),
+        (
+            r#"{"typedMetadata": ["envoy.ai.token_usage"], "weights": {"output": 1000000, "input": null}}"#.into(),
+            tokens(weights(None, None, Some(1e6))),
+        ),
+    ];
+    let missing = [
+        ("", Missing::Estimate),
+        (r#", "missing": "estimate""#, Missing::Estimate),
+        (r#", "missing": "bytes""#, Missing::Bytes),
+        (r#", "missing": 0"#, Missing::Zero),
+    ];
+    for (actual, expected) in cases {
+        for (suffix, missing) in missing {
+            let json = one_rule(&format!(r#"{{"actual": {actual}{suffix}}}"#));
+            let document = Value::from_json(&json).unwrap();
+            let rules = read(&document).unwrap_or_else(|error| panic!("{json}: {error}"));
+            let cost = Cost::at_end().settled_at(expected.clone().or(missing));
+            assert_eq!(rules.rules.flow[0].cost(), Some(&cost), "{json}");
+        }
+    }
+}
+
+#[test]
+fn each_mistake_in_a_source_has_its_sentence() {
+    let names = |count: usize| format!("[{}]", vec![r#""a""#; count].join(", "));
+    let statuses = format!(r#"{{"actual": {{"status": [{}401]}}}}"#, "401, ".repeat(32));
+    let long_path = format!(r#"{{"actual": {{"metadata": {}}}}}"#, names(9));
+    let rows = [
+        (r#"{"missing": 0}"#, ".missing: `0` means nothing without an `actual`; add one, or leave it out"),
+        (r#"{"actual": "header"}"#, ".actual: `header` is a string; use an object"),
+        (
+            r#"{"actual": {}}"#,
+            ".actual: `{…}` does not name one source; use one of `metadata`, `typedMetadata`, `header`, `trailer`, `bytes`, `status`",
+        ),
+        (
+            r#"{"actual": {"header": "x", "trailer": "x"}}"#,
+            ".actual: `{…}` does not name one source; use one of `metadata`, `typedMetadata`, `header`, `trailer`, `bytes`, `status`",
+        ),
+        (r#"{"actual": {"headers": "x"}}"#, ".actual: `headers` is not a known key; use `header`, or one of `metadata`, `typedMetadata`, `trailer`, `bytes`, `status`, `weights`"),
+        (r#"{"actual": {"header": ""}}"#, ".actual.header: `` is not a valid name; use 1 to 256 bytes"),
+        (r#"{"actual": {"trailer": 7}}"#, ".actual.trailer: `7` is a number; use a string"),
+        (r#"{"actual": {"bytes": "both"}}"#, ".actual.bytes: `both` is not a valid value; use one of `received`, `sent`, `total`"),
+        (r#"{"actual": {"status": 401}}"#, ".actual.status: `401` is a number; use an array"),
+        (r#"{"actual": {"status": ["1xx"]}}"#, ".actual.status[0]: `1xx` is not a valid status; use `5xx`, `4xx` or a number"),
+        (r#"{"actual": {"status": ["600"]}}"#, ".actual.status[0]: `600` is not a valid status; use `5xx`, `4xx` or a number"),
+        (r#"{"actual": {"status": [600]}}"#, ".actual.status[0]: `600` is not possible; use a whole number from 200 to 599"),
+        (&statuses, ".actual.status[32]: `401` is one status too many; use at most 32"),
+        (r#"{"actual": {"metadata": "tokens"}}"#, ".actual.metadata: `tokens` is a string; use an array"),
+        (r#"{"actual": {"metadata": ["tokens"]}}"#, ".actual.metadata: `[…]` is not a valid path; use 2 to 8 names of 1 to 256 bytes, none of them a zero byte"),
+        (&long_path, ".actual.metadata: `[…]` is not a valid path; use 2 to 8 names of 1 to 256 bytes, none of them a zero byte"),
+        (r#"{"actual": {"typedMetadata": ["a", 7]}}"#, ".actual.typedMetadata[1]: `7` is a number; use a string"),
+        (r#"{"actual": {"typedMetadata": [], "weights": {"input": 1}}}"#, ".actual.typedMetadata: `[…]` is not a valid path; use 1 to 6 names of 1 to 256 bytes, none of them a zero byte"),
+        (r#"{"actual": {"header": "x", "weights": {"input": 1}}}"#, ".actual.weights: `{…}` does not go with `header`; leave it out"),
+        (r#"{"actual": {"metadata": ["a"], "weights": {}}}"#, ".actual.weights: `{…}` weighs nothing; use `input`, `cached` or `output`"),
+        (r#"{"actual": {"metadata": ["a"], "weights": {"input": -1}}}"#, ".actual.weights.input: `-1` is not a valid weight; use a number from 0 to 1000000"),
+        (r#"{"actual": {"metadata": ["a"], "weights": {"output": 1000001}}}"#, ".actual.weights.output: `1000001` is not a valid weight; use a number from 0 to 1000000"),
+        (r#"{"actual": {"metadata": ["a"], "weights": {"cached": "all"}}}"#, ".actual.weights.cached: `all` is a string; use a number"),
+        (r#"{"actual": {"header": "x"}, "missing": "none"}"#, ".missing: `none` is not a valid value; use `estimate`, `bytes` or 0"),
+        (r#"{"actual": {"header": "x"}, "missing": 1}"#, ".missing: `1` is not a valid value; use `estimate`, `bytes` or 0"),
+    ];
+    for (cost, sentence) in rows {
+        let document = Value::from_json(&one_rule(cost)).unwrap();
+        let error = read(&document).expect_err(cost);
+        assert_eq!(error.to_string(), format!("flowRules[0].cost{sentence}"));
+    }
 }
