@@ -111,6 +111,26 @@ impl<S: Backend> Entry<S> {
         debt
     }
 
+    /// Calls `with` with each rule that holds an estimate of its cost.
+    pub fn for_each_hold(&self, with: &mut dyn FnMut(&FlowRule)) {
+        let extras = self.admissions.extras();
+        for (i, _) in extras.iter().flat_map(|extras| extras.holds.iter()) {
+            if let Some(check) = self.resource.checks.get(*i) {
+                with(&check.rule);
+            }
+        }
+    }
+
+    /// Reads the shared counts of the rules that hold an estimate of its cost. To be called before the clock is read at its end.
+    pub fn observe(&self) {
+        let extras = self.admissions.extras();
+        for (i, _) in extras.iter().flat_map(|extras| extras.holds.iter()) {
+            let observe = |_, _: &_, state: &Rc<ControllerOf<S>>| state.observe();
+            self.resource
+                .each_state(1 << i, self.origin.as_deref(), observe);
+        }
+    }
+
     /// Whether any rule holds an estimate of its cost.
     pub fn holds(&self) -> bool {
         self.admissions
