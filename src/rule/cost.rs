@@ -144,7 +144,7 @@ impl Cost {
 
 /// The number that `text` is: decimal, from 0 to 2^53, rounded up. `None` for anything else.
 pub(crate) fn amount(text: &[u8]) -> Option<u64> {
-    let number: f64 = std::str::from_utf8(text).ok()?.trim().parse().ok()?;
+    let number: f64 = super::attribute::number_of(text)?;
     (0.0..=Count::MAX)
         .contains(&number)
         .then(|| number.ceil() as u64)
