@@ -147,3 +147,16 @@ def events(form, asked, chunks):
     for _ in range(chunks):
         yield event({**chunk, "choices": [{"index": 0, "delta": {"content": "word "}}]})
     yield event({**chunk, "choices": [], **usage(asked)}) + "data: [DONE]\n\n"
+
+
+def open_chat(port, path, headers, leaves=False):
+    """A chat on a new connection: its status, once all of it has come, or after half of it for a client that `leaves`."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nhost: shop\r\nconnection: close\r\n{lines}\r\n".encode())
+        answer = b""
+        while data := connection.recv(65536):
+            answer += data
+            if leaves and b"data:" in answer:
+                break
+    return int(answer[9:12]) if answer else 0
