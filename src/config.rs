@@ -123,6 +123,7 @@
 //! `passCount`, `cut` and `rtSlowRequestAmount` of degrade rules, from before 1.8; and `resource` of system rules. Sentinel's
 //! `regex`, of any rule, may be `false`.
 
+mod actual;
 mod cost;
 mod degrade;
 mod flow;
@@ -136,6 +137,7 @@ mod param_flow;
 mod parts;
 mod value;
 
+pub use actual::read_statuses;
 #[cfg(feature = "json")]
 pub use json::MAX_DOCUMENT;
 pub use key_part::read_part;
