@@ -1,5 +1,7 @@
 //! Rules. Their small types check what they are made from, once; after that a rule is right by construction.
 
+mod actual;
+mod attribute;
 pub(crate) mod authority;
 mod ban;
 mod behavior;
@@ -10,6 +12,9 @@ mod key;
 mod parts;
 pub(crate) mod system;
 
+pub use actual::{Actual, CostSource, MAX_STATUSES, MAX_WEIGHT, Missing, Statuses, Weights};
+pub(crate) use attribute::JWT_PAYLOAD;
+pub use attribute::{Attribute, AttributeSource, MAX_PATH, number_of, number_text};
 pub use authority::{AuthorityRule, AuthorityStrategy, MAX_LISTED_ORIGINS};
 pub use ban::BanRule;
 pub use behavior::{ControlBehavior, MaxQueueing, Strategy, WarmUp};
@@ -25,7 +30,7 @@ pub use key::{
     DEFAULT_MAX_KEYS, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, MAX_KEY_PARTS, MAX_KEYS,
     MAX_KEYS_OF_REQUEST, Regex,
 };
-pub(crate) use parts::span;
+pub(crate) use parts::{BAD_PATH, span};
 pub use parts::{
     Count, Counting, DEFAULT_SAMPLE_COUNT, Grade, KEYED_SAMPLE_COUNT, LimitApp, MAX_NAME,
     MAX_RESOURCES, MAX_RULES_PER_RESOURCE, MAX_SAMPLE_COUNT, MAX_SYSTEM_RULES, Mode, Ratio,

@@ -2,20 +2,22 @@
 
 use crate::backend::EnvoyBackend;
 use crate::caller::Caller;
+use crate::cost::Readings;
 use crate::counters::Refusals;
-use crate::host::{Host, Level, LocalReply, Property};
+use crate::host::{Host, Level, LocalReply};
 use crate::inbound::System;
+use crate::keys::WrongTypes;
 use crate::outcome::Answer;
 use crate::passed::{Passed, Tracked};
 use crate::settings::{Format, ResourceFrom, Scope, Settings};
 use crate::waiting::Waiting;
-use crate::{keys, reply};
+use crate::{keys, reply, resource};
 use leapgate::backend::{Inbound, Store};
 use leapgate::config::ConfigError;
 use leapgate::rule::{ControlBehavior, Grade, KeyValue};
 use leapgate::stats::Window;
 use leapgate::{
-    Blocked, Decision, Engine, Policy, RefusalKind, Request, Resource, Rules, Timestamp,
+    Blocked, Decision, Engine, Outcome, Policy, RefusalKind, Request, Resource, Rules, Timestamp,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -80,6 +82,7 @@ pub struct Filter<H: Host> {
     next_state: Cell<usize>,
     system: Option<System<H>>,
     refusals: Refusals,
+    wrong_types: WrongTypes,
     waiting: Rc<Waiting<H>>,
     /// For how many ticks nothing has happened. At [`ASLEEP`] there are no more ticks.
     quiet: Cell<u32>,
@@ -115,7 +118,7 @@ impl<H: Host> Filter<H> {
         let is_plain = settings.prioritized.is_none() && engine.has_only_plain_flow_rules();
         let fixed = match &settings.resource {
             ResourceFrom::Fixed(name) => Some(engine.resource(name)),
-            ResourceFrom::Route | ResourceFrom::VirtualHost => None,
+            _ => None,
         };
         store.sweep();
         let root = store.backend().vm().root();
@@ -128,6 +131,7 @@ impl<H: Host> Filter<H> {
             next_state: Cell::new(0),
             system,
             refusals: Refusals::default(),
+            wrong_types: WrongTypes::default(),
             waiting,
             quiet: Cell::new(0),
             is_plain,
@@ -262,17 +266,9 @@ impl<H: Host> Filter<H> {
         if let ResourceFrom::Fixed(name) = &self.settings.resource {
             return with(name);
         }
-        let read = |property| self.host.property(property).filter(|name| !name.is_empty());
-        let name = match self.settings.resource {
-            ResourceFrom::Route => {
-                read(Property::RouteName).or_else(|| read(Property::VirtualHostName))
-            }
-            _ => read(Property::VirtualHostName),
-        };
-        // Requests with neither name, as when no route matches, share the resource with the empty name.
-        with(&String::from_utf8_lossy(
-            name.as_deref().unwrap_or_default(),
-        ))
+        let vm = self.engine.store().backend().vm();
+        let name = resource::name(vm, &self.wrong_types, &self.settings.resource);
+        with(&String::from_utf8_lossy(&name))
     }
 
     /// Whether the decision was made with the windows of the request's own resource and origin.
@@ -366,7 +362,8 @@ impl<H: Host> Filter<H> {
     fn decide(&self, context: u32) -> Option<Option<Passed<H>>> {
         let resource = self.resource();
         let name = self.further_name(&resource);
-        let keys = keys::read(&self.host, resource.key_parts());
+        let vm = self.engine.store().backend().vm();
+        let keys = keys::read(vm, &self.wrong_types, resource.key_parts());
         let caller = Caller::read(&self.host, &self.settings, &resource);
         resource.observe_from(&caller.origin);
         if let Some(system) = &self.system {
@@ -415,6 +412,7 @@ impl<H: Host> Filter<H> {
         let tracked = Tracked {
             keys,
             answer: Answer::default(),
+            readings: Readings::default(),
             call,
             slot,
             host: self.host.clone(),
@@ -460,6 +458,9 @@ impl<H: Host> Filter<H> {
         if let Some(tracked) = passed.tracked_to_its_end() {
             tracked.answer.begins(&self.host, is_all);
         }
+        if let Some((readings, entry)) = passed.held() {
+            readings.begins(&self.host, entry, is_all);
+        }
         if self.settings.on_passed {
             self.add_policy_headers(passed);
         }
@@ -500,6 +501,9 @@ impl<H: Host> Filter<H> {
         {
             tracked.answer.ends(&self.host);
         }
+        if let Some((readings, entry)) = passed.held() {
+            readings.ends(&self.host, entry);
+        }
     }
 
     /// An admitted request has ended, however it did.
@@ -524,14 +528,19 @@ impl<H: Host> Filter<H> {
 
     #[inline(never)]
     fn on_end_of_tracked(&self, passed: &mut Passed<H>) {
-        let Some(tracked) = passed.tracked_to_its_end() else {
+        let settles = passed.settle(self.engine.store().backend().vm());
+        let tracked = passed.tracked_to_its_end();
+        if tracked.is_none() && !settles {
             return;
-        };
+        }
         // Without a clock its response time is not known.
         let Some(now) = self.host.now() else { return };
-        let outcome = tracked
-            .answer
-            .outcome(&self.host, &self.settings.errors, now);
+        let outcome = match tracked {
+            Some(tracked) => tracked
+                .answer
+                .outcome(&self.host, &self.settings.errors, now),
+            None => Some((Outcome::Success, now)),
+        };
         let Some(entry) = passed.entry.take() else {
             return;
         };
@@ -546,7 +555,7 @@ impl<H: Host> Filter<H> {
         {
             call.complete(answered);
         }
-        if passed.resource.has_breakers() {
+        if passed.resource.has_breakers() || settles {
             entry.exit_as(outcome, answered, now);
         }
     }

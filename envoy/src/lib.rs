@@ -19,12 +19,14 @@
 //! | `outcome` | what an answer means to a breaker |
 //! | `keys` | the parts of a request that keyed rules name |
 //! | `settings` | the filter's own settings |
+//! | `resource` | what a request's resource is called |
 //! | `config` | the plugin's configuration: rules and settings in one document |
 //! | `reply` | the reply to a refused request, and headers about limits |
 //! | `pages` | where the states of a rule's keys are kept: shared data, or the virtual machine alone |
 //! | `backend` | the engine's backend, which opens all these |
 //! | `caller` | what is read of a request besides its resource: its origin, and whether it may borrow |
 //! | `waiting` | requests that wait, paused until their turn |
+//! | `cost` | what a request that has ended has cost |
 //! | `passed` | what an admitted request keeps until it ends |
 //! | `filter` | one configuration in force: a request in, a decision out |
 //! | `plugin` | the proxy-wasm contexts, a line each |
@@ -35,6 +37,7 @@ pub mod backend;
 pub mod breakers;
 pub mod caller;
 pub mod config;
+mod cost;
 mod counters;
 pub mod counts;
 pub mod filter;
@@ -51,6 +54,7 @@ mod places;
 #[cfg(target_arch = "wasm32")]
 mod plugin;
 pub mod reply;
+mod resource;
 pub mod ring;
 pub mod settings;
 mod shared;

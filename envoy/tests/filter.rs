@@ -16,8 +16,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
+#[path = "filter/attributes.rs"]
+mod attributes;
 #[path = "filter/breaker.rs"]
 mod breaker;
+#[path = "filter/cost.rs"]
+mod cost;
 #[path = "filter/key_holds.rs"]
 mod key_holds;
 #[path = "filter/names.rs"]
@@ -54,6 +58,8 @@ struct Process {
     excluded: RefCell<Option<String>>,
     no_shared_data: Cell<bool>,
     no_clock: Cell<bool>,
+    /// How often the clock was read.
+    clock_reads: Cell<u32>,
     /// How often shared data was read.
     reads: Cell<u32>,
     /// How many compare-and-swaps are lost to others.
@@ -64,6 +70,8 @@ struct Process {
     /// What another virtual machine does after this many more host calls, as seen from here.
     meanwhile: RefCell<Option<Meanwhile>>,
     peer: RefCell<Option<(Property, String)>>,
+    /// Further properties, by their paths.
+    properties: RefCell<HashMap<String, Vec<u8>>>,
     contexts: Cell<u32>,
     /// Which requests were resumed, and when.
     resumed: RefCell<Vec<(u64, u32)>>,
@@ -107,7 +115,15 @@ impl Host for Fake {
                 (*has == property).then(|| name.clone().into_bytes())
             }
             Property::SourceAddress => self.request_header("source.address"),
+            Property::UpstreamLocalAddress => self.property_at("upstream\0local_address"),
+            Property::RequestSize => self.property_at("request\0size"),
+            Property::ResponseSize => self.property_at("response\0size"),
         }
+    }
+
+    fn property_at(&self, path: &str) -> Option<Vec<u8>> {
+        self.0.asked.borrow_mut().push(path.into());
+        self.0.properties.borrow().get(path).cloned()
     }
 
     fn configuration(&self, _: usize) -> Option<Vec<u8>> {
@@ -124,12 +140,18 @@ impl Host for Fake {
     }
 
     fn response_header(&self, name: &str) -> Option<Vec<u8>> {
+        if name != "grpc-status" {
+            return self.property_at(&["header ", name].concat());
+        }
         let status = self.0.grpc_status.borrow();
-        (name == "grpc-status" && !status.is_empty()).then(|| status.clone().into_bytes())
+        (!status.is_empty()).then(|| status.clone().into_bytes())
     }
 
     fn response_trailer(&self, name: &str) -> Option<Vec<u8>> {
-        self.response_header(name)
+        match name {
+            "grpc-status" => self.response_header(name),
+            _ => self.property_at(&["trailer ", name].concat()),
+        }
     }
 
     fn add_response_header(&self, name: &str, value: &str) -> bool {
@@ -156,6 +178,7 @@ impl Host for Fake {
     }
 
     fn now(&self) -> Option<Timestamp> {
+        self.0.clock_reads.set(self.0.clock_reads.get() + 1);
         (!self.0.no_clock.get()).then(|| Timestamp::from_millis(self.0.millis.get()))
     }
 
@@ -802,6 +825,9 @@ fn a_host_that_can_do_nothing_is_no_panic() {
     struct Nothing;
     impl Host for Nothing {
         fn property(&self, _: Property) -> Option<Vec<u8>> {
+            None
+        }
+        fn property_at(&self, _: &str) -> Option<Vec<u8>> {
             None
         }
         fn configuration(&self, _: usize) -> Option<Vec<u8>> {

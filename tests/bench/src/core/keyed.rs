@@ -16,11 +16,11 @@ use governor::nanos::Nanos;
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 use hashbrown::DefaultHashBuilder;
-use leapgate::{Limit, Limiter, Timestamp, Verdict};
 use leapgate::backend::{
     KeyHandle, KeyVerdict, KeyedGeometry, KeyedStates as _, KeyedTerms, KeyedWindows,
 };
 use leapgate::rule::{Count, Counting, Grade, RuleGeometry, RuleId};
+use leapgate::{Limit, Limiter, Timestamp, Verdict};
 
 use super::cases::SetClock;
 use crate::statistics::{median, ratio};
