@@ -4,7 +4,7 @@ use super::answers::Reserved;
 use super::key::{Key, KeyHandle};
 use super::page::{Found, KEYS_PER_PAGE, KeyedPages, MOST_ENTRIES};
 use super::room::{self, WORD, word};
-use super::window::StateMut;
+use super::window::{SHARES, StateMut};
 use crate::time::Timestamp;
 
 impl KeyedPages {
@@ -88,31 +88,47 @@ impl KeyedPages {
         is_dead: &dyn Fn(u16) -> bool,
         now: Timestamp,
     ) -> bool {
-        let (mut at, mut entries, mut has_changed) = (0, 0, false);
+        let (mut at, mut entries) = (0, Vec::new());
         while let (Some(hash), Some(head)) = (word(page, at), word(page, at + WORD)) {
-            let Some(size) = self.size(page, at, head).filter(|_| entries < MOST_ENTRIES) else {
+            let Some(size) = self
+                .size(page, at, head)
+                .filter(|_| entries.len() < MOST_ENTRIES)
+            else {
                 break;
             };
-            let is_shared = entries >= KEYS_PER_PAGE;
-            // Any key that uses this shared entry.
+            let is_shared = entries.len() >= KEYS_PER_PAGE;
+            // Of a shared entry, any key that uses it.
             let key = Key(if is_shared { hash << 8 } else { hash });
-            (at, entries) = (at + size, entries + 1);
-            let found = self.entry(page, key, is_shared, now);
-            let Some(found) = found.filter(|_| self.has_room(head)) else {
+            let room = match self.has_room(head) {
+                true => self.room(page, at, head),
+                false => &[],
+            };
+            entries.push((key, is_shared, room::held_by_dead(room, is_dead)));
+            at += size;
+        }
+        let mut has_changed = false;
+        for (key, is_shared, dead) in &entries {
+            // What is held in a shared entry counts for each key that has shared it. So does what is charged in its place.
+            let of_key = |(other, is_other_shared, _): &&(Key, bool, u64)| {
+                !is_shared && *is_other_shared && other.shared() == key.shared()
+            };
+            let mut elsewhere = entries.iter().filter(of_key).map(|of| of.2).sum();
+            if *dead == 0 && elsewhere == 0 {
+                continue;
+            }
+            let Some(found) = self.entry(page, *key, *is_shared, now) else {
                 continue;
             };
             let work = &mut *self.work.borrow_mut();
-            self.load(work, page, key, now, &found);
-            let held = room::take_of(&mut work.room, is_dead);
-            if held == 0 {
-                continue;
-            }
+            self.load(work, page, *key, now, &found);
+            room::take_of_dead(&mut work.room, is_dead);
             if let Some(mut state) = StateMut::of(&mut work.words, &mut work.slab, &work.shape) {
-                state.settle(held, held, found.to);
+                if !state.has(SHARES) {
+                    elsewhere = 0;
+                }
+                state.settle(*dead, dead.saturating_add(elsewhere), found.to);
             }
-            let length = page.len();
             self.store(work, page, &found.span);
-            at = (at + page.len()).saturating_sub(length);
             has_changed = true;
         }
         has_changed

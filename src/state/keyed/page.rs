@@ -108,7 +108,7 @@ pub(super) struct Found {
 
 impl Key {
     /// Which shared entry of its page the key uses.
-    fn shared(self) -> u64 {
+    pub(super) fn shared(self) -> u64 {
         (self.0 >> 8) % SHARED_PER_PAGE
     }
 }
@@ -198,7 +198,7 @@ impl KeyedPages {
     }
 
     /// The room of the entry at `at`: the number of its words, and the words.
-    fn room<'p>(&self, page: &'p [u8], at: usize, head: u64) -> &'p [u8] {
+    pub(super) fn room<'p>(&self, page: &'p [u8], at: usize, head: u64) -> &'p [u8] {
         let end = self.size(page, at, head).map(|size| at + size);
         let room = end.and_then(|end| page.get(at + self.size_without_room(head)..end));
         room.unwrap_or_default()

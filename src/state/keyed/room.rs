@@ -79,19 +79,27 @@ pub(super) fn hold(room: &mut Vec<u8>, holder: u16, cost: u64) -> Option<u16> {
     None
 }
 
-/// Takes out what dead holders hold, and returns how much that is.
-pub(super) fn take_of(room: &mut Vec<u8>, is_dead: &dyn Fn(u16) -> bool) -> u64 {
-    let (mut taken, mut at) = (0, WORD);
+/// How much is held by holders that `is_dead` tells of.
+pub(super) fn held_by_dead(room: &[u8], is_dead: &dyn Fn(u16) -> bool) -> u64 {
+    let dead = words(room).filter(|word| is_known_dead(*word, is_dead));
+    dead.fold(0, |sum, word| sum.saturating_add(word & MOST))
+}
+
+/// Takes that out.
+pub(super) fn take_of_dead(room: &mut Vec<u8>, is_dead: &dyn Fn(u16) -> bool) {
+    let mut at = WORD;
     while let Some(held) = word(room, at) {
-        let holder = (held >> HOLDER) as u16;
-        if holder == 0 || holder == SEVERAL || !is_dead(holder) {
+        if is_known_dead(held, is_dead) {
+            give_back(room, (held >> HOLDER) as u16, MOST);
+        } else {
             at += WORD;
-            continue;
         }
-        taken += held & MOST;
-        give_back(room, holder, MOST);
     }
-    taken
+}
+
+fn is_known_dead(word: u64, is_dead: &dyn Fn(u16) -> bool) -> bool {
+    let holder = (word >> HOLDER) as u16;
+    holder != 0 && holder != SEVERAL && is_dead(holder)
 }
 
 /// Gives back what was held in the word of `holder`.
