@@ -5,6 +5,7 @@ mod ban;
 pub(crate) mod degrade;
 mod flow;
 mod key;
+mod network;
 mod parts;
 pub(crate) mod system;
 
@@ -15,11 +16,12 @@ pub use degrade::{
     DegradeRule, MAX_PROBES,
 };
 pub use flow::{ControlBehavior, FlowRule, MaxQueueing, Strategy, WarmUp};
-pub(crate) use key::Network;
 pub use key::{
     DEFAULT_MAX_KEYS, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, MAX_KEY_PARTS, MAX_KEYS,
     MAX_KEYS_OF_REQUEST, Regex,
 };
+pub use network::Cidr;
+pub(crate) use network::Network;
 pub(crate) use parts::span;
 pub use parts::{
     Count, Counting, DEFAULT_SAMPLE_COUNT, Grade, KEYED_SAMPLE_COUNT, LimitApp, MAX_NAME,

@@ -72,7 +72,10 @@ export type KeyPart = 'clientIp' | 'path' | 'method' | 'host' | OneOf<NamedParts
 
 /** The count of one key, in place of the rule's. */
 export interface KeyItem {
-  /** The key: a value, or an array with a value for each part, where null means that the part is missing. */
+  /**
+   * The key: a value, or an array with a value for each part, where null means that the part is missing. If `clientIp` is the only
+   * part, a network, such as `10.0.0.0/8`: each client in it has this count, and the longest prefix decides.
+   */
   value: string | readonly (string | null)[];
   count: number;
 }

@@ -99,6 +99,13 @@ pub enum RuleError {
         /// The expression.
         regex: String,
     },
+    /// The text is not a network of addresses, or not one that can be used here.
+    BadCidr {
+        /// The text.
+        cidr: String,
+        /// What is wrong with it, and the cure.
+        fault: &'static str,
+    },
     /// A whole number is out of range.
     OutOfRange {
         /// The number.
@@ -174,6 +181,9 @@ impl fmt::Display for RuleError {
                 "`{}` is a regular expression, which this build does not support; use another match strategy",
                 escaped(regex, usize::MAX)
             ),
+            RuleError::BadCidr { cidr, fault } => {
+                write!(f, "`{}` {fault}", escaped(cidr, usize::MAX))
+            }
             RuleError::OutOfRange {
                 number,
                 least,

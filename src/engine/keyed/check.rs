@@ -50,8 +50,10 @@ pub(crate) struct Opened {
     pub(super) state: Rc<KeyedController>,
     /// What it decides on: the same, but where that is another rule's.
     pub(super) measured: Rc<KeyedController>,
-    /// The keys that have another count.
+    /// The keys that have another count, and the networks whose keys have one.
     items: HashMap<Key, Count>,
+    /// The lengths of those networks, a bit for each: of IPv4 and of IPv6.
+    lengths: [u128; 2],
 }
 
 /// What a keyed rule sees of a request.
@@ -82,6 +84,30 @@ impl Opened {
     pub(crate) fn states(&self) -> &dyn KeyedStates {
         self.measured.states()
     }
+
+    /// The count of the longest network that contains this one.
+    fn item_of(&self, network: &Network) -> Option<&Count> {
+        let [v4, v6] = self.lengths;
+        let mut lengths = if network.is_v4() { v4 } else { v6 };
+        while lengths != 0 {
+            let length = 127 - lengths.leading_zeros();
+            lengths ^= 1 << length;
+            let around = network.cut(length as u8);
+            let item = network_key(self.states(), &around, length as u8);
+            let item = self.items.get(&item);
+            if item.is_some() {
+                return item;
+            }
+        }
+        None
+    }
+}
+
+/// What a network is looked up by: no key of one part is made of two values. That of one IPv6 address is its key.
+fn network_key(states: &dyn KeyedStates, network: &Network, length: u8) -> Key {
+    let values = [Some(network.bytes()), Some(&[length][..])];
+    let many = if length == 128 { 1 } else { 2 };
+    states.key(&mut values.into_iter().take(many))
 }
 
 impl KeyCheck {
@@ -151,27 +177,36 @@ impl KeyCheck {
     /// Goes on with these states: decisions are counted in `state`, and made on what is `measured`.
     pub(crate) fn open(&self, state: Rc<KeyedController>, measured: Rc<KeyedController>) {
         // The resource and the origin come from the request, not from an item: an item is looked up by its values alone.
+        let mut lengths = [0; 2];
         let items = self.by().into_iter().flat_map(KeyedBy::items);
         let items = items.map(|item| {
+            let count = self
+                .by()
+                .map_or(item.count, |by| with_burst(&self.rule, by, item.count));
+            let network = self.by().and_then(|by| by.network_of(item).ok()?);
+            if let Some(cidr) = network {
+                let (network, length) = (cidr.network(), cidr.prefix_length());
+                let [v4, v6] = &mut lengths;
+                let lengths = if network.is_v4() { v4 } else { v6 };
+                *lengths |= 1_u128.checked_shl(length.into()).unwrap_or(0);
+                return (network_key(measured.states(), network, length), count);
+            }
             let mut values = [None; MAX_KEY_PARTS];
             for (value, text) in values.iter_mut().zip(&item.values) {
                 *value = text.as_ref().map(|text| text.as_bytes());
             }
             let parts = self.by().map_or(&[][..], KeyedBy::parts);
-            let mut networks = [const { None }; MAX_KEY_PARTS];
-            let values = written(parts, &values, &mut networks);
+            let networks = networks::<MAX_KEY_PARTS>(parts, &values);
+            let values = written(&values, &networks);
             let mut values = values.iter().copied().take(parts.len());
-            let key = measured.states().key(&mut values);
-            let count = self
-                .by()
-                .map_or(item.count, |by| with_burst(&self.rule, by, item.count));
-            (key, count)
+            (measured.states().key(&mut values), count)
         });
         let items = items.collect();
         let _ = self.opened.set(Opened {
             state,
             measured,
             items,
+            lengths,
         });
     }
 
@@ -280,8 +315,8 @@ impl KeyCheck {
             }
         }
         let states = opened.states();
-        let mut networks = [const { None }; N];
-        let values = written(by.parts(), raw, &mut networks);
+        let networks = networks::<N>(by.parts(), raw);
+        let values = written(raw, &networks);
         let values = || values.iter().copied().take(raw.len());
         // One table for all resources that the rule is for, and for all origins.
         let resource = (*self.rule.target() == Target::Each).then_some(caller.resource);
@@ -289,6 +324,10 @@ impl KeyCheck {
         let is_plain = resource.is_none() && origin.is_none();
         let own = (is_plain || !opened.items.is_empty()).then(|| states.key(&mut values()));
         let item = own.and_then(|own| opened.items.get(&own));
+        let item = match networks.first() {
+            Some(Some(network)) if item.is_none() => opened.item_of(network),
+            _ => item,
+        };
         let key = own.filter(|_| is_plain).unwrap_or_else(|| {
             let names = [resource, origin].into_iter().flatten();
             let names = names.map(|name| Some(name.as_bytes()));
@@ -310,21 +349,27 @@ fn with_burst(rule: &FlowRule, by: &KeyedBy, count: Count) -> Count {
     Count::nearest(count.get() + by.burst() as f64)
 }
 
+/// The networks of the clients' addresses among the values of a key.
+#[inline]
+fn networks<const N: usize>(parts: &[KeyPart], values: &[Option<&[u8]>]) -> [Option<Network>; N] {
+    let mut networks = [const { None }; N];
+    for ((part, value), network) in parts.iter().zip(values).zip(&mut networks) {
+        if let (KeyPart::ClientIp { v4, v6 }, Some(text)) = (part, value) {
+            *network = Network::of(text, *v4, *v6);
+        }
+    }
+    networks
+}
+
 /// The values of a key in the form that is hashed: of addresses, the bits that count.
 #[inline]
 fn written<'v, const N: usize>(
-    parts: &[KeyPart],
     values: &[Option<&'v [u8]>],
-    networks: &'v mut [Option<Network>; N],
+    networks: &'v [Option<Network>; N],
 ) -> [Option<&'v [u8]>; N] {
     let mut written = [None; N];
-    let places = written.iter_mut().zip(networks);
-    for ((part, value), (written, network)) in parts.iter().zip(values).zip(places) {
-        *written = *value;
-        if let (KeyPart::ClientIp { v4, v6 }, Some(text)) = (part, value) {
-            *network = Network::of(text, *v4, *v6);
-            *written = network.as_ref().map(Network::bytes).or(*value);
-        }
+    for ((value, network), written) in values.iter().zip(networks).zip(&mut written) {
+        *written = network.as_ref().map(Network::bytes).or(*value);
     }
     written
 }

@@ -154,7 +154,7 @@ impl Play {
         for (part, value) in call["keys"].as_object().into_iter().flatten() {
             let value = value.as_str().unwrap();
             request = match part.split_once(':') {
-                None if part == "clientIp" => {
+                _ if part == "clientIp" || part.starts_with("clientIp:") => {
                     // As Envoy writes it: with a port.
                     let port = match value.matches(':').count() {
                         0 => format!("{value}:50000"),
