@@ -2,6 +2,7 @@
 
 pub(crate) mod authority;
 mod ban;
+mod behavior;
 pub(crate) mod degrade;
 mod flow;
 mod key;
@@ -11,11 +12,12 @@ pub(crate) mod system;
 
 pub use authority::{AuthorityRule, AuthorityStrategy, MAX_LISTED_ORIGINS};
 pub use ban::BanRule;
+pub use behavior::{ControlBehavior, MaxQueueing, Strategy, WarmUp};
 pub use degrade::{
     Comparison, DEFAULT_DEGRADE_SAMPLE_COUNT, DEFAULT_MIN_REQUEST_AMOUNT, DegradeGrade,
     DegradeRule, MAX_PROBES,
 };
-pub use flow::{ControlBehavior, FlowRule, MaxQueueing, Strategy, WarmUp};
+pub use flow::FlowRule;
 pub use key::{
     DEFAULT_MAX_KEYS, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, MAX_KEY_PARTS, MAX_KEYS,
     MAX_KEYS_OF_REQUEST, Regex,

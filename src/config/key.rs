@@ -15,7 +15,7 @@ const PARTS: [(&str, KeyPart); 4] = [
 ];
 
 /// The parts with an argument.
-const NAMED_PARTS: [&str; 5] = ["clientIp", "header", "query", "cookie", "arg"];
+pub(super) const NAMED_PARTS: [&str; 5] = ["clientIp", "header", "query", "cookie", "arg"];
 
 const ITEM_KEYS: [&str; 2] = ["value", "count"];
 const PREFIX_KEYS: [&str; 2] = ["v4", "v6"];
@@ -85,30 +85,41 @@ fn part(at: &Located<'_>) -> Result<KeyPart, ConfigError> {
             at.error("is not a part of a request; use `clientIp`, `path`, `method`, `host`, or an object: `{\"header\": \"x-api-key\"}`")
         });
     }
-    let fields = at.object(&NAMED_PARTS)?;
+    part_in(at, &at.object(&NAMED_PARTS)?)?
+        .ok_or_else(|| at.error("is not a part of a request; use one key"))
+}
+
+/// The part that one of `fields` names, those of the object `at`; `None` if none does.
+pub(super) fn part_in(
+    at: &Located<'_>,
+    fields: &Fields<'_>,
+) -> Result<Option<KeyPart>, ConfigError> {
     let mut given = NAMED_PARTS
         .iter()
         .filter_map(|name| fields.get(name).map(|at| (*name, at)));
-    let (Some((name, of)), None) = (given.next(), given.next()) else {
-        return Err(at.error("is not a part of a request; use one key"));
+    let Some((name, of)) = given.next() else {
+        return Ok(None);
     };
-    match name {
+    if given.next().is_some() {
+        return Err(at.error("is not a part of a request; use one key"));
+    }
+    Ok(Some(match name {
         "clientIp" => {
             let lengths = of.object(&PREFIX_KEYS)?;
             let length = |key, most: u8, default: u8| match lengths.get(key) {
                 Some(length) => Ok(length.integer(0..=most.into())? as u8),
                 None => Ok(default),
             };
-            Ok(KeyPart::ClientIp {
+            KeyPart::ClientIp {
                 v4: length("v4", 32, 32)?,
                 v6: length("v6", 128, 64)?,
-            })
+            }
         }
-        "header" => Ok(KeyPart::Header(named(&of)?.to_ascii_lowercase().into())),
-        "query" => Ok(KeyPart::Query(named(&of)?.into())),
-        "cookie" => Ok(KeyPart::Cookie(named(&of)?.into())),
-        _ => Ok(KeyPart::Arg(index(&of)?)),
-    }
+        "header" => KeyPart::Header(named(&of)?.to_ascii_lowercase().into()),
+        "query" => KeyPart::Query(named(&of)?.into()),
+        "cookie" => KeyPart::Cookie(named(&of)?.into()),
+        _ => KeyPart::Arg(index(&of)?),
+    }))
 }
 
 /// The name of a header, a parameter or a cookie.

@@ -1,6 +1,7 @@
 //! Ban rules: a client that is refused too often is refused for a while.
 
-use super::flow::{FlowRule, MaxQueueing};
+use super::behavior::MaxQueueing;
+use super::flow::FlowRule;
 use super::key::KeyedBy;
 use super::parts::{Mode, RuleError, RuleId, Target, span};
 

@@ -25,6 +25,19 @@ pub trait Counter {
     /// Turns `n` that were reserved into admissions.
     fn admit(&self, n: u64);
 
+    /// Records that `n` of what is reserved is held by a request or call in flight, so that other workers can settle it should
+    /// this worker die. Called after the reservation.
+    #[inline]
+    fn hold(&self, _n: u64) {}
+
+    /// Records that a hold of `n` ends. Called before what it reserved is released or admitted. Returns `false` if it has been
+    /// settled for this worker already: then `n` have been admitted in a window, and nothing of the hold is left to release or
+    /// admit.
+    #[inline]
+    fn unhold(&self, _n: u64) -> bool {
+        true
+    }
+
     /// How far the turns of a throttle reach.
     fn latest(&self) -> &impl SharedInstant;
 

@@ -361,7 +361,7 @@ impl<T: Counter> Controller<T> {
     #[inline]
     pub(crate) fn leave(&self, now: Timestamp) {
         match &self.measure {
-            Measure::InFlight(in_flight) => in_flight.release(1),
+            Measure::InFlight(in_flight) => in_flight.end(),
             _ => self.look(now),
         }
     }
@@ -379,7 +379,7 @@ impl<T: Counter> Controller<T> {
     #[inline(never)]
     pub(crate) fn give_up(&self, cost: u64, release: Option<Timestamp>, now: Option<Timestamp>) {
         let window = match &self.measure {
-            Measure::InFlight(in_flight) => return in_flight.release(1),
+            Measure::InFlight(in_flight) => return in_flight.end(),
             Measure::Turns(throttle) => return throttle.give_up(cost, release, now),
             Measure::Warm(warm) if !warm.lends() => return warm.give_turn_up(cost, release, now),
             Measure::Warm(warm) => &warm.window,
