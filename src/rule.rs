@@ -1,5 +1,6 @@
 //! Rules. Their small types check what they are made from, once; after that a rule is right by construction.
 
+mod attribute;
 pub(crate) mod authority;
 mod ban;
 mod behavior;
@@ -10,6 +11,8 @@ mod network;
 mod parts;
 pub(crate) mod system;
 
+pub(crate) use attribute::JWT_PAYLOAD;
+pub use attribute::{Attribute, AttributeSource, MAX_PATH, number_of, number_text};
 pub use authority::{AuthorityRule, AuthorityStrategy, MAX_LISTED_ORIGINS};
 pub use ban::BanRule;
 pub use behavior::{ControlBehavior, MaxQueueing, Strategy, WarmUp};

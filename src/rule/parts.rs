@@ -106,6 +106,15 @@ pub enum RuleError {
         /// What is wrong with it, and the cure.
         fault: &'static str,
     },
+    /// The path of an attribute has too few or too many names, or one that is empty, too long or has a zero byte.
+    BadPath {
+        /// The names, with slashes between them.
+        path: String,
+        /// How many names it needs.
+        least: usize,
+        /// How many names it may have.
+        most: usize,
+    },
     /// A whole number is out of range.
     OutOfRange {
         /// The number.
@@ -184,6 +193,11 @@ impl fmt::Display for RuleError {
             RuleError::BadCidr { cidr, fault } => {
                 write!(f, "`{}` {fault}", escaped(cidr, usize::MAX))
             }
+            RuleError::BadPath { path, least, most } => write!(
+                f,
+                "`{}` is not a valid path; use {least} to {most} names of 1 to {MAX_NAME} bytes without a zero byte",
+                escaped(path, usize::MAX)
+            ),
             RuleError::OutOfRange {
                 number,
                 least,

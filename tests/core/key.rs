@@ -1,8 +1,8 @@
 //! Rules with a key: how they are made, what they are called, and what cannot be made.
 
 use leapgate::rule::{
-    ControlBehavior, Count, FlowRule, Grade, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy,
-    MAX_KEY_PARTS, MAX_KEYS, MaxQueueing, Regex, RuleError, WarmUp,
+    Attribute, AttributeSource, ControlBehavior, Count, FlowRule, Grade, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy,
+    MAX_KEY_PARTS, MAX_KEYS, MaxQueueing, Regex, RuleError, WarmUp, number_of, number_text,
 };
 
 fn api() -> FlowRule {
@@ -214,4 +214,66 @@ fn a_pattern_is_for_whole_values() {
         );
     }
     assert_eq!(KeyValue::default(), KeyValue::Missing);
+}
+
+/// What `number_of` takes, any f64 that a shell hands in becomes by way of `number_text`: the same number, or none.
+#[test]
+fn a_number_is_handed_in_as_text_and_what_is_no_count_is_none() {
+    let same = [0.0, 1.0, 0.5, 42.0, 1e15, 9_007_199_254_740_991.0, 0.000_1, 1234.5678];
+    for number in same {
+        let text = number_text(number);
+        assert_eq!(number_of(text.as_bytes()), Some(number), "{text}");
+    }
+    let none = [-1.0, -0.5, 1e300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-9];
+    for number in none {
+        let text = number_text(number);
+        assert_eq!(number_of(text.as_bytes()), None, "{text}");
+    }
+    let texts = [
+        ("007", Some(7.0)),
+        ("3.25", Some(3.25)),
+        ("0.33333333333333333333333333333333", Some(0.333_333_333_333_333)),
+        (&"9".repeat(400), None),
+        ("1e400", None),
+        ("1e3", None),
+        ("", None),
+        (".", None),
+        (".5", None),
+        ("5.", None),
+        ("1.2.3", None),
+        ("+1", None),
+        ("-0", None),
+        (" 1", None),
+        ("1 ", None),
+        ("0x10", None),
+        ("inf", None),
+        ("nan", None),
+        ("many", None),
+        ("٣", None),
+    ];
+    for (text, number) in texts {
+        assert_eq!(number_of(text.as_bytes()), number, "{text}");
+    }
+}
+
+#[test]
+fn the_path_of_an_attribute_has_bounds() {
+    use AttributeSource::{FilterState, Metadata};
+    let long = "x".repeat(257);
+    let bad = |source, path: &[&str]| Attribute::new(source, path).unwrap_err().to_string();
+    let metadata = "use 2 to 8 names of 1 to 256 bytes without a zero byte";
+    assert_eq!(bad(Metadata, &[]), format!("`` is not a valid path; {metadata}"));
+    assert_eq!(bad(Metadata, &["a"]), format!("`a` is not a valid path; {metadata}"));
+    assert_eq!(bad(Metadata, &["a", ""]), format!("`a/` is not a valid path; {metadata}"));
+    assert_eq!(bad(Metadata, &["a", &long]), format!("`a/{long}` is not a valid path; {metadata}"));
+    let zero = format!(r"`a/b\u{{0}}c` is not a valid path; {metadata}");
+    assert_eq!(bad(Metadata, &["a", "b\0c"]), zero);
+    assert_eq!(
+        bad(FilterState, &["a", "b"]),
+        "`a/b` is not a valid path; use 1 to 1 names of 1 to 256 bytes without a zero byte"
+    );
+    let bad = |path: &[&str]| Attribute::jwt_claim("jwt_payload", path).unwrap_err().to_string();
+    let claim = "use 1 to 6 names of 1 to 256 bytes without a zero byte";
+    assert_eq!(bad(&[]), format!("`` is not a valid path; {claim}"));
+    assert_eq!(bad(&["a"; 7]), format!("`a/a/a/a/a/a/a` is not a valid path; {claim}"));
 }

@@ -1,0 +1,183 @@
+//! Attributes: what a proxy knows of a request besides its head and body, such as metadata that an earlier filter has written.
+
+use super::parts::{MAX_NAME, RuleError};
+use crate::text::decimal;
+use std::fmt;
+
+/// How many names the path of an attribute may have.
+pub const MAX_PATH: usize = 8;
+
+/// The namespace in which Envoy's filter for JSON web tokens leaves their claims.
+const JWT_NAMESPACE: &str = "envoy.filters.http.jwt_authn";
+
+/// The payload in which the claims of a token are unless a document names another.
+pub(crate) const JWT_PAYLOAD: &str = "jwt_payload";
+
+/// Where an attribute is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AttributeSource {
+    /// The request's dynamic metadata. Envoy: `filter_metadata`, where numbers are 64-bit floating-point numbers.
+    Metadata,
+    /// The request's dynamic metadata that is a message of a known type. Envoy: `typed_filter_metadata`; numbers are read as
+    /// unsigned 64-bit integers.
+    TypedMetadata,
+    /// The metadata of the request's route. Envoy: `xds.route_metadata`, the `filter_metadata` in it.
+    RouteMetadata,
+    /// An object of the filter state, as text.
+    FilterState,
+}
+
+/// One attribute of a request: where it is kept, and its path there.
+///
+/// ```
+/// use leapgate::rule::{Attribute, AttributeSource, KeyPart};
+///
+/// let tenant = Attribute::new(AttributeSource::Metadata, &["plans", "tenant"])?.as_number();
+/// assert_eq!(KeyPart::Attribute(tenant).to_string(), "metadata:plans/tenant");
+/// let subject = Attribute::jwt_claim("jwt_payload", &["sub"])?;
+/// assert_eq!(KeyPart::Attribute(subject).to_string(), "jwtClaim:sub");
+/// # Ok::<(), leapgate::rule::RuleError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Attribute {
+    source: AttributeSource,
+    /// The names, with a zero byte between them.
+    path: Box<str>,
+    is_number: bool,
+}
+
+impl Attribute {
+    /// The text at this path. In metadata the path is a namespace and 1 to 7 keys, where the key of an item in a list is its index
+    /// from 0; in the filter state it is one name.
+    ///
+    /// # Errors
+    ///
+    /// If there are fewer or more names, or one of them is empty, has a zero byte or is longer than [`MAX_NAME`] bytes.
+    pub fn new(source: AttributeSource, path: &[&str]) -> Result<Attribute, RuleError> {
+        let (least, most) = Attribute::lengths(source);
+        let is_name = |name: &&str| (1..=MAX_NAME).contains(&name.len()) && !name.contains('\0');
+        if !(least..=most).contains(&path.len()) || !path.iter().all(is_name) {
+            let path = path.join("/");
+            return Err(RuleError::BadPath { path, least, most });
+        }
+        Ok(Attribute {
+            source,
+            path: path.join("\0").into(),
+            is_number: false,
+        })
+    }
+
+    /// The claim at this path in a JSON web token whose claims Envoy's filter `jwt_authn` leaves in this `payload`.
+    ///
+    /// # Errors
+    ///
+    /// If there are no names or more than 6, or one of them is empty, has a zero byte or is longer than [`MAX_NAME`] bytes.
+    pub fn jwt_claim(payload: &str, path: &[&str]) -> Result<Attribute, RuleError> {
+        let (least, most) = (1, MAX_PATH - 2);
+        let whole = match path.len() {
+            0 => Vec::new(), // The payload is the namespace's key, and not a claim.
+            _ => [&[JWT_NAMESPACE, payload], path].concat(),
+        };
+        Attribute::new(AttributeSource::Metadata, &whole).map_err(|_| RuleError::BadPath {
+            path: path.join("/"),
+            least,
+            most,
+        })
+    }
+
+    /// How many names a path has, at least and at most.
+    fn lengths(source: AttributeSource) -> (usize, usize) {
+        match source {
+            AttributeSource::FilterState => (1, 1),
+            _ => (2, MAX_PATH),
+        }
+    }
+
+    /// The same attribute, which is a number there. It is handed in as text all the same: see [`number_text`].
+    #[must_use]
+    pub fn as_number(mut self) -> Attribute {
+        self.is_number = true;
+        self
+    }
+
+    /// Where it is kept.
+    pub fn source(&self) -> AttributeSource {
+        self.source
+    }
+
+    /// The names of its path, with a zero byte between each two, as Envoy expects the path of a property.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Whether it is a number there.
+    pub fn is_number(&self) -> bool {
+        self.is_number
+    }
+}
+
+/// The attribute as it stands in an id. The names of its path are written as in a JSON Pointer (RFC 6901): a `~` in a name is
+/// `~0`, a `/` is `~1`.
+impl fmt::Display for Attribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let claim = || {
+            let path = self.path.strip_prefix(JWT_NAMESPACE)?.strip_prefix('\0')?;
+            path.split_once('\0')
+        };
+        let (kind, payload, path) = match self.source {
+            AttributeSource::Metadata => match claim() {
+                Some((JWT_PAYLOAD, path)) => ("jwtClaim:", "", path),
+                Some((payload, path)) => ("jwtClaim:", payload, path),
+                None => ("metadata:", "", &*self.path),
+            },
+            AttributeSource::TypedMetadata => ("typedMetadata:", "", &*self.path),
+            AttributeSource::RouteMetadata => ("routeMetadata:", "", &*self.path),
+            AttributeSource::FilterState => ("filterState:", "", &*self.path),
+        };
+        f.write_str(kind)?;
+        for c in path.chars() {
+            match c {
+                '\0' => f.write_str("/")?,
+                '/' => f.write_str("~1")?,
+                '~' => f.write_str("~0")?,
+                c => f.write_str(c.encode_utf8(&mut [0; 4]))?,
+            }
+        }
+        if !payload.is_empty() {
+            f.write_str("@")?;
+        }
+        f.write_str(payload)
+    }
+}
+
+/// The text in which the value of an attribute is handed in that is a number: up to 15 digits, or all of a whole number below 2^53.
+pub fn number_text(number: f64) -> String {
+    decimal(number)
+}
+
+/// The number that a request's value is: decimal digits, with or without a point and digits behind it. `None` if it is anything
+/// else, such as a negative number, an infinite one or one with an exponent.
+///
+/// ```
+/// use leapgate::rule::number_of;
+///
+/// assert_eq!(["1500", "0.5"].map(|text| number_of(text.as_bytes())), [Some(1500.0), Some(0.5)]);
+/// assert_eq!(["", "-1", "1e400", "NaN", "many"].map(|text| number_of(text.as_bytes())), [None; 5]);
+/// ```
+pub fn number_of(text: &[u8]) -> Option<f64> {
+    let (mut number, mut scale, mut is_fraction, mut digits) = (0.0_f64, 1.0_f64, false, false);
+    for byte in text {
+        match byte {
+            b'0'..=b'9' if is_fraction && scale >= 1e15 => {} // Further digits change nothing.
+            b'0'..=b'9' => {
+                digits = true;
+                number = number * 10.0 + f64::from(byte - b'0');
+                scale *= if is_fraction { 10.0 } else { 1.0 };
+            }
+            b'.' if digits && !is_fraction => (is_fraction, digits) = (true, false),
+            _ => return None,
+        }
+    }
+    let number = number / scale;
+    (digits && number.is_finite()).then_some(number)
+}
