@@ -29,6 +29,8 @@
 //!     "keyItems": [{"value": "10.0.0.1", "count": 1000}],  // another count; of several parts [.., null], null: missing
 //!     "maxKeys": 100000,         // how many keys are kept apart
 //!     "burst": 0,                // added to the count of each key
+//!     "exempt": [{"clientIp": "10.0.0.0/8"}],  // requests that are neither refused nor counted; {"origin": "batch"},
+//!                                // {"header": "x-probe", "value": "1"}
 //!     "mode": "enforce",         // "shadow": decide and count, let through
 //!     "compat": null             // "sentinel": window "sentinel", 2 buckets in 1000 ms
 //!   }],
@@ -124,6 +126,7 @@
 //! `regex`, of any rule, may be `false`.
 
 mod degrade;
+mod exempt;
 mod flow;
 mod gateway;
 #[cfg(feature = "json")]
@@ -135,6 +138,7 @@ mod param_flow;
 mod parts;
 mod value;
 
+pub use exempt::read_exempt;
 #[cfg(feature = "json")]
 pub use json::MAX_DOCUMENT;
 pub use limiter::{LimiterOptions, read_limiter};

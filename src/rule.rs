@@ -5,6 +5,7 @@ pub(crate) mod authority;
 mod ban;
 mod behavior;
 pub(crate) mod degrade;
+mod exempt;
 mod flow;
 mod key;
 mod network;
@@ -20,6 +21,7 @@ pub use degrade::{
     Comparison, DEFAULT_DEGRADE_SAMPLE_COUNT, DEFAULT_MIN_REQUEST_AMOUNT, DegradeGrade,
     DegradeRule, MAX_PROBES,
 };
+pub use exempt::{Exempt, Exemption, MAX_EXEMPTIONS};
 pub use flow::FlowRule;
 pub use key::{
     DEFAULT_MAX_KEYS, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, MAX_KEY_PARTS, MAX_KEYS,

@@ -1,5 +1,6 @@
 //! Flow rules in a document.
 
+use super::exempt::read_exempt;
 use super::key;
 use super::parts::{
     BEHAVIORS, as_sentinel, compat, counting, geometry, is_concurrency, is_number, mode,
@@ -8,7 +9,7 @@ use super::parts::{
 use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{ControlBehavior, FlowRule, LimitApp, MaxQueueing, RuleError, WarmUp};
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "id",
     "resource",
     "count",
@@ -27,6 +28,7 @@ const KEYS: [&str; 21] = [
     "keyItems",
     "maxKeys",
     "burst",
+    "exempt",
     "mode",
     "compat",
     "regex",
@@ -52,6 +54,9 @@ pub(super) fn rule(at: &Located<'_>) -> Result<FlowRule, ConfigError> {
         // Sentinel's blank name means all origins.
         let name = if name.is_empty() { "default" } else { name };
         rule = rule.for_origin(LimitApp::new(name).map_err(|_| name_error(&limit_app))?);
+    }
+    if let Some(exempt) = fields.get("exempt") {
+        rule = rule.exempting(read_exempt(&exempt)?);
     }
     rule = rule.in_mode(mode(&fields)?);
     let concurrency = is_concurrency(&fields)?;

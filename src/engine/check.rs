@@ -1,10 +1,11 @@
 //! One flow rule without a key, on one resource.
 
 use crate::engine::caller::Caller;
+use crate::engine::keyed::is_exempt;
 use crate::engine::origin::Origin;
 use crate::engine::store::{ControllerOf, Store};
 use crate::places::NamePlace;
-use crate::rule::{ControlBehavior, FLOW, FlowRule, LimitApp, RuleId, Strategy, Target};
+use crate::rule::{ControlBehavior, FLOW, FlowRule, KeyValue, LimitApp, RuleId, Strategy, Target};
 use crate::state::backend::{Backend, StateKey};
 use crate::state::terms::Terms;
 use crate::stats::occupy::OCCUPY_TIMEOUT_MS;
@@ -22,6 +23,8 @@ pub(super) struct Check<S: Backend> {
     pub(super) applies: Applies,
     pub(super) measures: Measures,
     pub(super) enforced: bool,
+    /// Where the values stand by which the rule leaves requests alone, if it does.
+    pub(super) exempt: Option<Box<[usize]>>,
     /// For how long the rule would have made the request wait that is being decided on, in nanoseconds. Of rules that are
     /// not enforced.
     pub(super) shadow_wait: Cell<u64>,
@@ -100,7 +103,7 @@ impl<S: Backend> Check<S> {
         }
     }
 
-    /// Whether the rule is for requests of that origin.
+    /// Whether the rule is for requests of that origin. (Which of them it leaves alone is asked where all rules decide together.)
     #[inline]
     pub(super) fn applies_to(&self, origin: Option<&Origin<S>>) -> bool {
         match &self.applies {
@@ -116,6 +119,9 @@ impl<S: Backend> Check<S> {
     /// Sentinel: `FlowRuleChecker.selectNodeByRequesterAndStrategy`.
     #[inline]
     pub(super) fn role(&self, caller: &Caller<'_, S>) -> (bool, bool) {
+        if self.exempts(caller.keys.values, caller.keys.origin) {
+            return (false, false);
+        }
         let applies = self.applies_to(caller.origin);
         match &self.measures {
             Measures::Same => (applies, applies),
@@ -126,6 +132,12 @@ impl<S: Backend> Check<S> {
                 (applies && is_in_context, is_in_context)
             }
         }
+    }
+
+    /// Whether the rule leaves a request alone that has these values.
+    #[inline]
+    pub(super) fn exempts(&self, values: &[KeyValue<'_>], origin: &str) -> bool {
+        is_exempt(&self.rule, self.exempt.as_deref(), values, origin)
     }
 
     /// For how long the request waits as far as the rule is concerned, if it waits for `wait`.

@@ -3,7 +3,7 @@
 use crate::engine::breakers::Admissions;
 use crate::engine::caller::Caller;
 use crate::engine::check::{Applies, Check, Measures, measured_elsewhere};
-use crate::engine::keyed::KeyCaller;
+use crate::engine::keyed::{EntryExtras, KeyCaller};
 use crate::engine::origin::Origin;
 use crate::engine::request::Request;
 use crate::engine::resource::Resource;
@@ -95,7 +95,10 @@ impl<S: Backend> Entry<S> {
         if now < self.release {
             return self.cancel(now);
         }
-        self.resource.refund(&self, keys, now);
+        let extras = self.admissions.keys();
+        if !extras.is_some_and(EntryExtras::is_exempt) {
+            self.resource.refund(&self, keys, now);
+        }
         self.exit(outcome, now);
     }
 

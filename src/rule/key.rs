@@ -399,7 +399,7 @@ impl fmt::Display for KeyedBy {
     }
 }
 
-fn within(number: usize, least: usize, most: usize) -> Result<(), RuleError> {
+pub(super) fn within(number: usize, least: usize, most: usize) -> Result<(), RuleError> {
     if (least..=most).contains(&number) {
         return Ok(());
     }

@@ -117,7 +117,11 @@ impl Cidr {
     /// Whether it contains the address `text`, with or without a port. An IPv4 address in the notation of IPv6 is an IPv4
     /// address. A text that is not an address is in no network.
     pub fn contains(&self, text: &[u8]) -> bool {
-        Network::of(text, self.length, self.length).is_some_and(|network| network == self.network)
+        Network::of(text, u8::MAX, u8::MAX).is_some_and(|address| self.holds(&address))
+    }
+
+    pub(crate) fn holds(&self, address: &Network) -> bool {
+        address.cut(self.length) == self.network
     }
 
     /// How many bits count.

@@ -20,7 +20,10 @@ fn item(value: &str, count: f64) -> KeyItem {
 
 /// One request a minute for each client, but for those in these networks.
 fn login(by: KeyedBy, items: &[(&str, f64)]) -> FlowRule {
-    let items: Vec<_> = items.iter().map(|(value, count)| item(value, *count)).collect();
+    let items: Vec<_> = items
+        .iter()
+        .map(|(value, count)| item(value, *count))
+        .collect();
     let by = by.with_items(items).unwrap();
     let rule = FlowRule::new("login", 1.0).unwrap().keyed(by).unwrap();
     rule.per(60_000, None).unwrap()
@@ -57,7 +60,11 @@ fn a_network_contains_its_addresses_in_any_notation() {
     ];
     for (cidr, client, expected) in rows {
         let cidr = Cidr::new(cidr).unwrap();
-        assert_eq!(cidr.contains(client.as_bytes()), expected, "{cidr:?}, {client}");
+        assert_eq!(
+            cidr.contains(client.as_bytes()),
+            expected,
+            "{cidr:?}, {client}"
+        );
     }
 }
 
@@ -125,9 +132,18 @@ fn each_address_of_a_network_has_the_count_of_the_longest_prefix() {
 #[test]
 fn an_exact_value_goes_before_a_network_and_the_later_of_two_for_one_key_counts() {
     let of = |items: &[(&str, f64)], client| passes(&engine([login(by(32, 128), items)]), client);
-    assert_eq!(of(&[("10.0.0.1", 2.0), ("10.0.0.0/31", 3.0)], "10.0.0.1"), 2);
-    assert_eq!(of(&[("10.0.0.1", 2.0), ("10.0.0.1/32", 3.0)], "10.0.0.1"), 2);
-    assert_eq!(of(&[("10.0.0.0/31", 2.0), ("10.0.0.0/31", 3.0)], "10.0.0.1"), 3);
+    assert_eq!(
+        of(&[("10.0.0.1", 2.0), ("10.0.0.0/31", 3.0)], "10.0.0.1"),
+        2
+    );
+    assert_eq!(
+        of(&[("10.0.0.1", 2.0), ("10.0.0.1/32", 3.0)], "10.0.0.1"),
+        2
+    );
+    assert_eq!(
+        of(&[("10.0.0.0/31", 2.0), ("10.0.0.0/31", 3.0)], "10.0.0.1"),
+        3
+    );
     assert_eq!(of(&[("::1", 2.0), ("::1/128", 3.0)], "::1"), 3);
     assert_eq!(of(&[("::1/128", 3.0), ("::1", 2.0)], "::1"), 2);
     assert_eq!(of(&[("10.0.0.0/31", 0.0)], "10.0.0.1"), 0);
@@ -151,14 +167,23 @@ fn a_header_tells_the_count_of_the_network() {
     assert_eq!(admitted(&engine, &request, 7, 0), 5);
     let resource = engine.resource("login");
     let told = resource.policies_for(&request, at(0));
-    let told: Vec<_> = told.map(|policy| (policy.count.get(), policy.remaining)).collect();
+    let told: Vec<_> = told
+        .map(|policy| (policy.count.get(), policy.remaining))
+        .collect();
     assert_eq!(told, [(5.0, 0)]);
-    assert_eq!(block(&engine, &request, 0).id().as_str(), "login/60s/key=clientIp");
+    assert_eq!(
+        block(&engine, &request, 0).id().as_str(),
+        "login/60s/key=clientIp"
+    );
 }
 
 #[test]
 fn where_the_key_is_a_network_an_item_is_for_the_networks_in_it() {
-    let items = [("10.0.0.0/8", 2.0), ("10.1.2.0/24", 3.0), ("2001:db8::/32", 4.0)];
+    let items = [
+        ("10.0.0.0/8", 2.0),
+        ("10.1.2.0/24", 3.0),
+        ("2001:db8::/32", 4.0),
+    ];
     let engine = engine([login(by(24, 48), &items)]);
     let rows = [
         ("10.9.9.1", 2),
@@ -187,7 +212,10 @@ fn a_text_that_is_no_address_is_a_value_as_it_is_written() {
         values: [Some("10.0.0.0/8".into()), None].into(),
         count: Count::new(3.0).unwrap(),
     };
-    assert!(two.with_items([items]).is_ok(), "no network, but a text that no client has");
+    assert!(
+        two.with_items([items]).is_ok(),
+        "no network, but a text that no client has"
+    );
 }
 
 #[test]
@@ -197,12 +225,17 @@ fn a_document_names_networks_and_is_told_what_is_wrong_with_them() {
             r#"{{"flowRules": [{{"resource": "login", "count": 1, "key": {key}, "keyItems": [{{"value": {value}, "count": 2}}]}}]}}"#
         );
         let tree = Value::from_json(json).unwrap();
-        read(&tree).map(|document| document.rules.flow).map_err(|error| error.to_string())
+        read(&tree)
+            .map(|document| document.rules.flow)
+            .map_err(|error| error.to_string())
     };
     for value in [r#""10.0.0.0/8""#, r#"["10.0.0.0/8"]"#] {
         let rule = FlowRule::new("login", 1.0).unwrap();
         let by = by(32, 64).with_items([item("10.0.0.0/8", 2.0)]).unwrap();
-        assert_eq!(sentence(r#"["clientIp"]"#, value), Ok(vec![rule.keyed(by).unwrap()]));
+        assert_eq!(
+            sentence(r#"["clientIp"]"#, value),
+            Ok(vec![rule.keyed(by).unwrap()])
+        );
     }
     let long = "x".repeat(100);
     let rows = [
@@ -255,7 +288,12 @@ fn a_look_up_finds_what_a_look_at_each_item_finds() {
             let is_v4 = rng.bool();
             let length = rng.u8(..=if is_v4 { 32 } else { 64 });
             let kept = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
-            items.push((address(&mut rng, is_v4) & kept, length, is_v4, (number % 9) as f64));
+            items.push((
+                address(&mut rng, is_v4) & kept,
+                length,
+                is_v4,
+                (number % 9) as f64,
+            ));
         }
         let listed: Vec<_> = items
             .iter()
@@ -276,7 +314,11 @@ fn a_look_up_finds_what_a_look_at_each_item_finds() {
             let _ = engine.enter(&request, at(0));
             let resource = engine.resource("login");
             let told = resource.policies_for(&request, at(0)).next().unwrap().count;
-            assert_eq!(told.get(), naive(&items, bits, is_v4), "seed {seed}, {keys:?}, {items:?}");
+            assert_eq!(
+                told.get(),
+                naive(&items, bits, is_v4),
+                "seed {seed}, {keys:?}, {items:?}"
+            );
         }
     }
 }

@@ -15,16 +15,30 @@ use std::rc::Rc;
 pub(crate) struct KeyParts(pub(crate) Vec<KeyPart>);
 
 impl KeyParts {
-    /// Where the parts of a rule's keys stand here; new ones are added.
-    fn places_of(&mut self, by: &KeyedBy) -> Box<[usize]> {
+    /// Where these parts stand here, or others that are the `same`; new ones are added.
+    fn places_of(
+        &mut self,
+        parts: &[KeyPart],
+        same: fn(&KeyPart, &KeyPart) -> bool,
+    ) -> Box<[usize]> {
         let place = |part: &KeyPart| {
-            let known = self.0.iter().position(|known| known == part);
+            let known = self.0.iter().position(|known| same(known, part));
             known.unwrap_or_else(|| {
                 self.0.push(part.clone());
                 self.0.len() - 1
             })
         };
-        by.parts().iter().map(place).collect()
+        parts.iter().map(place).collect()
+    }
+
+    /// Where the values stand here by which a rule leaves requests alone, if it does. After the keys of all rules are known: a
+    /// client's address is handed in whole, whatever part of it is a key.
+    pub(crate) fn exempt_by(&mut self, rule: &FlowRule) -> Option<Box<[usize]>> {
+        let is_same = |known: &KeyPart, part: &KeyPart| match (known, part) {
+            (KeyPart::ClientIp { .. }, KeyPart::ClientIp { .. }) => true,
+            _ => known == part,
+        };
+        Some(self.places_of(rule.exempt()?.parts(), is_same))
     }
 }
 
@@ -38,6 +52,8 @@ pub(crate) struct KeyCheck {
     pub(super) enforced: bool,
     /// For each part, which of the request's values it is.
     pub(super) of: Box<[usize]>,
+    /// Where the values stand by which it leaves requests alone, if it does.
+    pub(crate) exempt: Option<Box<[usize]>>,
     /// For a key that nothing else is said of, with what may burst.
     pub(super) count: Count,
     pub(super) geometry: KeyedGeometry,
@@ -132,7 +148,8 @@ impl KeyCheck {
         KeyCheck {
             count: with_burst(&rule, by, rule.count()),
             kind,
-            of: parts.places_of(by),
+            of: parts.places_of(by.parts(), KeyPart::eq),
+            exempt: None,
             rule,
             id,
             beside,
@@ -215,11 +232,17 @@ impl KeyCheck {
     }
 
     pub(super) fn applies_to(&self, caller: &KeyCaller<'_>) -> bool {
-        match self.rule.limit_app() {
+        let applies = match self.rule.limit_app() {
             LimitApp::Default => true,
             LimitApp::Origin(name) => **name == *caller.origin,
             LimitApp::Other => caller.is_other,
-        }
+        };
+        applies && !self.exempts(caller.values, caller.origin)
+    }
+
+    /// Whether the rule leaves a request alone that has these values.
+    pub(crate) fn exempts(&self, values: &[KeyValue<'_>], origin: &str) -> bool {
+        is_exempt(&self.rule, self.exempt.as_deref(), values, origin)
     }
 
     /// What a request costs. Sentinel's limits on calls in flight do not look at it.
@@ -335,6 +358,22 @@ impl KeyCheck {
         });
         each(opened, key, item.copied().unwrap_or(self.count));
     }
+}
+
+/// Whether the rule leaves a request alone that has these values, of which these `places` matter to it.
+#[inline]
+pub(crate) fn is_exempt(
+    rule: &FlowRule,
+    places: Option<&[usize]>,
+    values: &[KeyValue<'_>],
+    origin: &str,
+) -> bool {
+    places.is_some_and(|places| {
+        let value = |part: usize| places.get(part).and_then(|place| values.get(*place));
+        let value = |part| value(part).copied().unwrap_or_default();
+        rule.exempt()
+            .is_some_and(|exempt| exempt.holds(&value, origin))
+    })
 }
 
 /// The count of a key with what may burst. What admits nothing has no bursts, and neither have a throttle and a limit on calls

@@ -46,14 +46,29 @@ pub(crate) struct HeldKey {
 pub(crate) struct EntryExtras {
     /// The keys that look at how the call ends.
     pub(super) keys: InlineVec<HeldKey, 1>,
+    /// Whether no flow rule has counted the call.
+    is_exempt: bool,
     /// By breaker: how it let a probe in.
     pub(crate) probes: Vec<(usize, Admission)>,
 }
 
 impl EntryExtras {
-    /// Goes on with the keys of another one.
+    /// Of a call that no flow rule has counted.
+    pub(crate) fn exempt() -> EntryExtras {
+        EntryExtras {
+            is_exempt: true,
+            ..EntryExtras::default()
+        }
+    }
+
+    pub(crate) fn is_exempt(&self) -> bool {
+        self.is_exempt
+    }
+
+    /// Goes on with what flow rules have said in another one.
     pub(crate) fn keep(&mut self, other: EntryExtras) {
         self.keys = other.keys;
+        self.is_exempt = other.is_exempt;
     }
 }
 
