@@ -125,6 +125,7 @@
 //! `passCount`, `cut` and `rtSlowRequestAmount` of degrade rules, from before 1.8; and `resource` of system rules. Sentinel's
 //! `regex`, of any rule, may be `false`.
 
+mod cost;
 mod degrade;
 mod exempt;
 mod flow;

@@ -4,6 +4,7 @@ mod attribute;
 pub(crate) mod authority;
 mod ban;
 mod behavior;
+mod cost;
 pub(crate) mod degrade;
 mod exempt;
 mod flow;
@@ -17,6 +18,8 @@ pub use attribute::{Attribute, AttributeSource, MAX_PATH, number_of, number_text
 pub use authority::{AuthorityRule, AuthorityStrategy, MAX_LISTED_ORIGINS};
 pub use ban::BanRule;
 pub use behavior::{ControlBehavior, MaxQueueing, Strategy, WarmUp};
+pub(crate) use cost::amount;
+pub use cost::{AtMost, Cost, REQUESTS, Unit};
 pub use degrade::{
     Comparison, DEFAULT_DEGRADE_SAMPLE_COUNT, DEFAULT_MIN_REQUEST_AMOUNT, DegradeGrade,
     DegradeRule, MAX_PROBES,

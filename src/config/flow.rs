@@ -1,5 +1,6 @@
 //! Flow rules in a document.
 
+use super::cost;
 use super::exempt::read_exempt;
 use super::key;
 use super::parts::{
@@ -9,7 +10,7 @@ use super::parts::{
 use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{ControlBehavior, FlowRule, LimitApp, MaxQueueing, RuleError, WarmUp};
 
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 24] = [
     "id",
     "resource",
     "count",
@@ -29,6 +30,8 @@ const KEYS: [&str; 22] = [
     "maxKeys",
     "burst",
     "exempt",
+    "unit",
+    "cost",
     "mode",
     "compat",
     "regex",
@@ -71,6 +74,10 @@ pub(super) fn rule(at: &Located<'_>) -> Result<FlowRule, ConfigError> {
         (false, false) => with_window(rule, at, &fields)?,
     };
     rule = with_behavior(rule, behavior, &fields)?;
+    if compat && let Some(cost) = fields.get("cost") {
+        return Err(cost.error("does not go with `compat`; leave one of the two out"));
+    }
+    rule = cost::with_cost(rule, concurrency, &fields)?;
     if !compat {
         return Ok(rule);
     }

@@ -52,6 +52,11 @@ pub(super) fn part_fields<'b>(
     at.known([&PART_KEYS, more])
 }
 
+/// Whether an object with these fields names a part.
+pub(super) fn names_part(fields: &Fields<'_>) -> bool {
+    PART_KEYS.iter().any(|key| fields.get(key).is_some())
+}
+
 /// The part that the object `at` names by these fields of it. `is_number` says what values of metadata are if their `type` is
 /// not given.
 pub(super) fn part_of(

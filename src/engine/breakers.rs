@@ -54,7 +54,7 @@ impl Admissions {
         self.asked == 0 && self.rest.is_none()
     }
 
-    /// Keeps the keys that look at how the call ends.
+    /// Keeps the keys that look at how the call ends, and what it holds.
     pub(super) fn keep(&mut self, keys: Option<Box<EntryExtras>>) {
         match (&mut self.rest, keys) {
             (Some(rest), Some(keys)) => rest.keep(*keys),
@@ -63,9 +63,14 @@ impl Admissions {
         }
     }
 
-    /// The keys that look at how the call ends.
-    pub(super) fn keys(&self) -> Option<&EntryExtras> {
+    /// The keys that look at how the call ends, and what it holds.
+    pub(super) fn extras(&self) -> Option<&EntryExtras> {
         self.rest.as_deref()
+    }
+
+    /// The same, to be settled.
+    pub(super) fn extras_mut(&mut self) -> Option<&mut EntryExtras> {
+        self.rest.as_deref_mut()
     }
 }
 

@@ -9,7 +9,6 @@ pub(super) struct Caller<'a, S: Backend> {
     pub(super) origin: Option<&'a Origin<S>>,
     /// Empty where no rule of the resource asks for it.
     pub(super) context: &'a str,
-    pub(super) cost: u64,
     pub(super) prioritized: bool,
     pub(super) keys: KeyCaller<'a>,
     pub(super) impatient: bool,

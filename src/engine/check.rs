@@ -1,7 +1,8 @@
 //! One flow rule without a key, on one resource.
 
 use crate::engine::caller::Caller;
-use crate::engine::keyed::is_exempt;
+use crate::engine::cost::{Costs, Tariff};
+use crate::engine::exempt::Exempted;
 use crate::engine::origin::Origin;
 use crate::engine::store::{ControllerOf, Store};
 use crate::places::NamePlace;
@@ -9,6 +10,7 @@ use crate::rule::{ControlBehavior, FLOW, FlowRule, KeyValue, LimitApp, RuleId, S
 use crate::state::backend::{Backend, StateKey};
 use crate::state::terms::Terms;
 use crate::stats::occupy::OCCUPY_TIMEOUT_MS;
+use crate::time::Timestamp;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -20,11 +22,13 @@ pub(super) struct Check<S: Backend> {
     pub(crate) beside: Option<RuleId>,
     /// What the rule asks, where the decision need not look for it.
     pub(super) terms: Terms,
+    /// `None` if it counts requests at a known cost.
+    pub(super) tariff: Option<Tariff>,
     pub(super) applies: Applies,
     pub(super) measures: Measures,
     pub(super) enforced: bool,
-    /// Where the values stand by which the rule leaves requests alone, if it does.
-    pub(super) exempt: Option<Box<[usize]>>,
+    /// Which requests it leaves alone.
+    pub(super) exempt: Exempted,
     /// For how long the rule would have made the request wait that is being decided on, in nanoseconds. Of rules that are
     /// not enforced.
     pub(super) shadow_wait: Cell<u64>,
@@ -137,7 +141,25 @@ impl<S: Backend> Check<S> {
     /// Whether the rule leaves a request alone that has these values.
     #[inline]
     pub(super) fn exempts(&self, values: &[KeyValue<'_>], origin: &str) -> bool {
-        is_exempt(&self.rule, self.exempt.as_deref(), values, origin)
+        self.exempt.holds(&self.rule, values, origin)
+    }
+
+    /// What a request costs under the rule, or how much it holds until its cost is known.
+    #[inline]
+    pub(super) fn cost(&self, costs: &Costs<'_>) -> u64 {
+        match self.tariff {
+            None => costs.requests,
+            Some(tariff) => tariff.cost(&self.rule, costs, self.terms.count),
+        }
+    }
+
+    /// Whether a request of that cost may pass at once. Reserves nothing.
+    #[inline]
+    pub(super) fn has_room(&self, state: &ControllerOf<S>, cost: u64, now: Timestamp) -> bool {
+        if self.terms.holds {
+            return state.has_room_beside_holds(&self.terms, cost, now);
+        }
+        state.has_room(&self.terms, cost, now)
     }
 
     /// For how long the request waits as far as the rule is concerned, if it waits for `wait`.

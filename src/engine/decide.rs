@@ -3,6 +3,7 @@
 use crate::engine::blocked::Blocked;
 use crate::engine::caller::Caller;
 use crate::engine::check::Check;
+use crate::engine::held::Held;
 use crate::engine::keyed::{EntryExtras, Holds, KeyCheck};
 use crate::engine::origin::Origin;
 use crate::engine::request::Request;
@@ -41,15 +42,15 @@ pub(super) struct Admitted<'a, S: Backend> {
     pub(super) wait: u64,
     /// The first rule that lends it a pass.
     pub(super) lender: Option<&'a Check<S>>,
-    /// The keys that look at how it ends.
-    pub(super) keys: Option<Box<EntryExtras>>,
+    /// The keys that look at how it ends, and what it holds.
+    pub(super) extras: Option<Box<EntryExtras>>,
 }
 
 impl<S: Backend> Admitted<'_, S> {
     /// One that flow rules leave alone.
     pub(super) fn exempt() -> Self {
         Admitted {
-            keys: Some(Box::new(EntryExtras::exempt())),
+            extras: Some(Box::new(EntryExtras::exempt())),
             ..Admitted::at_once(0)
         }
     }
@@ -60,7 +61,7 @@ impl<S: Backend> Admitted<'_, S> {
             held,
             wait: 0,
             lender: None,
-            keys: None,
+            extras: None,
         }
     }
 }
@@ -75,7 +76,7 @@ impl<S: Backend> Resource<S> {
         now: Timestamp,
     ) -> Result<Admitted<'_, S>, Blocked> {
         let is_plain =
-            !self.by_relation && !self.may_wait && !request.prioritized && self.keys.are_none();
+            !self.by_request && !self.may_wait && !request.prioritized && self.keys.are_none();
         let refusal = is_plain.then(|| self.refusal(origin, request.cost, now));
         let refusal = match refusal.flatten() {
             Some(refusal) => refusal,
@@ -87,7 +88,6 @@ impl<S: Backend> Resource<S> {
                     } else {
                         ""
                     },
-                    cost: request.cost,
                     prioritized: request.prioritized,
                     keys: self.key_caller(origin, request),
                     impatient: request.impatient,
@@ -147,7 +147,7 @@ impl<S: Backend> Resource<S> {
         may_wait: bool,
         now: Timestamp,
     ) -> Option<u64> {
-        if self.by_relation {
+        if self.by_request {
             return None;
         }
         // Most have one rule, which needs no other's consent.
@@ -233,7 +233,7 @@ impl<S: Backend> Resource<S> {
         again: bool,
         now: Timestamp,
     ) -> Option<Result<Admitted<'_, S>, Refusal<'_, S>>> {
-        let cost = caller.cost;
+        let costs = caller.keys.costs();
         // A bit for each check, in each of these. `measured` are the checks that count the request and are not for it.
         let (mut willing, mut counting, mut measured) = (0, 0, 0);
         let (mut waiting, mut refusing, mut shadow_refusing) = (0_u64, 0_u64, 0_u64);
@@ -260,7 +260,8 @@ impl<S: Backend> Resource<S> {
                 (false, false) => continue,
             }
             state.advance(now);
-            if state.has_room(&check.terms, cost, now) {
+            let cost = check.cost(&costs);
+            if check.has_room(state, cost, now) {
                 willing |= bit;
                 continue;
             }
@@ -282,9 +283,11 @@ impl<S: Backend> Resource<S> {
             }
         }
         let ask = |i: usize, check: &Check<S>| Ask {
-            cost,
+            cost: check.cost(&costs),
             counts: counting >> i & 1 == 1,
-            wait: if waiting >> i & 1 == 1 {
+            wait: if check.terms.holds {
+                0 // a hold counts from now on
+            } else if waiting >> i & 1 == 1 {
                 check.wait(wait)
             } else {
                 wait
@@ -334,9 +337,15 @@ impl<S: Backend> Resource<S> {
         if wait > 0 {
             held = reserved | measured;
         }
-        let mut lender = None;
+        let (mut lender, mut rest) = (None, None);
         self.each_state(reserved, caller.origin, |i, check, state| {
-            if state.admit(ask(i, check)) {
+            if check.terms.holds && check.beside.is_none() {
+                let amount = check.cost(&costs);
+                state.hold(amount);
+                held &= !(1 << i);
+                let extras: &mut Box<EntryExtras> = rest.get_or_insert_default();
+                extras.holds.push((i, Held::new(amount)));
+            } else if state.admit(ask(i, check)) {
                 held |= 1 << i;
             }
             if waiting >> i & 1 == 1 {
@@ -357,9 +366,9 @@ impl<S: Backend> Resource<S> {
             held,
             wait,
             lender,
-            keys: match self.keys.are_none() {
-                true => None,
-                false => self.keys.admit(keys, wait, &caller.keys),
+            extras: match self.keys.are_none() {
+                true => rest,
+                false => self.keys.admit(keys, rest, wait, &caller.keys),
             },
         }))
     }
@@ -391,7 +400,8 @@ impl<S: Backend> Resource<S> {
             if matches!(refusal.first, First::Check(first) if std::ptr::eq(check, first)) {
                 state.block();
             }
-            let (terms, cost, prioritized) = (&check.terms, request.cost, request.prioritized);
+            let (terms, cost) = (&check.terms, check.cost(&request.costs()));
+            let prioritized = request.prioritized;
             let turn = if request.impatient {
                 state.wait(terms, cost, prioritized, now)
             } else {

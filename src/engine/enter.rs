@@ -71,10 +71,11 @@ impl<S: Backend> Resource<S> {
             self.decide(origin.as_deref(), request, None, now)
                 .map(|admitted| (admitted, Admissions::default()))
         };
-        let (admitted, admissions) = match decided {
+        let (mut admitted, mut admissions) = match decided {
             Ok(admitted) => admitted,
             Err(blocked) => return self.block(blocked, origin.as_deref(), &scope, request, now),
         };
+        admissions.keep(admitted.extras.take());
         let Admitted {
             held, wait, lender, ..
         } = admitted;
@@ -129,9 +130,7 @@ impl<S: Backend> Resource<S> {
                 self.decide(origin, request, None, now)
             }
         });
-        let mut admitted = decided?;
-        admissions.keep(admitted.keys.take());
-        Ok((admitted, admissions))
+        Ok((decided?, admissions))
     }
 
     /// Charges all flow rules, or none, where some have a key.
@@ -151,9 +150,9 @@ impl<S: Backend> Resource<S> {
         // Most pass at once. What becomes of the others is decided together.
         if self.keys.reserve_at_once(&mut holds, &caller, now) {
             if let Some(held) = self.pass_at_once(origin, request.cost, may_wait, now) {
-                let keys = self.keys.admit(&holds, 0, &caller);
+                let extras = self.keys.admit(&holds, None, 0, &caller);
                 return Ok(Admitted {
-                    keys,
+                    extras,
                     ..Admitted::at_once(held)
                 });
             }
@@ -174,7 +173,7 @@ impl<S: Backend> Resource<S> {
     pub(super) fn key_caller<'a>(
         &'a self,
         origin: Option<&Origin<S>>,
-        request: &Request<'a>,
+        request: &'a Request<'a>,
     ) -> KeyCaller<'a> {
         KeyCaller {
             values: request.keys,
@@ -182,6 +181,7 @@ impl<S: Backend> Resource<S> {
             origin: request.origin,
             is_other: origin.is_some_and(|origin| origin.is_other),
             cost: request.cost,
+            others: &request.other_costs,
         }
     }
 

@@ -9,7 +9,7 @@ use crate::engine::request::Request;
 use crate::engine::resource::Resource;
 use crate::engine::scope::Scope;
 use crate::engine::store::ControllerOf;
-use crate::rule::KeyValue;
+use crate::rule::{Count, FlowRule, KeyValue};
 use crate::state::backend::{Backend, Local};
 use crate::stats::node::{ClusterNode, StatisticNode};
 use crate::stats::tree::NodeTree;
@@ -28,8 +28,8 @@ pub enum Outcome {
 
 /// A call in flight.
 ///
-/// Ended once, with an outcome. Dropped without one, it gives back what it holds of limits on concurrency and records
-/// nothing; and if it is still waiting, what it would have been released with ([`Entry::cancel`]), as far as the next
+/// Ended once, with an outcome. Dropped without one, it gives back what it holds of limits on concurrency, is charged its
+/// estimates of costs that are known only at the end, and records nothing; and if it is still waiting, what it would have been released with ([`Entry::cancel`]), as far as the next
 /// decision can tell. (A turn that it has taken for a key is spent then.)
 #[must_use]
 pub struct Entry<S: Backend = Local> {
@@ -69,8 +69,9 @@ impl<S: Backend> Entry<S> {
         }
         if !self.admissions.are_none() {
             let admissions = std::mem::take(&mut self.admissions);
-            if let Some(keys) = admissions.keys() {
-                self.resource.keys.leave(keys);
+            if let Some(extras) = admissions.extras() {
+                self.resource.keys.leave(extras);
+                self.settle_holds(extras, Some(now));
             }
             self.resource
                 .prechecks
@@ -86,6 +87,36 @@ impl<S: Backend> Entry<S> {
         self.origin = None;
     }
 
+    /// Says what the call has cost in that unit, before it ends: rules that hold an estimate of it charge so much instead, from
+    /// the end of the call on; without it, their estimate. Of several values the last one holds; other rules ignore it. Returns
+    /// by how much it is more than what a rule holds: debt, which is charged over the limit, if need be.
+    pub fn settle(&mut self, unit: &str, n: u64) -> u64 {
+        self.settle_each(|rule| (rule.unit() == unit).then_some(n))
+    }
+
+    /// The same for each rule that holds an estimate: `cost` says what the call has cost under it; `None` if that is unknown.
+    pub fn settle_each(&mut self, mut cost: impl FnMut(&FlowRule) -> Option<u64>) -> u64 {
+        let Some(extras) = self.admissions.extras_mut() else {
+            return 0;
+        };
+        let mut debt = 0;
+        for (i, held) in extras.holds.iter_mut() {
+            if let Some(check) = self.resource.checks.get(*i)
+                && let Some(n) = cost(&check.rule)
+            {
+                debt = held.settle(n.min(Count::MAX as u64)).max(debt);
+            }
+        }
+        debt
+    }
+
+    /// Whether any rule holds an estimate of its cost.
+    pub fn holds(&self) -> bool {
+        self.admissions
+            .extras()
+            .is_some_and(|extras| extras.holds.iter().next().is_some())
+    }
+
     /// Ends a call that turns out not to count: what windows were charged for it goes back, as far as it counts there still; while
     /// it is waiting, it is given up ([`Entry::cancel`]). `keys` are the keys of its request.
     ///
@@ -95,11 +126,13 @@ impl<S: Backend> Entry<S> {
         if now < self.release {
             return self.cancel(now);
         }
-        let extras = self.admissions.keys();
+        let extras = self.admissions.extras();
         if !extras.is_some_and(EntryExtras::is_exempt) {
             self.resource.refund(&self, keys, now);
         }
-        self.exit(outcome, now);
+        let mut call = self;
+        call.settle_each(|_| Some(0));
+        call.exit(outcome, now);
     }
 
     /// Ends a call without an answer, since its caller no longer waits for one. It has no outcome, and no response time but that it was not
@@ -195,6 +228,20 @@ impl<S: Backend> Entry<S> {
         ]
     }
 
+    /// Ends what it holds of rules without a key: at an unknown time, if there is no `now`. While it is waiting, it has cost
+    /// nothing.
+    #[cold]
+    fn settle_holds(&self, extras: &EntryExtras, now: Option<Timestamp>) {
+        let is_waiting = now.is_some_and(|now| now < self.release);
+        let origin = self.origin.as_deref();
+        for (i, held) in extras.holds.iter() {
+            let cost = if is_waiting { 0 } else { held.cost() };
+            self.resource.each_state(1 << i, origin, |_, _, state| {
+                state.settle(held.amount, cost, now);
+            });
+        }
+    }
+
     /// Releases what it holds; without a `now`, the time is unknown.
     #[inline]
     fn give_up(&mut self, now: Option<Timestamp>) {
@@ -203,8 +250,9 @@ impl<S: Backend> Entry<S> {
             let Resource {
                 prechecks, keys, ..
             } = &*self.resource;
-            if let Some(held) = admissions.keys() {
-                keys.give_up(held, self.cost, self.release, now);
+            if let Some(extras) = admissions.extras() {
+                keys.give_up(extras, self.release, now);
+                self.settle_holds(extras, now);
             }
             prechecks
                 .breakers
@@ -264,7 +312,6 @@ impl<S: Backend> Resource<S> {
         let caller = Caller {
             origin,
             context: call.scope.context_name(),
-            cost: call.cost,
             prioritized: false,
             keys: KeyCaller {
                 values: keys,
@@ -272,6 +319,7 @@ impl<S: Backend> Resource<S> {
                 origin: origin.map_or("", |origin| &*origin.name),
                 is_other: origin.is_some_and(|origin| origin.is_other),
                 cost: call.cost,
+                others: &[],
             },
             impatient: false,
         };
@@ -279,6 +327,7 @@ impl<S: Backend> Resource<S> {
         for (i, check) in self.checks.iter().enumerate() {
             let (applies, counts) = check.role(&caller);
             if counts
+                && !check.terms.holds
                 && (check.enforced || !applies)
                 && let Some(state) = self.state(check, i, origin)
             {

@@ -14,7 +14,7 @@ mod controller;
 mod holds;
 mod keys;
 
-pub(crate) use check::{KeyCaller, KeyCheck, KeyParts, is_exempt};
+pub(crate) use check::{KeyCaller, KeyCheck};
 pub use controller::KeyedController;
 pub(crate) use holds::{EntryExtras, Holds};
 pub(crate) use keys::Keys;

@@ -49,6 +49,7 @@ impl<S: Backend> Resource<S> {
             origin: "",
             is_other: false,
             cost: 1,
+            others: &[],
         };
         let order = if request.exempt { &[] } else { &*self.order };
         order.iter().filter_map(move |ordered| match ordered {
@@ -78,7 +79,6 @@ impl<S: Backend> Resource<S> {
         let caller = Caller {
             origin: None,
             context: DEFAULT_CONTEXT,
-            cost: 1,
             prioritized: false,
             keys: KeyCaller::none(),
             impatient: false,

@@ -4,7 +4,8 @@
 use crate::engine::blocked::Blocked;
 use crate::engine::breakers::{Admissions, BreakerCheck, BreakerChecks};
 use crate::engine::in_force::{ByTarget, Ids, InForce, PrecheckReport};
-use crate::engine::keyed::{KeyCaller, KeyCheck, KeyParts};
+use crate::engine::key_parts::KeyParts;
+use crate::engine::keyed::{KeyCaller, KeyCheck};
 use crate::engine::store::Store;
 use crate::inline_vec::InlineVec;
 use crate::places::NamePlace;

@@ -1,7 +1,8 @@
 //! What asks to be let in.
 
+use crate::engine::cost::Costs;
 use crate::engine::scope::Scope;
-use crate::rule::KeyValue;
+use crate::rule::{Count, KeyValue, REQUESTS};
 use crate::stats::tree::DEFAULT_CONTEXT;
 
 /// What asks to be let in.
@@ -10,6 +11,7 @@ pub struct Request<'a> {
     pub(super) context: &'a str,
     pub(super) origin: &'a str,
     pub(super) cost: u64,
+    pub(super) other_costs: Vec<(&'a str, u64)>,
     pub(super) prioritized: bool,
     pub(super) impatient: bool,
     pub(super) inbound: bool,
@@ -27,6 +29,7 @@ impl<'a> Request<'a> {
             context: "",
             origin: "",
             cost: 1,
+            other_costs: Vec::new(),
             prioritized: false,
             impatient: false,
             inbound: false,
@@ -64,6 +67,29 @@ impl<'a> Request<'a> {
         Request {
             cost: cost.into(),
             ..self
+        }
+    }
+
+    /// This request, at a cost of `n` in that unit, for the rules that count it ([`FlowRule::in_unit`](crate::rule::FlowRule::in_unit)).
+    /// What is not said is 1, and at most 2^53 counts. Where a rule knows the cost only at the end ([`FlowRule::costing`](crate::rule::FlowRule::costing)), it
+    /// is an estimate, better than the rule's own. In [`REQUESTS`] it is the request's [`cost`](Request::cost).
+    #[must_use]
+    pub fn cost_of(mut self, unit: &'a str, n: u64) -> Request<'a> {
+        let n = n.min(Count::MAX as u64);
+        if unit == REQUESTS {
+            self.cost = n;
+        } else {
+            self.other_costs.push((unit, n));
+        }
+        self
+    }
+
+    /// What it costs, as its caller says.
+    pub(super) fn costs(&self) -> Costs<'_> {
+        Costs {
+            requests: self.cost,
+            others: &self.other_costs,
+            values: self.keys,
         }
     }
 

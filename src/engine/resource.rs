@@ -40,8 +40,9 @@ pub struct Resource<S: Backend> {
     pub(super) origins: Apart<Origin<S>>,
     /// The statistics in the context that most requests come in by.
     pub(super) default_node: OnceCell<Rc<DefaultNode>>,
-    /// Whether any rule counts requests that it is not for, or leaves some alone.
-    pub(super) by_relation: bool,
+    /// Whether any rule without a key counts requests that it is not for, or looks at more of a request than its origin and its cost in
+    /// requests.
+    pub(super) by_request: bool,
     /// Whether any rule takes turns.
     pub(super) may_wait: bool,
     /// Whether any other rules apply than flow rules without a key.

@@ -1,8 +1,11 @@
 //! A set of rules in force, compiled: the rules of each resource.
 
 use crate::engine::check::{Applies, Check, Measures, longest_wait, measured_elsewhere};
+use crate::engine::cost::Tariff;
+use crate::engine::exempt::Exempted;
 use crate::engine::in_force::Ids;
-use crate::engine::keyed::{KeyCheck, KeyParts, Keys};
+use crate::engine::key_parts::KeyParts;
+use crate::engine::keyed::{KeyCheck, Keys};
 use crate::engine::prechecks::PrecheckRules;
 use crate::engine::resource::{Ordered, Resource};
 use crate::engine::store::{Known, Store};
@@ -224,7 +227,8 @@ impl<S: Backend> Table<S> {
             .filter_map(rule)
             .map(|listed| longest_wait(&listed.rule));
         let longest_wait = longest_wait.max().unwrap_or_default();
-        let check = |Listed { rule, id, beside }: &Listed, is_own: bool| {
+        let mut parts = KeyParts::default();
+        let check = |Listed { rule, id, beside }: &Listed, is_own: bool, parts: &mut KeyParts| {
             let measures = match (rule.strategy(), measured_elsewhere(rule)) {
                 (Strategy::Chain(context), _) => Measures::Context(Rc::clone(context)),
                 (_, Some(measured)) if measured == name => Measures::All,
@@ -236,6 +240,7 @@ impl<S: Backend> Table<S> {
                 id: id.clone(),
                 beside: beside.clone(),
                 terms: Terms::new(rule, longest_wait),
+                tariff: Tariff::of(rule, parts),
                 applies: match rule.limit_app() {
                     _ if !is_own => Applies::Never,
                     LimitApp::Default => Applies::All,
@@ -244,7 +249,7 @@ impl<S: Backend> Table<S> {
                 },
                 measures,
                 enforced: rule.mode() == Mode::Enforce && self.mode == Mode::Enforce,
-                exempt: None,
+                exempt: Exempted::default(),
                 shadow_wait: Cell::new(0),
                 state: None,
             };
@@ -255,11 +260,10 @@ impl<S: Backend> Table<S> {
         };
         let measuring_only = measuring.iter().filter(|i| !own.contains(i));
         let (mut order, mut checks, mut keys) = (Vec::new(), Vec::new(), Vec::new());
-        let mut parts = KeyParts::default();
         for listed in own.iter().filter_map(rule) {
             if listed.rule.keyed_by().is_none() {
                 order.push(Ordered::Plain(checks.len()));
-                checks.push(check(listed, true));
+                checks.push(check(listed, true, &mut parts));
                 continue;
             }
             let enforced = listed.rule.mode() == Mode::Enforce && self.mode == Mode::Enforce;
@@ -272,14 +276,14 @@ impl<S: Backend> Table<S> {
         checks.extend(
             measuring_only
                 .filter_map(rule)
-                .map(|rule| check(rule, false)),
+                .map(|rule| check(rule, false, &mut parts)),
         );
         let prechecks = self.prechecks.of(store, (name, place), &mut parts);
         for check in &mut checks {
-            check.exempt = parts.exempt_by(&check.rule);
+            check.exempt = Exempted::of(&check.rule, &mut parts);
         }
         for check in &mut keys {
-            check.exempt = parts.exempt_by(check.rule());
+            check.exempt = Exempted::of(check.rule(), &mut parts);
         }
         let (keys, checks) = (Keys(keys.into()), Box::<[Check<S>]>::from(checks));
         let notify_on_exit = checks.iter().enumerate().filter(|(_, check)| {
@@ -299,9 +303,11 @@ impl<S: Backend> Table<S> {
             may_wait: checks
                 .iter()
                 .any(|check| check.rule.control_behavior().is_paced()),
-            by_relation: checks
-                .iter()
-                .any(|check| check.measures != Measures::Same || check.exempt.is_some()),
+            by_request: checks.iter().any(|check| {
+                check.measures != Measures::Same
+                    || check.tariff.is_some()
+                    || !check.exempt.is_none()
+            }),
             by_context: checks
                 .iter()
                 .any(|check| matches!(check.measures, Measures::Context(_))),

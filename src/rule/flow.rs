@@ -1,6 +1,7 @@
 //! Flow rules: how much of a resource may pass, and what happens at the threshold.
 
 use super::behavior::{ControlBehavior, MaxQueueing, Strategy, WarmUp};
+use super::cost::{Cost, REQUESTS, Unit};
 use super::exempt::Exempt;
 use super::key::{DEFAULT_MAX_KEYS, KeyedBy};
 use super::parts::{
@@ -50,6 +51,10 @@ pub struct FlowRule {
     keyed: Option<Rc<KeyedBy>>,
     /// `None` if it leaves no requests alone.
     exempt: Option<Exempt>,
+    /// `None` for requests.
+    unit: Option<Unit>,
+    /// `None` if the cost is known when a request begins.
+    cost: Option<Rc<Cost>>,
 }
 
 impl FlowRule {
@@ -77,6 +82,8 @@ impl FlowRule {
             compat: false,
             keyed: None,
             exempt: None,
+            unit: None,
+            cost: None,
         })
     }
 
@@ -116,7 +123,8 @@ impl FlowRule {
         self
     }
 
-    /// This rule, as a limit on calls in flight, which refuses further calls.
+    /// This rule, as a limit on calls in flight, which refuses further calls. Each counts as one: it has no unit and no cost at
+    /// the end.
     #[must_use]
     pub fn concurrency(self) -> FlowRule {
         let mut rule = self.behaving(
@@ -125,6 +133,8 @@ impl FlowRule {
             MaxQueueing::default(),
         );
         rule.grade = Grade::Concurrency;
+        rule.unit = None;
+        rule.cost = None;
         rule
     }
 
@@ -206,7 +216,8 @@ impl FlowRule {
         warm_up: WarmUp,
         max_queueing: MaxQueueing,
     ) -> FlowRule {
-        let ignores = self.keyed.is_some() && behavior.warms_up();
+        let ignores = self.keyed.is_some() && behavior.warms_up()
+            || self.cost.is_some() && behavior != ControlBehavior::Reject;
         if self.grade != Grade::Concurrency && !ignores {
             self.behavior = behavior;
             self.warm_up = warm_up;
@@ -239,17 +250,51 @@ impl FlowRule {
     }
 
     fn checked_without_key(&self, what: &'static str) -> Result<(), RuleError> {
-        match self.keyed {
-            Some(_) => Err(RuleError::NotKeyed { what }),
-            None => Ok(()),
+        match (&self.keyed, &self.cost) {
+            (Some(_), _) => Err(RuleError::NotKeyed { what }),
+            (None, Some(_)) => Err(RuleError::NotHeld { what }),
+            (None, None) => Ok(()),
         }
+    }
+
+    /// This rule, counting that unit. A limit on concurrency counts calls, and stays as it is.
+    #[must_use]
+    pub fn in_unit(mut self, unit: Unit) -> FlowRule {
+        if self.grade != Grade::Concurrency {
+            self.unit = Some(unit).filter(|unit| unit.as_str() != REQUESTS);
+        }
+        self
+    }
+
+    /// This rule, whose cost is known only when a request ends: it holds an estimate until then.
+    ///
+    /// # Errors
+    ///
+    /// If the rule limits concurrency, makes requests wait, warms up, measures another resource or a context, or decides as
+    /// Sentinel does.
+    pub fn costing(mut self, cost: Cost) -> Result<FlowRule, RuleError> {
+        let what = match (self.grade, self.behavior, &self.strategy) {
+            (Grade::Concurrency, ..) => Some("concurrency"),
+            (_, ControlBehavior::WarmUp, _) => Some("warmUp"),
+            (_, ControlBehavior::Throttle, _) => Some("throttle"),
+            (_, ControlBehavior::WarmUpThrottle, _) => Some("warmUpThrottle"),
+            (_, _, Strategy::Relate(_)) => Some("relate"),
+            (_, _, Strategy::Chain(_)) => Some("chain"),
+            _ if self.compat => Some("compat"),
+            _ => None,
+        };
+        if let Some(what) = what {
+            return Err(RuleError::NotHeld { what });
+        }
+        self.cost = Some(Rc::new(cost));
+        Ok(self)
     }
 
     /// This rule, deciding as Sentinel does: two buckets in a second, of which the current one and the previous one count.
     ///
     /// With a key, a request that lacks a part passes, a call in flight counts as one whatever it costs, turns are in whole
     /// milliseconds, and counts have no fraction. (Its window stays as it is: Sentinel's bucket of tokens, which lets nearly
-    /// twice the count through at once, is not available.)
+    /// twice the count through at once, is not available.) It has no cost at the end.
     #[must_use]
     pub fn sentinel(mut self) -> FlowRule {
         self.grade = match self.grade {
@@ -261,6 +306,7 @@ impl FlowRule {
             Grade::Concurrency => Grade::Concurrency,
         };
         self.compat = true;
+        self.cost = None;
         self
     }
 
@@ -333,6 +379,12 @@ impl FlowRule {
                 part(&format!("keys={}", by.max_keys()));
             }
         }
+        if let Some(unit) = &self.unit {
+            part(&format!("unit={}", unit.as_str()));
+        }
+        if self.cost.is_some() {
+            part("cost");
+        }
         match &self.strategy {
             Strategy::Direct => {}
             Strategy::Relate(resource) => part(&format!("relate={resource}")),
@@ -362,6 +414,8 @@ impl FlowRule {
             && self.behavior == other.behavior
             && self.compat == other.compat
             && self.exempt == other.exempt
+            && self.unit == other.unit
+            && self.cost == other.cost
             && key(self) == key(other)
     }
 
@@ -420,6 +474,16 @@ impl FlowRule {
     /// The requests that it leaves alone.
     pub fn exempt(&self) -> Option<&Exempt> {
         self.exempt.as_ref()
+    }
+
+    /// What it counts: [`REQUESTS`] by default.
+    pub fn unit(&self) -> &str {
+        self.unit.as_ref().map_or(REQUESTS, Unit::as_str)
+    }
+
+    /// How much a request holds until it ends; `None` if its cost is known when it begins.
+    pub fn cost(&self) -> Option<&Cost> {
+        self.cost.as_deref()
     }
 
     /// Whether it decides as Sentinel does.

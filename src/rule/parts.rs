@@ -87,6 +87,11 @@ pub enum RuleError {
         /// The setting, as a document calls it.
         what: &'static str,
     },
+    /// A cost that is known only at the end does not go with this setting: it needs a window, and requests that do not wait.
+    NotHeld {
+        /// The setting, as a document calls it.
+        what: &'static str,
+    },
     /// The regular expression is not valid, has syntax that is not supported, or is too large.
     BadRegex {
         /// The expression.
@@ -174,6 +179,10 @@ impl fmt::Display for RuleError {
                     decimal(*ratio)
                 )
             }
+            RuleError::NotHeld { what } => write!(
+                f,
+                "`{what}` does not go with a `cost`; use `reject` and a window"
+            ),
             RuleError::NotKeyed { what } => {
                 write!(
                     f,
@@ -218,6 +227,14 @@ impl From<WindowError> for RuleError {
     }
 }
 
+/// A name of printable ASCII: a header or a metric can carry it.
+pub(super) fn printable_name(name: &str) -> Result<Rc<str>, RuleError> {
+    if name.bytes().any(|b| !(b' '..=b'~').contains(&b)) {
+        return Err(RuleError::BadId { id: name.into() });
+    }
+    checked_name(name)
+}
+
 pub(super) fn checked_name(name: &str) -> Result<Rc<str>, RuleError> {
     match name.len() {
         0 => Err(RuleError::EmptyName),
@@ -237,11 +254,7 @@ impl RuleId {
     ///
     /// If it is empty, too long, or has a character that is not printable ASCII.
     pub fn new(id: &str) -> Result<RuleId, RuleError> {
-        let name = checked_name(id)?;
-        if id.bytes().any(|b| !(b' '..=b'~').contains(&b)) {
-            return Err(RuleError::BadId { id: id.into() });
-        }
-        Ok(RuleId(name))
+        printable_name(id).map(RuleId)
     }
 
     /// The id of a rule in shadow mode whose default id is that of a rule in force.

@@ -9,6 +9,7 @@ pub(crate) struct Decisions {
     waited: Cell<u64>,
     blocked: Cell<u64>,
     shadow_blocked: Cell<u64>,
+    debt: Cell<u64>,
 }
 
 impl Decisions {
@@ -31,6 +32,16 @@ impl Decisions {
     /// Records that the rule would have refused a request, had it not been in shadow mode.
     pub(crate) fn shadow_block(&self) {
         count(&self.shadow_blocked);
+    }
+
+    /// Records that requests have cost `n` more than they held.
+    pub(crate) fn owe(&self, n: u64) {
+        self.debt.set(self.debt.get().wrapping_add(n));
+    }
+
+    /// How much more requests have cost than they held, so far.
+    pub(crate) fn debt(&self) -> u64 {
+        self.debt.get()
     }
 
     /// Requests that the rule has let pass and that passed.

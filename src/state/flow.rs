@@ -1,5 +1,7 @@
 //! The state of a flow rule: what it measures, its decisions at the threshold, and how often it has decided in which way.
 
+mod held;
+
 use crate::rule::{ControlBehavior, Counting, Grade};
 use crate::state::counter::{Counter, Past, SharedInstant};
 use crate::state::decisions::Decisions;
@@ -245,7 +247,7 @@ impl<T: Counter> Controller<T> {
     ) -> Option<u64> {
         self.count_as(terms.counting);
         match &self.measure {
-            Measure::Passes(window) if prioritized => {
+            Measure::Passes(window) if prioritized && !terms.holds => {
                 let wait = window.time_to_loan(terms.count, cost, now)?;
                 Some(wait.as_nanos() as u64)
             }
@@ -454,6 +456,9 @@ impl<T: Counter> Controller<T> {
     pub(crate) fn remaining(&self, terms: &Terms, now: Timestamp) -> u64 {
         self.count_as(terms.counting);
         match &self.measure {
+            Measure::Passes(window) if terms.holds => {
+                (terms.count.get() - window.sum_with_holds(now)) as u64
+            }
             Measure::Passes(window) => (terms.count.get() - window.sum(now)) as u64,
             Measure::InFlight(in_flight) => in_flight.remaining(terms),
             Measure::Turns(throttle) => throttle.remaining(terms, now),
@@ -473,6 +478,9 @@ impl<T: Counter> Controller<T> {
     ) -> Option<Duration> {
         self.count_as(terms.counting);
         match &self.measure {
+            Measure::Passes(window) if terms.holds => {
+                window.time_to_room_beside_holds(terms.count, cost, now)
+            }
             Measure::Passes(window) if prioritized => {
                 window.time_to_loan_or_room(terms.count, cost, now)
             }

@@ -67,7 +67,7 @@ impl Loans {
     }
 
     /// Records that `n` passes of the bucket that starts at `start` were given up. Whether that was in time, before the bucket
-    /// began, is decided by the next call with a time: see [`Loans::settle`].
+    /// began, is decided by the next call with a time: see [`Loans::take_given_up`].
     pub(crate) fn give_up(&self, start: Timestamp, n: u64) {
         let mut loans = self.loans.borrow_mut();
         let found = loans.binary_search_by_key(&start, |loan| loan.start);
@@ -78,7 +78,7 @@ impl Loans {
 
     /// Takes back the passes that were given up in time: those of buckets that begin after `now`. Returns how many. The rest
     /// stays on loan.
-    pub(crate) fn settle(&self, now: Timestamp) -> u64 {
+    pub(crate) fn take_given_up(&self, now: Timestamp) -> u64 {
         let mut taken_back = 0;
         for loan in self.loans.borrow_mut().iter_mut() {
             let n = std::mem::take(&mut loan.given_up).min(loan.passes);

@@ -18,6 +18,8 @@ pub(crate) struct Terms {
     pub(crate) furthest: u64,
     /// Whether it decides as Sentinel does.
     pub(crate) compat: bool,
+    /// Whether requests hold an estimate until their cost is known.
+    pub(crate) holds: bool,
 }
 
 impl Terms {
@@ -48,6 +50,7 @@ impl Terms {
             max_queueing: rule.max_queueing().as_nanos(),
             furthest: longest_wait.saturating_add(max_spacing),
             compat: rule.is_compat(),
+            holds: rule.cost().is_some(),
         }
     }
 }

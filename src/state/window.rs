@@ -16,6 +16,7 @@
 //! under an earlier bucket would hide what was admitted in between.
 
 mod ahead;
+mod held;
 
 use crate::rule::{Count, Counting};
 use crate::snapshots::Snapshots;
@@ -63,6 +64,8 @@ pub struct RuleWindow<T> {
     history: History<u64>,
     /// A copy of the history's newest bucket: a decision reads only this.
     current: Cell<Option<Current>>,
+    /// What was settled at an unknown time, and is to be charged by the next call with a time.
+    late: Cell<u64>,
     counter: T,
 }
 
@@ -83,6 +86,7 @@ impl<T: Counter> RuleWindow<T> {
             loans: Loans::default(),
             history: History::new(window, initial, last),
             current: Cell::new(None),
+            late: Cell::new(0),
             counter,
         };
         if let Past::Kept(kept) = &past {
@@ -165,7 +169,7 @@ impl<T: Counter> RuleWindow<T> {
     fn move_to(&self, now: Timestamp) {
         // All that was admitted or observed before this call lies before `now`: the new buckets begin with it.
         let before = self.history.newest_start();
-        self.settle(now);
+        self.take_back_given_up(now);
         let current = self.history.window().start(now);
         self.history.move_to_with(now, move |start, began| {
             let gone_by = self.loans.take_before(start);
@@ -185,6 +189,7 @@ impl<T: Counter> RuleWindow<T> {
             Some(Past::Kept(kept)) => self.take_up(&kept, 0),
             Some(_) => self.forget(self.history.last.get()),
         }
+        self.charge_late();
     }
 
     /// Records that all this window knows is published: the next call with a time reads what other workers have published by
@@ -226,9 +231,9 @@ impl<T: Counter> RuleWindow<T> {
     }
 
     /// Takes back the loans that were given up in time.
-    fn settle(&self, now: Timestamp) {
+    fn take_back_given_up(&self, now: Timestamp) {
         if self.loans.total() > 0 {
-            let given_up = self.loans.settle(now);
+            let given_up = self.loans.take_given_up(now);
             self.release_loan(given_up);
         }
     }
@@ -282,14 +287,7 @@ impl<T: Counter> RuleWindow<T> {
     /// An upper bound of what counts at `now`, including what other workers are about to admit; at most the largest count.
     /// Changes nothing.
     pub(crate) fn most_used(&self, now: Timestamp) -> u64 {
-        let reserved = self.counter.reserved();
-        let last = self.history.last.get();
-        let most = if reserved.is_behind(last) {
-            last
-        } else {
-            reserved
-        };
-        self.load(most, now).ceil().min(Count::MAX) as u64
+        self.sum_with_holds(now).ceil().min(Count::MAX) as u64
     }
 
     /// Whether there are loans: they count when [`RuleWindow::advance`] reaches the buckets of their releases.

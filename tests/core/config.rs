@@ -896,7 +896,7 @@ fn with_sentinels(keys: &[&'static str]) -> Vec<&'static str> {
 }
 
 /// The keys of a flow rule that have a meaning.
-const RULE_KEYS: [&str; 21] = [
+const RULE_KEYS: [&str; 23] = [
     "id",
     "resource",
     "count",
@@ -915,6 +915,8 @@ const RULE_KEYS: [&str; 21] = [
     "keyItems",
     "maxKeys",
     "burst",
+    "unit",
+    "cost",
     "mode",
     "compat",
     "regex",

@@ -1,6 +1,9 @@
 //! A keyed rule on one resource: which requests it is for, and the keys of a request.
 
 use super::controller::{KeyedController, count};
+use crate::engine::cost::{Costs, Tariff};
+use crate::engine::exempt::Exempted;
+use crate::engine::key_parts::KeyParts;
 use crate::rule::{
     Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,
     MAX_KEYS_OF_REQUEST, Network, RuleId, Target,
@@ -9,38 +12,6 @@ use crate::state::keyed::{Key, KeyedGeometry, KeyedStates, KeyedTerms};
 use hashbrown::HashMap;
 use std::cell::OnceCell;
 use std::rc::Rc;
-
-/// What the keys of one resource are made of, each part once: requests bring the values in this order.
-#[derive(Default)]
-pub(crate) struct KeyParts(pub(crate) Vec<KeyPart>);
-
-impl KeyParts {
-    /// Where these parts stand here, or others that are the `same`; new ones are added.
-    fn places_of(
-        &mut self,
-        parts: &[KeyPart],
-        same: fn(&KeyPart, &KeyPart) -> bool,
-    ) -> Box<[usize]> {
-        let place = |part: &KeyPart| {
-            let known = self.0.iter().position(|known| same(known, part));
-            known.unwrap_or_else(|| {
-                self.0.push(part.clone());
-                self.0.len() - 1
-            })
-        };
-        parts.iter().map(place).collect()
-    }
-
-    /// Where the values stand here by which a rule leaves requests alone, if it does. After the keys of all rules are known: a
-    /// client's address is handed in whole, whatever part of it is a key.
-    pub(crate) fn exempt_by(&mut self, rule: &FlowRule) -> Option<Box<[usize]>> {
-        let is_same = |known: &KeyPart, part: &KeyPart| match (known, part) {
-            (KeyPart::ClientIp { .. }, KeyPart::ClientIp { .. }) => true,
-            _ => known == part,
-        };
-        Some(self.places_of(rule.exempt()?.parts(), is_same))
-    }
-}
 
 /// A keyed rule on one resource.
 pub(crate) struct KeyCheck {
@@ -52,8 +23,10 @@ pub(crate) struct KeyCheck {
     pub(super) enforced: bool,
     /// For each part, which of the request's values it is.
     pub(super) of: Box<[usize]>,
-    /// Where the values stand by which it leaves requests alone, if it does.
-    pub(crate) exempt: Option<Box<[usize]>>,
+    /// Which requests it leaves alone.
+    pub(crate) exempt: Exempted,
+    /// `None` if it counts requests at a known cost.
+    tariff: Option<Tariff>,
     /// For a key that nothing else is said of, with what may burst.
     pub(super) count: Count,
     pub(super) geometry: KeyedGeometry,
@@ -81,9 +54,20 @@ pub(crate) struct KeyCaller<'a> {
     /// Whether it has an origin that no rule of the resource names.
     pub(crate) is_other: bool,
     pub(crate) cost: u64,
+    /// Its costs in other units than requests.
+    pub(crate) others: &'a [(&'a str, u64)],
 }
 
-impl KeyCaller<'_> {
+impl<'a> KeyCaller<'a> {
+    /// What it costs, as its caller says.
+    pub(crate) fn costs(&self) -> Costs<'a> {
+        Costs {
+            requests: self.cost,
+            others: self.others,
+            values: self.values,
+        }
+    }
+
     /// No request, for no resource.
     pub(crate) fn none() -> Self {
         KeyCaller {
@@ -92,6 +76,7 @@ impl KeyCaller<'_> {
             origin: "",
             is_other: false,
             cost: 1,
+            others: &[],
         }
     }
 }
@@ -148,8 +133,9 @@ impl KeyCheck {
         KeyCheck {
             count: with_burst(&rule, by, rule.count()),
             kind,
-            of: parts.places_of(by.parts(), KeyPart::eq),
-            exempt: None,
+            exempt: Exempted::default(),
+            of: by.parts().iter().map(|part| parts.place_of(part)).collect(),
+            tariff: Tariff::of(&rule, parts),
             rule,
             id,
             beside,
@@ -242,14 +228,17 @@ impl KeyCheck {
 
     /// Whether the rule leaves a request alone that has these values.
     pub(crate) fn exempts(&self, values: &[KeyValue<'_>], origin: &str) -> bool {
-        is_exempt(&self.rule, self.exempt.as_deref(), values, origin)
+        self.exempt.holds(&self.rule, values, origin)
     }
 
-    /// What a request costs. Sentinel's limits on calls in flight do not look at it.
-    pub(super) fn cost(&self, caller: &KeyCaller<'_>) -> u64 {
-        match self.geometry.grade {
-            Grade::Concurrency if self.geometry.compat => 1,
-            _ => caller.cost,
+    /// What a request costs a key with that `count`, or how much it holds until its cost is known. Sentinel's limits on calls in
+    /// flight do not look at it.
+    #[inline]
+    pub(super) fn cost(&self, caller: &KeyCaller<'_>, count: Count) -> u64 {
+        match (self.geometry.grade, self.tariff) {
+            (Grade::Concurrency, _) if self.geometry.compat => 1,
+            (_, None) => caller.cost,
+            (_, Some(tariff)) => tariff.cost(&self.rule, &caller.costs(), count),
         }
     }
 
@@ -358,22 +347,6 @@ impl KeyCheck {
         });
         each(opened, key, item.copied().unwrap_or(self.count));
     }
-}
-
-/// Whether the rule leaves a request alone that has these values, of which these `places` matter to it.
-#[inline]
-pub(crate) fn is_exempt(
-    rule: &FlowRule,
-    places: Option<&[usize]>,
-    values: &[KeyValue<'_>],
-    origin: &str,
-) -> bool {
-    places.is_some_and(|places| {
-        let value = |part: usize| places.get(part).and_then(|place| values.get(*place));
-        let value = |part| value(part).copied().unwrap_or_default();
-        rule.exempt()
-            .is_some_and(|exempt| exempt.holds(&value, origin))
-    })
 }
 
 /// The count of a key with what may burst. What admits nothing has no bursts, and neither have a throttle and a limit on calls

@@ -1,5 +1,6 @@
 //! The keys of a request, each resolved once, and what they hold: while it is decided, and while its call lasts.
 
+use crate::engine::held::Held;
 use crate::inline_vec::InlineVec;
 use crate::rule::Count;
 use crate::state::breaker::Admission;
@@ -37,15 +38,19 @@ pub(crate) struct Holds {
 pub(crate) struct HeldKey {
     pub(super) check: usize,
     pub(super) reserved: Reserved,
+    /// What the request costs the key.
+    pub(super) cost: u64,
     /// Whether the call is in flight. Else it waits for its turn.
     pub(super) in_flight: bool,
 }
 
-/// Keys in flight and breaker probes. Boxed: most entries have neither.
+/// Keys in flight, holds and breaker probes. Boxed: most entries have none.
 #[derive(Default)]
 pub(crate) struct EntryExtras {
     /// The keys that look at how the call ends.
     pub(super) keys: InlineVec<HeldKey, 1>,
+    /// By check without a key: what the request holds until its cost is known.
+    pub(crate) holds: InlineVec<(usize, Held), 1>,
     /// Whether no flow rule has counted the call.
     is_exempt: bool,
     /// By breaker: how it let a probe in.
@@ -68,6 +73,7 @@ impl EntryExtras {
     /// Goes on with what flow rules have said in another one.
     pub(crate) fn keep(&mut self, other: EntryExtras) {
         self.keys = other.keys;
+        self.holds = other.holds;
         self.is_exempt = other.is_exempt;
     }
 }

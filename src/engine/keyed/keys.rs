@@ -43,11 +43,11 @@ impl Keys {
             if !check.applies_to(caller) {
                 continue;
             }
-            let cost = check.cost(caller);
             let fits = check.each_key(caller, |opened, key, count| {
                 if holds.has(i, key) {
                     return;
                 }
+                let cost = check.cost(caller, count);
                 let (mut handle, mut reserved) = (KeyHandle::of(key), None);
                 if could {
                     let (states, terms) = (opened.states(), check.terms(count));
@@ -92,7 +92,8 @@ impl Keys {
             };
             let (states, terms) = (check.states(opened), check.terms(hold.count));
             hold.wait = 0;
-            match states.ask(&mut hold.handle, &terms, check.cost(caller), now) {
+            let cost = check.cost(caller, hold.count);
+            match states.ask(&mut hold.handle, &terms, cost, now) {
                 KeyVerdict::Pass => {}
                 KeyVerdict::Wait(own) => hold.wait = own,
                 KeyVerdict::Block { retry_after } => {
@@ -137,7 +138,7 @@ impl Keys {
             let (states, terms) = (check.states(opened), check.terms(hold.count));
             // A turn is taken for when the request is released.
             let longest = wait.max(hold.wait);
-            let cost = check.cost(caller);
+            let cost = check.cost(caller, hold.count);
             hold.reserved = match longest {
                 0 => states.reserve(&mut hold.handle, &terms, cost, now),
                 wait => states.reserve_later(&mut hold.handle, &terms, cost, wait, now),
@@ -170,19 +171,20 @@ impl Keys {
                 && let Some((check, opened)) = self.opened(hold.check)
             {
                 let states = opened.states();
-                states.release(reserved, check.cost(caller), now);
+                states.release(reserved, check.cost(caller, hold.count), now);
             }
         }
     }
 
-    /// Admits what was reserved. Returns the keys that look at how the call ends.
+    /// Admits what was reserved. Adds the keys that look at how the call ends to the `rest` that does.
     pub(crate) fn admit(
         &self,
         holds: &Holds,
+        mut rest: Option<Box<EntryExtras>>,
         wait: u64,
         caller: &KeyCaller<'_>,
     ) -> Option<Box<EntryExtras>> {
-        let (mut rest, mut passed): (Option<Box<EntryExtras>>, u64) = (None, 0);
+        let mut passed = 0_u64;
         for hold in holds.holds.iter() {
             let Some((check, opened)) = self.opened(hold.check) else {
                 continue;
@@ -201,11 +203,13 @@ impl Keys {
             let Some(reserved) = hold.reserved else {
                 continue;
             };
-            let in_flight = opened.states().admit(reserved, check.cost(caller));
+            let cost = check.cost(caller, hold.count);
+            let in_flight = opened.states().admit(reserved, cost);
             if in_flight || check.geometry.is_paced && wait.max(hold.wait) > 0 {
                 rest.get_or_insert_default().keys.push(HeldKey {
                     check: hold.check,
                     reserved,
+                    cost,
                     in_flight,
                 });
             }
@@ -236,22 +240,16 @@ impl Keys {
         }
     }
 
-    /// Gives up a call of that cost which was to be released at `release`. Its turn is given back if it is known to be still to
+    /// Gives up a call which was to be released at `release`. Its turn is given back if it is known to be still to
     /// come.
-    pub(crate) fn give_up(
-        &self,
-        rest: &EntryExtras,
-        cost: u64,
-        release: Timestamp,
-        now: Option<Timestamp>,
-    ) {
+    pub(crate) fn give_up(&self, rest: &EntryExtras, release: Timestamp, now: Option<Timestamp>) {
         self.leave(rest);
         let Some(now) = now.filter(|now| *now < release) else {
             return;
         };
         for held in rest.keys.iter().filter(|held| !held.in_flight) {
             if let Some((_, opened)) = self.opened(held.check) {
-                opened.states().release(held.reserved, cost, now);
+                opened.states().release(held.reserved, held.cost, now);
             }
         }
     }
@@ -261,13 +259,13 @@ impl Keys {
         let checks = self.0.iter().filter(|check| check.enforced);
         for check in checks.filter(|check| check.applies_to(caller)) {
             let mut known: InlineVec<Key, 4> = InlineVec::default();
-            check.for_each_key(caller, &mut |opened, key, _| {
+            check.for_each_key(caller, &mut |opened, key, count| {
                 if known.iter().any(|known| *known == key) {
                     return;
                 }
                 known.push(key);
                 let states = opened.states();
-                states.refund(key, check.cost(caller), charged, now);
+                states.refund(key, check.cost(caller, count), charged, now);
             });
         }
     }

@@ -1,0 +1,77 @@
+//! What a rule counts, in a document: its unit, and a cost that is known only when a request ends.
+
+use super::key_part::{names_part, part_fields, part_of};
+use super::value::{ConfigError, Fields, Located, Value};
+use crate::rule::{AtMost, Cost, Count, FlowRule, MAX_NAME, Ratio, RuleError, Unit};
+
+const COST_KEYS: [&str; 1] = ["estimate"];
+const ESTIMATE_KEYS: [&str; 2] = ["default", "atMost"];
+
+/// The rule with the unit and the cost that the fields describe.
+pub(super) fn with_cost(
+    mut rule: FlowRule,
+    concurrency: bool,
+    fields: &Fields<'_>,
+) -> Result<FlowRule, ConfigError> {
+    if let Some(at) = fields.get("unit") {
+        if concurrency {
+            return Err(at.error("means nothing to a limit on concurrency; leave it out"));
+        }
+        rule = rule.in_unit(Unit::new(at.string()?).map_err(|_| {
+            at.error(&format!(
+                "is not a valid unit; use 1 to {MAX_NAME} characters of printable ASCII"
+            ))
+        })?);
+    }
+    let Some(at) = fields.get("cost") else {
+        return Ok(rule);
+    };
+    let read = cost(&at)?;
+    rule.costing(read).map_err(|error| match error {
+        RuleError::NotHeld { what } => at.error(&format!(
+            "does not go with `{what}`; leave one of the two out"
+        )),
+        error => ConfigError::from_display(at.to_string(), &error),
+    })
+}
+
+fn cost(at: &Located<'_>) -> Result<Cost, ConfigError> {
+    let fields = at.object(&COST_KEYS)?;
+    match fields.get("estimate") {
+        Some(at) => estimate(&at),
+        None => Ok(Cost::at_end()),
+    }
+}
+
+fn estimate(at: &Located<'_>) -> Result<Cost, ConfigError> {
+    if let Value::Number(_) = at.value() {
+        return Ok(Cost::estimated(at.integer(1..=Count::MAX as u64)?));
+    }
+    let fields = part_fields(at, &ESTIMATE_KEYS)?;
+    let mut cost = match fields.get("default") {
+        Some(default) => Cost::estimated(default.integer(1..=Count::MAX as u64)?),
+        None => Cost::at_end(),
+    };
+    if names_part(&fields) {
+        cost = cost.read_from(part_of(at, &fields, true)?);
+    }
+    match fields.get("atMost") {
+        Some(most) => Ok(cost.at_most(at_most(&most)?)),
+        None => Ok(cost),
+    }
+}
+
+/// A number, or a share of the count: `"50%"`.
+fn at_most(at: &Located<'_>) -> Result<AtMost, ConfigError> {
+    let Value::String(text) = at.value() else {
+        return Ok(AtMost::Amount(at.integer(1..=Count::MAX as u64)?));
+    };
+    let percent = text.strip_suffix('%').and_then(|text| text.parse().ok());
+    let share = percent.map(|percent: f64| Ratio::new(percent / 100.0));
+    match share {
+        Some(Ok(share)) if share.get() > 0.0 => Ok(AtMost::Share(share)),
+        _ => Err(at.error(
+            "is not a share of the count; use one such as `50%`, above 0 and at most `100%`",
+        )),
+    }
+}
