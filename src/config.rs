@@ -29,6 +29,7 @@
 //!     "keyItems": [{"value": "10.0.0.1", "count": 1000}],  // another count; of several parts [.., null], null: missing
 //!     "maxKeys": 100000,         // how many keys are kept apart
 //!     "burst": 0,                // added to the count of each key
+//!     "enforcePercent": 100,     // the share of keys that is refused; for the others the rule is in shadow mode
 //!     "exempt": [{"clientIp": "10.0.0.0/8"}],  // requests that are neither refused nor counted; {"origin": "batch"},
 //!                                // {"header": "x-probe", "value": "1"}
 //!     "mode": "enforce",         // "shadow": decide and count, let through

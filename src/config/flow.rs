@@ -10,7 +10,7 @@ use super::parts::{
 use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{ControlBehavior, FlowRule, LimitApp, MaxQueueing, RuleError, WarmUp};
 
-const KEYS: [&str; 24] = [
+const KEYS: [&str; 25] = [
     "id",
     "resource",
     "count",
@@ -29,6 +29,7 @@ const KEYS: [&str; 24] = [
     "keyItems",
     "maxKeys",
     "burst",
+    "enforcePercent",
     "exempt",
     "unit",
     "cost",

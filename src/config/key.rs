@@ -5,7 +5,7 @@ use super::parts::{BEHAVIORS, number_error};
 use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{
     Cidr, ControlBehavior, Count, FlowRule, KeyItem, KeyPart, KeyedBy, MAX_KEY_PARTS, MAX_KEYS,
-    Network, RuleError,
+    Network, Ratio, RuleError,
 };
 
 const ITEM_KEYS: [&str; 2] = ["value", "count"];
@@ -13,7 +13,7 @@ const ITEM_KEYS: [&str; 2] = ["value", "count"];
 /// The rule with the key that the fields describe, if there is one.
 pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, ConfigError> {
     let Some(key) = fields.get("key") else {
-        let given = ["keyItems", "maxKeys", "burst"].into_iter();
+        let given = ["keyItems", "maxKeys", "burst", "enforcePercent"].into_iter();
         return match given.filter_map(|key| fields.get(key)).next() {
             Some(given) => {
                 Err(given.error("means nothing without a `key`; add one, or leave it out"))
@@ -31,6 +31,12 @@ pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, 
     }
     if let Some(burst) = fields.get("burst") {
         by = by.with_burst(burst.integer(0..=Count::MAX as u64)?);
+    }
+    if let Some(at) = fields.get("enforcePercent") {
+        let share = Ratio::new(at.number()? / 100.0);
+        by = by.enforced_for(
+            share.map_err(|_| at.error("is not a valid percentage; use a number from 0 to 100"))?,
+        );
     }
     keyed(rule, by, fields)
 }

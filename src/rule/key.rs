@@ -2,7 +2,7 @@
 
 use super::attribute::Attribute;
 use super::network::Cidr;
-use super::parts::{Count, RuleError};
+use super::parts::{Count, Ratio, RuleError};
 use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -262,6 +262,7 @@ pub struct KeyedBy {
     items: Rc<[KeyItem]>,
     max_keys: usize,
     burst: u64,
+    enforced: Ratio,
 }
 
 impl KeyedBy {
@@ -288,6 +289,7 @@ impl KeyedBy {
             items: Rc::new([]),
             max_keys: 1,
             burst: 0,
+            enforced: Ratio::WHOLE,
         }
     }
 
@@ -355,6 +357,14 @@ impl KeyedBy {
         self
     }
 
+    /// Only this share of the keys is refused, chosen by their hash; for the others the rule is in shadow mode. A larger share has
+    /// all keys of a smaller one. The hash is seeded: the share is the same wherever the seed is.
+    #[must_use]
+    pub fn enforced_for(mut self, share: Ratio) -> KeyedBy {
+        self.enforced = share;
+        self
+    }
+
     /// The parts.
     pub fn parts(&self) -> &[KeyPart] {
         &self.parts
@@ -377,6 +387,11 @@ impl KeyedBy {
     /// How many keys are kept apart.
     pub fn max_keys(&self) -> usize {
         self.max_keys
+    }
+
+    /// Which share of the keys is refused.
+    pub fn enforced_share(&self) -> Ratio {
+        self.enforced
     }
 
     /// How much is admitted in addition to the count.

@@ -369,6 +369,9 @@ impl Count {
 pub struct Ratio(f64);
 
 impl Ratio {
+    /// All of it.
+    pub(crate) const WHOLE: Ratio = Ratio(1.0);
+
     /// The ratio `ratio`.
     ///
     /// # Errors

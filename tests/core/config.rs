@@ -915,6 +915,8 @@ const RULE_KEYS: [&str; 23] = [
     "keyItems",
     "maxKeys",
     "burst",
+    "enforcePercent",
+    "exempt",
     "unit",
     "cost",
     "mode",

@@ -13,6 +13,9 @@ use hashbrown::HashMap;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
+/// How many shares of keys there are.
+const SHARES: f64 = 4_294_967_296.0;
+
 /// A keyed rule on one resource.
 pub(crate) struct KeyCheck {
     kind: &'static str,
@@ -21,6 +24,8 @@ pub(crate) struct KeyCheck {
     /// The rule with the states that this one looks at, if it has none of its own: that rule charges for both.
     pub(super) beside: Option<RuleId>,
     pub(super) enforced: bool,
+    /// Keys whose hash has a lower number than this in 32 of its bits are refused, if the rule is enforced.
+    share: u64,
     /// For each part, which of the request's values it is.
     pub(super) of: Box<[usize]>,
     /// Which requests it leaves alone.
@@ -130,6 +135,7 @@ impl KeyCheck {
             max_keys: by.max_keys(),
             compat: rule.is_compat(),
         };
+        let share = (by.enforced_share().get() * SHARES) as u64;
         KeyCheck {
             count: with_burst(&rule, by, rule.count()),
             kind,
@@ -139,7 +145,8 @@ impl KeyCheck {
             rule,
             id,
             beside,
-            enforced,
+            enforced: enforced && share > 0,
+            share,
             geometry,
             opened: OnceCell::new(),
         }
@@ -224,6 +231,11 @@ impl KeyCheck {
             LimitApp::Other => caller.is_other,
         };
         applies && !self.exempts(caller.values, caller.origin)
+    }
+
+    /// Whether the rule refuses requests of that key, and does not only count them.
+    pub(super) fn enforces(&self, key: Key) -> bool {
+        self.enforced && u64::from((key.hash() >> 8) as u32) < self.share
     }
 
     /// Whether the rule leaves a request alone that has these values.

@@ -92,15 +92,14 @@ impl Keys {
             };
             let (states, terms) = (check.states(opened), check.terms(hold.count));
             hold.wait = 0;
+            let enforced = check.enforces(hold.handle.key());
             let cost = check.cost(caller, hold.count);
             match states.ask(&mut hold.handle, &terms, cost, now) {
                 KeyVerdict::Pass => {}
                 KeyVerdict::Wait(own) => hold.wait = own,
-                KeyVerdict::Block { retry_after } => {
-                    refuse(hold.check, check.enforced, retry_after)
-                }
+                KeyVerdict::Block { retry_after } => refuse(hold.check, enforced, retry_after),
             }
-            if check.enforced {
+            if enforced {
                 wait = wait.max(hold.wait);
             }
         }
@@ -129,7 +128,8 @@ impl Keys {
             let Some((check, opened)) = self.opened(hold.check) else {
                 continue;
             };
-            if shadow_refusing >> hold.check & 1 == 1 {
+            let enforced = check.enforces(hold.handle.key());
+            if !enforced && shadow_refusing >> hold.check & 1 == 1 {
                 continue;
             }
             if check.beside.is_some() {
@@ -150,7 +150,7 @@ impl Keys {
             if let Some(reserved) = hold.reserved.take() {
                 states.release(reserved, cost, now); // a turn later than the request can wait
             }
-            if check.enforced {
+            if enforced {
                 refusing |= 1 << hold.check;
                 break;
             }
@@ -260,7 +260,7 @@ impl Keys {
         for check in checks.filter(|check| check.applies_to(caller)) {
             let mut known: InlineVec<Key, 4> = InlineVec::default();
             check.for_each_key(caller, &mut |opened, key, count| {
-                if known.iter().any(|known| *known == key) {
+                if !check.enforces(key) || known.iter().any(|known| *known == key) {
                     return;
                 }
                 known.push(key);
