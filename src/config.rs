@@ -143,6 +143,7 @@ mod value;
 pub use exempt::read_exempt;
 #[cfg(feature = "json")]
 pub use json::MAX_DOCUMENT;
+pub use key_part::read_part;
 pub use limiter::{LimiterOptions, read_limiter};
 pub use value::{ConfigError, Fields, Located, Value};
 

@@ -3,13 +3,14 @@
 use crate::backend::EnvoyBackend;
 use crate::caller::Caller;
 use crate::counters::Refusals;
-use crate::host::{Host, Level, LocalReply, Property};
+use crate::host::{Host, Level, LocalReply};
 use crate::inbound::System;
+use crate::keys::WrongTypes;
 use crate::outcome::Answer;
 use crate::passed::{Passed, Tracked};
 use crate::settings::{Format, ResourceFrom, Scope, Settings};
 use crate::waiting::Waiting;
-use crate::{keys, reply};
+use crate::{keys, reply, resource};
 use leapgate::backend::{Inbound, Store};
 use leapgate::config::ConfigError;
 use leapgate::rule::{ControlBehavior, Grade, KeyValue};
@@ -80,6 +81,7 @@ pub struct Filter<H: Host> {
     next_state: Cell<usize>,
     system: Option<System<H>>,
     refusals: Refusals,
+    wrong_types: WrongTypes,
     waiting: Rc<Waiting<H>>,
     /// For how many ticks nothing has happened. At [`ASLEEP`] there are no more ticks.
     quiet: Cell<u32>,
@@ -115,7 +117,7 @@ impl<H: Host> Filter<H> {
         let is_plain = settings.prioritized.is_none() && engine.has_only_plain_flow_rules();
         let fixed = match &settings.resource {
             ResourceFrom::Fixed(name) => Some(engine.resource(name)),
-            ResourceFrom::Route | ResourceFrom::VirtualHost => None,
+            _ => None,
         };
         store.sweep();
         let root = store.backend().vm().root();
@@ -128,6 +130,7 @@ impl<H: Host> Filter<H> {
             next_state: Cell::new(0),
             system,
             refusals: Refusals::default(),
+            wrong_types: WrongTypes::default(),
             waiting,
             quiet: Cell::new(0),
             is_plain,
@@ -262,17 +265,9 @@ impl<H: Host> Filter<H> {
         if let ResourceFrom::Fixed(name) = &self.settings.resource {
             return with(name);
         }
-        let read = |property| self.host.property(property).filter(|name| !name.is_empty());
-        let name = match self.settings.resource {
-            ResourceFrom::Route => {
-                read(Property::RouteName).or_else(|| read(Property::VirtualHostName))
-            }
-            _ => read(Property::VirtualHostName),
-        };
-        // Requests with neither name, as when no route matches, share the resource with the empty name.
-        with(&String::from_utf8_lossy(
-            name.as_deref().unwrap_or_default(),
-        ))
+        let vm = self.engine.store().backend().vm();
+        let name = resource::name(vm, &self.wrong_types, &self.settings.resource);
+        with(&String::from_utf8_lossy(&name))
     }
 
     /// Whether the decision was made with the windows of the request's own resource and origin.
@@ -366,7 +361,8 @@ impl<H: Host> Filter<H> {
     fn decide(&self, context: u32) -> Option<Option<Passed<H>>> {
         let resource = self.resource();
         let name = self.further_name(&resource);
-        let keys = keys::read(&self.host, resource.key_parts());
+        let vm = self.engine.store().backend().vm();
+        let keys = keys::read(vm, &self.wrong_types, resource.key_parts());
         let caller = Caller::read(&self.host, &self.settings, &resource);
         resource.observe_from(&caller.origin);
         if let Some(system) = &self.system {

@@ -92,6 +92,9 @@ pub struct LocalReply<'a> {
 pub trait Host: Clone + 'static {
     /// The value of a property; `None` where there is none.
     fn property(&self, property: Property) -> Option<Vec<u8>>;
+    /// The value of the property at this path, whose names have a zero byte between each two; `None` where there is none, and
+    /// where the host cannot serialize it (a struct with a null in it).
+    fn property_at(&self, path: &str) -> Option<Vec<u8>>;
     /// The first `size` bytes of the plugin's configuration.
     fn configuration(&self, size: usize) -> Option<Vec<u8>>;
     /// The first value of a request header, or of a pseudo header (`:path`); `None` where it is empty, too.
@@ -257,16 +260,19 @@ mod calls {
     // SAFETY of every call below: pointers and lengths are those of live slices, or of locals that outlive the call.
     impl Host for Proxy {
         fn property(&self, property: Property) -> Option<Vec<u8>> {
-            let path: &[u8] = match property {
-                Property::RouteName => b"xds\0route_name",
-                Property::VirtualHostName => b"xds\0virtual_host_name",
-                Property::RootId => b"plugin_root_id",
-                Property::ResponseCode => b"response\0code",
-                Property::ResponseFlags => b"response\0flags",
-                Property::PeerUri => b"connection\0uri_san_peer_certificate",
-                Property::PeerSubject => b"connection\0subject_peer_certificate",
-                Property::SourceAddress => b"source\0address",
-            };
+            self.property_at(match property {
+                Property::RouteName => "xds\0route_name",
+                Property::VirtualHostName => "xds\0virtual_host_name",
+                Property::RootId => "plugin_root_id",
+                Property::ResponseCode => "response\0code",
+                Property::ResponseFlags => "response\0flags",
+                Property::PeerUri => "connection\0uri_san_peer_certificate",
+                Property::PeerSubject => "connection\0subject_peer_certificate",
+                Property::SourceAddress => "source\0address",
+            })
+        }
+
+        fn property_at(&self, path: &str) -> Option<Vec<u8>> {
             returned(|data, size| unsafe {
                 proxy_get_property(path.as_ptr(), path.len(), data, size)
             })

@@ -16,6 +16,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
+#[path = "filter/attributes.rs"]
+mod attributes;
 #[path = "filter/breaker.rs"]
 mod breaker;
 #[path = "filter/names.rs"]
@@ -62,6 +64,8 @@ struct Process {
     /// What another virtual machine does after this many more host calls, as seen from here.
     meanwhile: RefCell<Option<Meanwhile>>,
     peer: RefCell<Option<(Property, String)>>,
+    /// Further properties, by their paths.
+    properties: RefCell<HashMap<String, Vec<u8>>>,
     contexts: Cell<u32>,
     /// Which requests were resumed, and when.
     resumed: RefCell<Vec<(u64, u32)>>,
@@ -106,6 +110,11 @@ impl Host for Fake {
             }
             Property::SourceAddress => self.request_header("source.address"),
         }
+    }
+
+    fn property_at(&self, path: &str) -> Option<Vec<u8>> {
+        self.0.asked.borrow_mut().push(path.into());
+        self.0.properties.borrow().get(path).cloned()
     }
 
     fn configuration(&self, _: usize) -> Option<Vec<u8>> {
@@ -800,6 +809,9 @@ fn a_host_that_can_do_nothing_is_no_panic() {
     struct Nothing;
     impl Host for Nothing {
         fn property(&self, _: Property) -> Option<Vec<u8>> {
+            None
+        }
+        fn property_at(&self, _: &str) -> Option<Vec<u8>> {
             None
         }
         fn configuration(&self, _: usize) -> Option<Vec<u8>> {

@@ -1,6 +1,6 @@
 //! The key of a rule in a document.
 
-use super::key_part::part;
+use super::key_part::read_part;
 use super::parts::{BEHAVIORS, number_error};
 use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{
@@ -43,7 +43,7 @@ pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, 
 
 /// The parts of a `key`, and how many keys are kept apart.
 pub(super) fn keyed_by(key: &Located<'_>, fields: &Fields<'_>) -> Result<KeyedBy, ConfigError> {
-    let mut by = KeyedBy::new(key.list(part)?).map_err(|_| {
+    let mut by = KeyedBy::new(key.list(read_part)?).map_err(|_| {
         key.error(&format!(
             "is not a valid key; use 1 to {MAX_KEY_PARTS} parts"
         ))

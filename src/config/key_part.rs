@@ -32,9 +32,13 @@ const NAMED_PARTS: usize = 10;
 
 const PREFIX_KEYS: [&str; 2] = ["v4", "v6"];
 
-/// The part that a value names: a string, or an object with one part. In a key all values are text unless their `type` says
+/// The part of a request that a value names: a string, or an object of one part, whose value is text unless its `type` says
 /// otherwise.
-pub(super) fn part(at: &Located<'_>) -> Result<KeyPart, ConfigError> {
+///
+/// # Errors
+///
+/// If it names none.
+pub fn read_part(at: &Located<'_>) -> Result<KeyPart, ConfigError> {
     let Value::String(name) = at.value() else {
         return part_of(at, &part_fields(at, &[])?, false);
     };
