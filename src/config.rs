@@ -8,7 +8,7 @@
 //! {
 //!   "flowRules": [{
 //!     "resource": "login",       // "*": each resource that no other flow rule names, on its own window
-//!     "count": 100,
+//!     "count": 100,              // with a key: {"metadata": ["plans", "requests"], "default": 100, "atMost": 1000}
 //!     "id": "login-burst",       // by default made of the resource and of what differs from the defaults
 //!     "intervalMs": 1000,
 //!     "sampleCount": 100,        // by default the interval's largest divisor up to 100
@@ -127,6 +127,7 @@
 //! `regex`, of any rule, may be `false`.
 
 mod cost;
+mod count_from;
 mod degrade;
 mod exempt;
 mod flow;

@@ -5,6 +5,7 @@ pub(crate) mod authority;
 mod ban;
 mod behavior;
 mod cost;
+mod count_from;
 pub(crate) mod degrade;
 mod exempt;
 mod flow;
@@ -20,6 +21,7 @@ pub use ban::BanRule;
 pub use behavior::{ControlBehavior, MaxQueueing, Strategy, WarmUp};
 pub(crate) use cost::amount;
 pub use cost::{AtMost, Cost, REQUESTS, Unit};
+pub use count_from::CountFrom;
 pub use degrade::{
     Comparison, DEFAULT_DEGRADE_SAMPLE_COUNT, DEFAULT_MIN_REQUEST_AMOUNT, DegradeGrade,
     DegradeRule, MAX_PROBES,

@@ -4,14 +4,18 @@ use super::key_part::read_part;
 use super::parts::{BEHAVIORS, number_error};
 use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{
-    Cidr, ControlBehavior, Count, FlowRule, KeyItem, KeyPart, KeyedBy, MAX_KEY_PARTS, MAX_KEYS,
-    Network, Ratio, RuleError,
+    Cidr, ControlBehavior, Count, CountFrom, FlowRule, KeyItem, KeyPart, KeyedBy, MAX_KEY_PARTS,
+    MAX_KEYS, Network, Ratio, RuleError,
 };
 
 const ITEM_KEYS: [&str; 2] = ["value", "count"];
 
-/// The rule with the key that the fields describe, if there is one.
-pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, ConfigError> {
+/// The rule with the key that the fields describe, if there is one, whose `count` its requests bring along.
+pub(super) fn with_key(
+    rule: FlowRule,
+    count: Option<CountFrom>,
+    fields: &Fields<'_>,
+) -> Result<FlowRule, ConfigError> {
     let Some(key) = fields.get("key") else {
         let given = ["keyItems", "maxKeys", "burst", "enforcePercent"].into_iter();
         return match given.filter_map(|key| fields.get(key)).next() {
@@ -37,6 +41,9 @@ pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, 
         by = by.enforced_for(
             share.map_err(|_| at.error("is not a valid percentage; use a number from 0 to 100"))?,
         );
+    }
+    if let Some(count) = count {
+        by = by.with_count_from(count);
     }
     keyed(rule, by, fields)
 }

@@ -1,6 +1,7 @@
 //! Keys: the parts of a request by which a rule distinguishes clients, each of which is limited separately.
 
 use super::attribute::Attribute;
+use super::count_from::CountFrom;
 use super::network::Cidr;
 use super::parts::{Count, Ratio, RuleError};
 use std::fmt;
@@ -263,6 +264,7 @@ pub struct KeyedBy {
     max_keys: usize,
     burst: u64,
     enforced: Ratio,
+    count_from: Option<Rc<CountFrom>>,
 }
 
 impl KeyedBy {
@@ -290,6 +292,7 @@ impl KeyedBy {
             max_keys: 1,
             burst: 0,
             enforced: Ratio::WHOLE,
+            count_from: None,
         }
     }
 
@@ -365,6 +368,14 @@ impl KeyedBy {
         self
     }
 
+    /// Each request brings the count of its key along; the rule's count is for requests that do not. [`KeyItem`]s come before it. A
+    /// key goes on with what it has counted, whatever count its requests bring.
+    #[must_use]
+    pub fn with_count_from(mut self, from: CountFrom) -> KeyedBy {
+        self.count_from = Some(Rc::new(from));
+        self
+    }
+
     /// The parts.
     pub fn parts(&self) -> &[KeyPart] {
         &self.parts
@@ -387,6 +398,11 @@ impl KeyedBy {
     /// How many keys are kept apart.
     pub fn max_keys(&self) -> usize {
         self.max_keys
+    }
+
+    /// Where the count of a key is found in a request; `None` if it is the rule's.
+    pub fn count_from(&self) -> Option<&CountFrom> {
+        self.count_from.as_deref()
     }
 
     /// Which share of the keys is refused.

@@ -10,7 +10,7 @@ use crate::rule::{
 };
 use crate::state::keyed::{Key, KeyedGeometry, KeyedStates, KeyedTerms};
 use hashbrown::HashMap;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 /// How many shares of keys there are.
@@ -33,7 +33,11 @@ pub(crate) struct KeyCheck {
     /// `None` if it counts requests at a known cost.
     tariff: Option<Tariff>,
     /// For a key that nothing else is said of, with what may burst.
-    pub(super) count: Count,
+    count: Count,
+    /// Which of the request's values says it instead, if a request does.
+    count_at: Option<usize>,
+    /// Whether the keys that were resolved last have this count because a request did not say theirs.
+    pub(super) is_defaulted: Cell<bool>,
     pub(super) geometry: KeyedGeometry,
     /// Opened by the first request: the hash is seeded then, and not while rules are read.
     pub(super) opened: OnceCell<Opened>,
@@ -135,12 +139,20 @@ impl KeyCheck {
             max_keys: by.max_keys(),
             compat: rule.is_compat(),
         };
+        // The parts of the key come first.
+        let of = by.parts().iter().map(|part| parts.place_of(part));
+        let of = of.collect();
         let share = (by.enforced_share().get() * SHARES) as u64;
         KeyCheck {
             count: with_burst(&rule, by, rule.count()),
+            count_at: by.count_from().map(|from| {
+                let part = KeyPart::Attribute(from.attribute().clone());
+                parts.place_of(&part)
+            }),
+            is_defaulted: Cell::new(false),
             kind,
             exempt: Exempted::default(),
-            of: by.parts().iter().map(|part| parts.place_of(part)).collect(),
+            of,
             tariff: Tariff::of(&rule, parts),
             rule,
             id,
@@ -268,6 +280,28 @@ impl KeyCheck {
         opened.states()
     }
 
+    /// The count of a key that nothing is said of in the rule.
+    #[inline]
+    pub(super) fn count_of(&self, caller: &KeyCaller<'_>) -> Count {
+        match self.count_at {
+            None => self.count,
+            Some(at) => self.said_count(caller.values.get(at).copied()),
+        }
+    }
+
+    #[inline(never)]
+    fn said_count(&self, value: Option<KeyValue<'_>>) -> Count {
+        let by = self.by().and_then(|by| Some((by, by.count_from()?)));
+        let said = by.zip(value).and_then(|((by, from), value)| {
+            let count = from.read(value.get(0)?)?;
+            Some(with_burst(&self.rule, by, count))
+        });
+        said.unwrap_or_else(|| {
+            self.is_defaulted.set(true);
+            self.count
+        })
+    }
+
     /// Calls `each` with the keys of a request and their counts. `false` where there are more than [`MAX_KEYS_OF_REQUEST`].
     pub(super) fn each_key(
         &self,
@@ -357,7 +391,11 @@ impl KeyCheck {
             let names = names.map(|name| Some(name.as_bytes()));
             states.key(&mut names.chain(values()))
         });
-        each(opened, key, item.copied().unwrap_or(self.count));
+        each(
+            opened,
+            key,
+            item.copied().unwrap_or_else(|| self.count_of(caller)),
+        );
     }
 }
 

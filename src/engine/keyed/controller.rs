@@ -10,6 +10,7 @@ pub struct KeyedController<K: ?Sized = dyn KeyedStates> {
     pub(super) waited: Cell<u64>,
     pub(super) blocked: Cell<u64>,
     pub(super) shadow_blocked: Cell<u64>,
+    pub(super) defaulted: Cell<u64>,
     /// How windows count: as the rule says that asks.
     counting: Cell<Counting>,
     states: K,
@@ -22,6 +23,7 @@ impl<K: KeyedStates> KeyedController<K> {
             waited: Cell::new(0),
             blocked: Cell::new(0),
             shadow_blocked: Cell::new(0),
+            defaulted: Cell::new(0),
             counting: Cell::new(Counting::Strict),
             states,
         }
@@ -52,6 +54,11 @@ impl<K: ?Sized> KeyedController<K> {
     /// How many requests it would have refused, had it not been in shadow mode.
     pub fn shadow_blocked(&self) -> u64 {
         self.shadow_blocked.get()
+    }
+
+    /// How many requests had the rule's own count because they did not bring a valid one along.
+    pub fn defaulted(&self) -> u64 {
+        self.defaulted.get()
     }
 }
 

@@ -43,6 +43,7 @@ impl Keys {
             if !check.applies_to(caller) {
                 continue;
             }
+            check.is_defaulted.set(false);
             let fits = check.each_key(caller, |opened, key, count| {
                 if holds.has(i, key) {
                     return;
@@ -63,6 +64,11 @@ impl Keys {
                     reserved,
                 });
             });
+            if check.is_defaulted.get()
+                && let Some(opened) = check.opened.get()
+            {
+                count(&opened.state.defaulted);
+            }
             if !fits {
                 holds.too_many |= 1 << i;
                 could = false;
@@ -286,14 +292,15 @@ impl Keys {
                 least = Some((count, own));
             }
         });
-        let unused = || KeyStatus {
-            remaining: check.count.whole(),
+        let unused = |count: Count| KeyStatus {
+            remaining: count.whole(),
             reset: Duration::ZERO,
         };
         let (count, status) = if check.is_open() {
             least?
         } else {
-            (check.count, unused())
+            let count = check.count_of(caller);
+            (count, unused(count))
         };
         Some((&check.rule, &check.id, count, status))
     }
