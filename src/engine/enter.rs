@@ -181,7 +181,7 @@ impl<S: Backend> Resource<S> {
             origin: request.origin,
             is_other: origin.is_some_and(|origin| origin.is_other),
             cost: request.cost,
-            others: &request.other_costs,
+            others: request.other_costs(),
         }
     }
 

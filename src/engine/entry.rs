@@ -114,7 +114,7 @@ impl<S: Backend> Entry<S> {
     pub fn holds(&self) -> bool {
         self.admissions
             .extras()
-            .is_some_and(|extras| extras.holds.iter().next().is_some())
+            .is_some_and(|extras| !extras.holds.is_empty())
     }
 
     /// Ends a call that turns out not to count: what windows were charged for it goes back, as far as it counts there still; while

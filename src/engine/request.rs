@@ -11,7 +11,9 @@ pub struct Request<'a> {
     pub(super) context: &'a str,
     pub(super) origin: &'a str,
     pub(super) cost: u64,
-    pub(super) other_costs: Vec<(&'a str, u64)>,
+    /// In other units than requests. Boxed: most requests have none, and dropping an empty list takes longer.
+    #[expect(clippy::box_collection)]
+    pub(super) other_costs: Option<Box<Vec<(&'a str, u64)>>>,
     pub(super) prioritized: bool,
     pub(super) impatient: bool,
     pub(super) inbound: bool,
@@ -29,7 +31,7 @@ impl<'a> Request<'a> {
             context: "",
             origin: "",
             cost: 1,
-            other_costs: Vec::new(),
+            other_costs: None,
             prioritized: false,
             impatient: false,
             inbound: false,
@@ -79,16 +81,21 @@ impl<'a> Request<'a> {
         if unit == REQUESTS {
             self.cost = n;
         } else {
-            self.other_costs.push((unit, n));
+            self.other_costs.get_or_insert_default().push((unit, n));
         }
         self
+    }
+
+    /// What it costs in other units than requests.
+    pub(super) fn other_costs(&self) -> &[(&'a str, u64)] {
+        self.other_costs.as_deref().map_or(&[], Vec::as_slice)
     }
 
     /// What it costs, as its caller says.
     pub(super) fn costs(&self) -> Costs<'_> {
         Costs {
             requests: self.cost,
-            others: &self.other_costs,
+            others: self.other_costs(),
             values: self.keys,
         }
     }

@@ -50,7 +50,7 @@ pub(crate) struct EntryExtras {
     /// The keys that look at how the call ends.
     pub(super) keys: InlineVec<HeldKey, 1>,
     /// By check without a key: what the request holds until its cost is known.
-    pub(crate) holds: InlineVec<(usize, Held), 1>,
+    pub(crate) holds: Vec<(usize, Held)>,
     /// Whether no flow rule has counted the call.
     is_exempt: bool,
     /// By breaker: how it let a probe in.
