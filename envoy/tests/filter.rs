@@ -20,6 +20,8 @@ use std::rc::Rc;
 mod attributes;
 #[path = "filter/breaker.rs"]
 mod breaker;
+#[path = "filter/exempt.rs"]
+mod exempt;
 #[path = "filter/names.rs"]
 mod names;
 #[path = "filter/places.rs"]
