@@ -34,7 +34,7 @@ pub use key::{
 };
 pub use network::Cidr;
 pub(crate) use network::Network;
-pub(crate) use parts::span;
+pub(crate) use parts::{BAD_PATH, span};
 pub use parts::{
     Count, Counting, DEFAULT_SAMPLE_COUNT, Grade, KEYED_SAMPLE_COUNT, LimitApp, MAX_NAME,
     MAX_RESOURCES, MAX_RULES_PER_RESOURCE, MAX_SAMPLE_COUNT, MAX_SYSTEM_RULES, Mode, Ratio,

@@ -23,7 +23,7 @@
 //! Which `source.address` Envoy trusts is a matter of its configuration (`use_remote_address`, `xff_num_trusted_hops`): with
 //! the defaults, clients choose the address by a header.
 
-use crate::host::{Host, Kind, Level, Property};
+use crate::host::{Host, Kind, Property};
 use crate::vm::Vm;
 use leapgate::rule::{Attribute, AttributeSource, KeyPart, KeyValue, number_text};
 use std::cell::{Cell, OnceCell};
@@ -138,18 +138,13 @@ fn warn<H: Host>(vm: &Vm<H>, wrong: &WrongTypes, attribute: &Attribute) {
         vm.host().add(metric, 1);
     }
     if !wrong.0.replace(true) {
-        let wanted = match attribute.is_number() {
-            true => "a number",
-            false => r#"a string (for a number, add `"type": "number"`)"#,
+        let what = match attribute.is_number() {
+            true => "its value is not a number; such requests count as requests without it",
+            false => {
+                "its value is not a string (for a number, add `\"type\": \"number\"`); such requests count as requests without it"
+            }
         };
-        let line = [
-            "leapgate: ",
-            &attribute.to_string(),
-            ": its value is not ",
-            wanted,
-            "; such requests count as requests without it",
-        ];
-        vm.host().log(Level::Warn, &line.concat());
+        vm.warn(&[" ", &attribute.to_string()].concat(), what);
     }
 }
 

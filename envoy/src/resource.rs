@@ -41,50 +41,46 @@ pub(crate) fn name<H: Host>(vm: &Vm<H>, wrong: &WrongTypes, from: &ResourceFrom)
 #[inline(never)]
 fn of_metadata<H: Host>(vm: &Vm<H>, wrong: &WrongTypes, from: &ResourceFrom) -> Option<Vec<u8>> {
     let host = vm.host();
-    match from {
-        ResourceFrom::Attribute(attribute) => keys::attribute(vm, wrong, attribute),
-        ResourceFrom::EnvoyGateway { section } => of_envoy_gateway(host, *section),
-        ResourceFrom::Istio { section } => {
-            let mut name = of_istio(&host.property_at(ISTIO)?)?;
-            let rule = || host.property(Property::RouteName);
-            let rule = section.then(rule).flatten();
-            if let Some(rule) = rule.filter(|rule| rule != b"default") {
-                append(&mut name, &rule);
+    let (mut name, rule) = match from {
+        ResourceFrom::Attribute(attribute) => return keys::attribute(vm, wrong, attribute),
+        ResourceFrom::EnvoyGateway { section } => {
+            let read = |key| host.property_at(&[ENVOY_GATEWAY, key].concat());
+            let mut name = Vec::new();
+            for key in ["kind", "namespace", "name"] {
+                append(&mut name, &read(key)?);
             }
-            Some(name)
+            name.make_ascii_lowercase();
+            (name, section.then(|| read("sectionName")).flatten())
         }
-        _ => None,
-    }
-}
-
-fn of_envoy_gateway<H: Host>(host: &H, section: bool) -> Option<Vec<u8>> {
-    let read = |key| {
-        let value = host.property_at(&[ENVOY_GATEWAY, key].concat())?;
-        keys::is_text(&value).then_some(value)
+        ResourceFrom::Istio { section } => {
+            let rule = section.then(|| host.property(Property::RouteName));
+            let rule = rule.flatten().filter(|rule| rule != b"default");
+            (of_istio(&host.property_at(ISTIO)?)?, rule)
+        }
+        _ => return None,
     };
-    let mut name = read("kind")?;
-    name.make_ascii_lowercase();
-    append(&mut name, &read("namespace")?);
-    append(&mut name, &read("name")?);
-    if section && let Some(section) = read("sectionName") {
-        append(&mut name, &section);
-    }
-    Some(name)
+    append(&mut name, &rule.unwrap_or_default());
+    keys::is_text(&name).then_some(name)
 }
 
 /// The name from `/apis/<group>/<version>/namespaces/<namespace>/<kind>/<name>`.
 fn of_istio(config: &[u8]) -> Option<Vec<u8>> {
-    let config = std::str::from_utf8(config).ok()?;
-    let (_, object) = config.split_once("/namespaces/")?;
-    let (namespace, object) = object.split_once('/')?;
-    let (kind, object) = object.split_once('/')?;
-    Some([kind, "/", namespace, "/", object].concat().into_bytes())
+    let mut steps = config.rsplit(|byte| *byte == b'/');
+    let (object, kind, namespace) = (steps.next()?, steps.next()?, steps.next()?);
+    if steps.next() != Some(b"namespaces") {
+        return None;
+    }
+    let mut name = Vec::new();
+    for step in [kind, namespace, object] {
+        append(&mut name, step);
+    }
+    Some(name)
 }
 
 /// Appends one more step to a name, unless it is empty.
 fn append(name: &mut Vec<u8>, step: &[u8]) {
-    if !step.is_empty() {
+    if !name.is_empty() && !step.is_empty() {
         name.push(b'/');
-        name.extend_from_slice(step);
     }
+    name.extend_from_slice(step);
 }

@@ -346,7 +346,7 @@ fn a_setting_that_is_wrong_is_refused() {
         (r#"{"resource": {"from": "routeMetadata"}}"#, format!("envoy.resource.from: `routeMetadata` {from}")),
         (
             r#"{"resource": {"from": {"routeMetadata": ["leapgate"]}}}"#,
-            "envoy.resource.from.routeMetadata: `[…]` is not a valid path; use 2 to 8 names".into(),
+            "envoy.resource.from.routeMetadata: `[…]` is not a valid path; use a namespace and 1 to 7 keys, for a claim 1 to 6 names, for the filter state one, each of 1 to 256 bytes without a zero byte".into(),
         ),
         (
             r#"{"resource": {"from": {"header": "x-api"}}}"#,

@@ -2,7 +2,7 @@
 
 use super::parts::name_error;
 use super::value::{ConfigError, Fields, Located, Value};
-use crate::rule::{Attribute, AttributeSource, JWT_PAYLOAD, KeyPart, MAX_NAME, RuleError};
+use crate::rule::{Attribute, AttributeSource, BAD_PATH, JWT_PAYLOAD, KeyPart, MAX_NAME};
 
 const PARTS: [(&str, KeyPart); 5] = [
     ("clientIp", KeyPart::CLIENT_IP),
@@ -29,6 +29,8 @@ const PART_KEYS: [&str; NAMED_PARTS + 2] = [
 ];
 
 const NAMED_PARTS: usize = 10;
+const JWT_CLAIM: usize = 5;
+const FILTER_STATE: usize = 9;
 
 const PREFIX_KEYS: [&str; 2] = ["v4", "v6"];
 
@@ -68,23 +70,24 @@ pub(super) fn part_of(
     fields: &Fields<'_>,
     is_number: bool,
 ) -> Result<KeyPart, ConfigError> {
-    let names = PART_KEYS.iter().take(NAMED_PARTS);
-    let mut given = names.filter_map(|name| fields.get(name).map(|at| (*name, at)));
-    let (Some((name, of)), None) = (given.next(), given.next()) else {
+    let names = PART_KEYS.iter().take(NAMED_PARTS).enumerate();
+    let mut given = names.filter_map(|(i, name)| fields.get(name).map(|at| (i, *name, at)));
+    let (Some((i, name, of)), None) = (given.next(), given.next()) else {
         return Err(at.error("is not a part of a request; use one key"));
     };
-    let is_metadata = ["jwtClaim", "metadata", "typedMetadata", "routeMetadata"].contains(&name);
-    for (key, goes_with_it) in [("type", is_metadata), ("payload", name == "jwtClaim")] {
-        if let Some(given) = fields.get(key).filter(|_| !goes_with_it) {
-            return Err(given.error(&format!("does not go with `{name}`; leave it out")));
+    let is_claim = i == JWT_CLAIM;
+    let is_metadata = (JWT_CLAIM..FILTER_STATE).contains(&i);
+    for (key, has_it) in [("type", is_metadata), ("payload", is_claim)] {
+        if let Some(given) = fields.get(key).filter(|_| !has_it) {
+            return Err(given.error(&["does not go with `", name, "`; leave it out"].concat()));
         }
     }
     let is_number = match fields.get("type") {
         Some(kind) => kind.one_of(&[("string", false), ("number", true)])?,
-        None => is_number,
+        None => is_number && is_metadata,
     };
-    let source = match name {
-        "clientIp" => {
+    let source = match i {
+        0 => {
             let lengths = of.object(&PREFIX_KEYS)?;
             let length = |key, most: u8, default: u8| match lengths.get(key) {
                 Some(length) => Ok(length.integer(0..=most.into())? as u8),
@@ -95,55 +98,34 @@ pub(super) fn part_of(
                 v6: length("v6", 128, 64)?,
             });
         }
-        "header" => return Ok(KeyPart::Header(named(&of)?.to_ascii_lowercase().into())),
-        "query" => return Ok(KeyPart::Query(named(&of)?.into())),
-        "cookie" => return Ok(KeyPart::Cookie(named(&of)?.into())),
-        "arg" => return Ok(KeyPart::Arg(index(&of)?)),
-        "typedMetadata" => AttributeSource::TypedMetadata,
-        "routeMetadata" => AttributeSource::RouteMetadata,
-        "filterState" => AttributeSource::FilterState,
+        1 => return Ok(KeyPart::Header(named(&of)?.to_ascii_lowercase().into())),
+        2 => return Ok(KeyPart::Query(named(&of)?.into())),
+        3 => return Ok(KeyPart::Cookie(named(&of)?.into())),
+        4 => return Ok(KeyPart::Arg(index(&of)?)),
+        7 => AttributeSource::TypedMetadata,
+        8 => AttributeSource::RouteMetadata,
+        FILTER_STATE => AttributeSource::FilterState,
         _ => AttributeSource::Metadata,
     };
-    let is_claim = name == "jwtClaim";
     // A claim has a path only if it is nested.
-    let is_name = source == AttributeSource::FilterState
-        || is_claim && !matches!(of.value(), Value::Array(_));
-    let names = match is_name {
-        true => vec![name_in_path(&of)?],
-        false => path(&of)?,
-    };
-    let attribute = match fields.get("payload") {
-        Some(payload) => Attribute::jwt_claim(name_in_path(&payload)?, &names),
-        None if is_claim => Attribute::jwt_claim(JWT_PAYLOAD, &names),
-        None => Attribute::new(source, &names),
-    };
-    match attribute {
-        Ok(attribute) if is_number => Ok(KeyPart::Attribute(attribute.as_number())),
-        Ok(attribute) => Ok(KeyPart::Attribute(attribute)),
-        Err(RuleError::BadPath { least, most, .. }) => {
-            let fault = format!("is not a valid path; use {least} to {most} names");
-            Err(of.error(&fault))
+    let is_name = i == FILTER_STATE || is_claim && !matches!(of.value(), Value::Array(_));
+    let mut path = Vec::new();
+    if is_name {
+        path.push(of.string()?);
+    } else {
+        for at in of.array()? {
+            path.push(at.string()?);
         }
-        Err(error) => Err(ConfigError::from_display(of.to_string(), &error)),
     }
-}
-
-/// The names of a path.
-fn path<'a>(at: &'a Located<'_>) -> Result<Vec<&'a str>, ConfigError> {
-    let mut names = Vec::new();
-    for at in at.array()? {
-        names.push(name_in_path(&at)?);
-    }
-    Ok(names)
-}
-
-/// A name in a path, which Envoy separates from the next one by a zero byte.
-fn name_in_path<'a>(at: &Located<'a>) -> Result<&'a str, ConfigError> {
-    let name = named(at)?;
-    if name.contains('\0') {
-        return Err(at.error("is not a valid name; leave out the zero byte"));
-    }
-    Ok(name)
+    let payload = match fields.get("payload") {
+        Some(payload) => Some(named(&payload)?),
+        None => is_claim.then_some(JWT_PAYLOAD),
+    };
+    let attribute = Attribute::at(source, payload, &path).ok_or_else(|| of.error(BAD_PATH))?;
+    Ok(KeyPart::Attribute(match is_number {
+        true => attribute.as_number(),
+        false => attribute,
+    }))
 }
 
 /// The name of a header, a parameter or a cookie.

@@ -1,6 +1,6 @@
 //! Costs that are known only when a request ends: it holds an estimate until then.
 
-use crate::support::{at, block, engine, pass, retry_ms, rule};
+use crate::support::{Workers, at, block, engine, pass, retry_ms, rule};
 use leapgate::rule::{AtMost, Cost, FlowRule, KeyPart, KeyValue, Unit};
 use leapgate::{Decision, Entry, Outcome, Request};
 
@@ -179,4 +179,38 @@ fn a_prioritized_request_borrows_nothing_where_others_hold() {
     let engine = engine([tokens(100.0, estimated(60))]);
     settle(pass(&engine, &chat(), 0), 60, 0);
     block(&engine, &chat().prioritized(), 900);
+}
+
+#[test]
+fn a_refusal_for_holds_writes_nothing() {
+    let workers = Workers::default();
+    let engine = workers.engine([tokens(100.0, estimated(60))]);
+    let _held = pass(&engine, &chat(), 0);
+    let changes = workers.only().changes.get();
+    block(&engine, &chat(), 5);
+    block(&engine, &chat(), 5000);
+    assert_eq!(workers.only().changes.get(), changes);
+}
+
+#[test]
+fn a_worker_that_was_idle_settles_late_in_the_bucket_of_that_instant() {
+    let workers = Workers::default();
+    let idle = workers.engine([tokens(100.0, estimated(60))]);
+    let busy = workers.engine([tokens(100.0, estimated(60))]);
+    let room = |engine: &leapgate::Engine<Workers>, now| {
+        let resource = engine.resource("chat");
+        resource.observe();
+        resource.advance(at(now));
+        resource.policies(at(now)).next().unwrap().remaining
+    };
+    let mut held = pass(&idle, &chat(), 0);
+    for now in (0..5000).step_by(50) {
+        block(&busy, &chat(), now);
+    }
+    held.settle("tokens", 50);
+    idle.resource("chat").observe();
+    held.exit(Outcome::Success, at(5050));
+    for (now, expected) in [(5050, 50), (6099, 50), (6100, 100)] {
+        assert_eq!((room(&idle, now), room(&busy, now)), (expected, expected), "at {now} ms");
+    }
 }

@@ -258,22 +258,23 @@ fn a_number_is_handed_in_as_text_and_what_is_no_count_is_none() {
 
 #[test]
 fn the_path_of_an_attribute_has_bounds() {
-    use AttributeSource::{FilterState, Metadata};
-    let long = "x".repeat(257);
-    let bad = |source, path: &[&str]| Attribute::new(source, path).unwrap_err().to_string();
-    let metadata = "use 2 to 8 names of 1 to 256 bytes without a zero byte";
-    assert_eq!(bad(Metadata, &[]), format!("`` is not a valid path; {metadata}"));
-    assert_eq!(bad(Metadata, &["a"]), format!("`a` is not a valid path; {metadata}"));
-    assert_eq!(bad(Metadata, &["a", ""]), format!("`a/` is not a valid path; {metadata}"));
-    assert_eq!(bad(Metadata, &["a", &long]), format!("`a/{long}` is not a valid path; {metadata}"));
-    let zero = format!(r"`a/b\u{{0}}c` is not a valid path; {metadata}");
-    assert_eq!(bad(Metadata, &["a", "b\0c"]), zero);
-    assert_eq!(
-        bad(FilterState, &["a", "b"]),
-        "`a/b` is not a valid path; use 1 to 1 names of 1 to 256 bytes without a zero byte"
-    );
-    let bad = |path: &[&str]| Attribute::jwt_claim("jwt_payload", path).unwrap_err().to_string();
-    let claim = "use 1 to 6 names of 1 to 256 bytes without a zero byte";
-    assert_eq!(bad(&[]), format!("`` is not a valid path; {claim}"));
-    assert_eq!(bad(&["a"; 7]), format!("`a/a/a/a/a/a/a` is not a valid path; {claim}"));
+    use AttributeSource::{FilterState, Metadata, RouteMetadata, TypedMetadata};
+    let fault = "is not a valid path; use a namespace and 1 to 7 keys, for a claim 1 to 6 names, for the filter state one, each of 1 to 256 bytes without a zero byte";
+    let says = |made: Result<Attribute, RuleError>| made.unwrap_err().to_string();
+    let (long, longest) = ("x".repeat(257), "x".repeat(256));
+    let bad: [&[&str]; 6] = [&[], &["a"], &["a", ""], &["a", &long], &["a", "b\0c"], &["a"; 9]];
+    for (path, source) in bad.iter().zip([Metadata, RouteMetadata, TypedMetadata].iter().cycle()) {
+        let shown = path.join("/").replace('\0', r"\u{0}");
+        assert_eq!(says(Attribute::new(*source, path)), format!("`{shown}` {fault}"));
+    }
+    let two = says(Attribute::new(FilterState, &["a", "b"]));
+    assert_eq!(two, format!("`a/b` {fault}"));
+    let bad: [&[&str]; 4] = [&[], &[""], &["a"; 7], &["a\0b"]];
+    for path in bad {
+        let shown = path.join("/").replace('\0', r"\u{0}");
+        assert_eq!(says(Attribute::jwt_claim("jwt_payload", path)), format!("`{shown}` {fault}"));
+    }
+    assert!(Attribute::jwt_claim("", &["sub"]).is_err());
+    assert!(Attribute::new(Metadata, &[&*longest; 8]).is_ok());
+    assert!(Attribute::jwt_claim("pl", &[&*longest; 6]).is_ok());
 }

@@ -9,7 +9,7 @@ use leapgate::backend::{
     Backend, BreakerKey, KeyedGeometry, KeyedWindows, Local, LocalBreaker, Past, SharedInstant,
     Snapshots, StateKey, Store, Counter,
 };
-use leapgate::rule::{Counting, FlowRule, MaxQueueing};
+use leapgate::rule::{AtMost, Cost, Counting, FlowRule, MaxQueueing, Unit};
 use leapgate::{Decision, Engine, Outcome, Request, Timestamp};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -772,4 +772,99 @@ fn threads_that_run_at_once_never_let_in_more_than_the_limit() {
             spans.len()
         );
     }
+}
+
+/// A request that held an estimate.
+#[derive(Clone, Copy)]
+struct Ran {
+    span: Span,
+    cost: u64,
+    /// By how much it cost more than it held.
+    debt: u64,
+}
+
+/// The most that requests cost that ran in any one stretch of `interval`, beyond what they were underestimated by.
+fn most_cost_within(ran: &[Ran], interval: u64) -> u64 {
+    let within = |from: u64| {
+        let ran = ran.iter();
+        let ran = ran.filter(|ran| ran.span.to >= from && ran.span.from < from + interval);
+        ran.map(|ran| ran.cost - ran.debt).sum::<u64>()
+    };
+    let spans = ran.iter().map(|ran| ran.span);
+    let starts = spans.flat_map(|span| [span.to, span.from, (span.from + 1).saturating_sub(interval)]);
+    starts.map(within).max().unwrap_or(0)
+}
+
+/// One worker whose requests hold estimates, up to three at a time, and settle what they cost: at most `dearest` times the estimate.
+fn hold(process: &Arc<Process>, worker: usize, counting: Counting, dearest: u64, ran: &Mutex<Vec<Ran>>) {
+    let _leaving = Leaving { process, worker };
+    let store = Store::without_statistics(Born {
+        process: Arc::clone(process),
+        worker,
+        birth: Birth::First,
+    });
+    let cost = Cost::at_end().at_most(AtMost::Amount(u64::MAX));
+    let rule = rule("r", "api", LIMIT as f64).per(INTERVAL, Some(4)).unwrap();
+    let rule = rule.counting(counting).in_unit(Unit::new("tokens").unwrap()).costing(cost).unwrap();
+    let engine = Engine::with_store(Rc::new(store), rules([rule])).unwrap();
+    let api = engine.resource("api");
+    let mut random = fastrand::Rng::with_seed(worker as u64);
+    let mut open = Vec::new();
+    let clock = || {
+        api.observe();
+        process.call(worker, |state| state.now)
+    };
+    for step in 0..120 {
+        if open.len() < 3 && step < 100 && random.bool() {
+            let (from, estimate) = (clock(), random.u64(1..4));
+            let request = Request::new("api").cost_of("tokens", estimate);
+            match engine.enter_resource(&api, &request, at(from)) {
+                Decision::Pass(entry) => open.push((entry, from, estimate)),
+                Decision::Wait(..) => panic!("nothing waits"),
+                Decision::Block(_) => process.call(worker, |state| state.refused += 1),
+            }
+        } else if !open.is_empty() {
+            let (mut entry, from, estimate) = open.swap_remove(random.usize(0..open.len()));
+            let cost = random.u64(0..=estimate * dearest);
+            let debt = entry.settle("tokens", cost);
+            assert_eq!(debt, cost.saturating_sub(estimate));
+            let to = clock();
+            entry.exit(Outcome::Success, at(to));
+            ran.lock().unwrap().push(Ran { span: Span { from, to }, cost, debt });
+        }
+    }
+    process.call(worker, |state| state.alive[worker] = false);
+}
+
+#[test]
+fn workers_that_share_two_counts_hold_and_settle_no_more_than_the_limit() {
+    let limit = LIMIT as u64;
+    let (mut settled, mut refused) = (0, 0);
+    for workers in [1, 2, 4] {
+        for (counting, most) in [
+            (Counting::Strict, limit),
+            (Counting::Sentinel, 2 * limit),
+            (Counting::Weighted, 2 * limit),
+        ] {
+            for (seed, dearest) in (0..32).map(|seed| (seed, 1 + seed % 2)) {
+                let schedule = Schedule::Random(fastrand::Rng::with_seed(seed));
+                let process = Process::new(workers, schedule, 1000, 1 + seed % 4);
+                let ran = Mutex::new(Vec::new());
+                std::thread::scope(|scope| {
+                    for worker in 0..workers {
+                        let (process, ran) = (&process, &ran);
+                        scope.spawn(move || hold(process, worker, counting, dearest, ran));
+                    }
+                });
+                let (state, ran) = (process.done(), ran.into_inner().unwrap());
+                let worst = most_cost_within(&ran, INTERVAL);
+                assert!(worst <= most, "{workers} workers, {counting:?}, schedule {seed}: {worst} in one interval");
+                let total: u64 = ran.iter().map(|ran| ran.cost).sum();
+                assert_eq!((state.admitted, state.reserved), (total, total), "schedule {seed}");
+                settled += ran.len();
+                refused += state.refused;
+            }
+        }
+    }
+    assert!(settled > 5000 && refused > 5000, "{settled} settled, {refused} refused");
 }

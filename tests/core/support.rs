@@ -124,6 +124,15 @@ pub(crate) struct Counters {
     pub(crate) warmth: Cell<Option<[u64; 4]>>,
     /// Whether counting fails, as a host's call may.
     pub(crate) broken: Cell<bool>,
+    /// How often either count was changed.
+    pub(crate) changes: Cell<u64>,
+}
+
+impl Counters {
+    fn change(&self, count: &Cell<u64>, to: u64) {
+        count.set(to);
+        self.changes.set(self.changes.get() + 1);
+    }
 }
 
 impl std::ops::Deref for Shared {
@@ -147,16 +156,16 @@ impl Counter for Shared {
         if self.broken.get() {
             return None;
         }
-        self.reserved.set(self.reserved.get().wrapping_add(n));
+        self.change(&self.reserved, self.reserved.get().wrapping_add(n));
         Some(self.reserved.get())
     }
 
     fn release(&self, n: u64) {
-        self.reserved.set(self.reserved.get().wrapping_sub(n));
+        self.change(&self.reserved, self.reserved.get().wrapping_sub(n));
     }
 
     fn admit(&self, n: u64) {
-        self.admitted.set(self.admitted.get().wrapping_add(n));
+        self.change(&self.admitted, self.admitted.get().wrapping_add(n));
     }
 
     fn latest(&self) -> &impl SharedInstant {
@@ -182,6 +191,12 @@ impl Workers {
     pub(crate) fn engine(&self, flow: impl Into<Vec<FlowRule>>) -> Engine<Workers> {
         let store = Rc::new(Store::without_statistics(self.clone()));
         Engine::with_store(store, rules(flow)).unwrap()
+    }
+
+    /// The counts of the only rule.
+    #[track_caller]
+    pub(crate) fn only(&self) -> Shared {
+        self.0.borrow().values().next().unwrap().clone()
     }
 }
 
