@@ -261,7 +261,7 @@ fn a_document_says_where_the_count_is() {
         (r#"{"metadata": ["a", "b"], "cookie": "plan", "default": 3}"#, key, format!(".cookie: `plan` {chosen}")),
         (r#"{"metadata": ["a", "b"]}"#, key, ": `default` is missing; add it".into()),
         (r#"{"default": 3}"#, key, ": `{…}` is not a part of a request; use one key".into()),
-        (r#"{"metadata": ["a"], "default": 3}"#, key, ".metadata: `[…]` is not a valid path; use 2 to 8 names".into()),
+        (r#"{"metadata": ["a"], "default": 3}"#, key, ".metadata: `[…]` is not a valid path; use a namespace and 1 to 7 keys, for a claim 1 to 6 names, for the filter state one, each of 1 to 256 bytes without a zero byte".into()),
         (r#"{"metadata": ["a", "b"], "default": -1}"#, key, format!(".default: `-1` {bad}")),
         (r#"{"metadata": ["a", "b"], "default": 3, "atMost": "1"}"#, key, ".atMost: `1` is a string; use a number".into()),
         (r#"{"metadata": ["a", "b"], "default": 3, "atMost": 2}"#, key, ".default: `3` is above `atMost`; use a lower one, or raise `atMost`".into()),
