@@ -175,7 +175,7 @@ impl<H: Host> Filter<H> {
         });
         if first == 0 {
             store.for_each_keyed(|key, state| {
-                is_settled &= state.states().settle(&self.host, key, state)
+                is_settled &= state.states().export(&self.host, key, state)
             });
         }
         store.for_each_breaker(first, end, |breaker| {

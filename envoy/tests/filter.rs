@@ -22,6 +22,8 @@ mod attributes;
 mod breaker;
 #[path = "filter/exempt.rs"]
 mod exempt;
+#[path = "filter/key_holds.rs"]
+mod key_holds;
 #[path = "filter/names.rs"]
 mod names;
 #[path = "filter/places.rs"]

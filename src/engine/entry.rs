@@ -107,6 +107,11 @@ impl<S: Backend> Entry<S> {
                 debt = held.settle(n.min(Count::MAX as u64)).max(debt);
             }
         }
+        for key in extras.keys.iter_mut().filter(|key| key.holds()) {
+            if let Some(n) = self.resource.keys.rule_of(key).and_then(&mut cost) {
+                debt = key.held.settle(n.min(Count::MAX as u64)).max(debt);
+            }
+        }
         debt
     }
 
@@ -114,7 +119,7 @@ impl<S: Backend> Entry<S> {
     pub fn holds(&self) -> bool {
         self.admissions
             .extras()
-            .is_some_and(|extras| !extras.holds.is_empty())
+            .is_some_and(|extras| extras.holds())
     }
 
     /// Ends a call that turns out not to count: what windows were charged for it goes back, as far as it counts there still; while
@@ -228,12 +233,12 @@ impl<S: Backend> Entry<S> {
         ]
     }
 
-    /// Ends what it holds of rules without a key: at an unknown time, if there is no `now`. While it is waiting, it has cost
-    /// nothing.
+    /// Ends what it holds: at an unknown time, if there is no `now`. While it is waiting, it has cost nothing.
     #[cold]
     fn settle_holds(&self, extras: &EntryExtras, now: Option<Timestamp>) {
         let is_waiting = now.is_some_and(|now| now < self.release);
         let origin = self.origin.as_deref();
+        self.resource.keys.settle(extras, is_waiting, now);
         for (i, held) in extras.holds.iter() {
             let cost = if is_waiting { 0 } else { held.cost() };
             self.resource.each_state(1 << i, origin, |_, _, state| {
