@@ -8,7 +8,7 @@
 //! {
 //!   "flowRules": [{
 //!     "resource": "login",       // "*": each resource that no other flow rule names, on its own window
-//!     "count": 100,
+//!     "count": 100,              // with a key: {"metadata": ["plans", "requests"], "default": 100, "atMost": 1000}
 //!     "id": "login-burst",       // by default made of the resource and of what differs from the defaults
 //!     "intervalMs": 1000,
 //!     "sampleCount": 100,        // by default the interval's largest divisor up to 100
@@ -29,6 +29,9 @@
 //!     "keyItems": [{"value": "10.0.0.1", "count": 1000}],  // another count; of several parts [.., null], null: missing
 //!     "maxKeys": 100000,         // how many keys are kept apart
 //!     "burst": 0,                // added to the count of each key
+//!     "enforcePercent": 100,     // the share of keys that is refused; for the others the rule is in shadow mode
+//!     "exempt": [{"clientIp": "10.0.0.0/8"}],  // requests that are neither refused nor counted; {"origin": "batch"},
+//!                                // {"header": "x-probe", "value": "1"}
 //!     "mode": "enforce",         // "shadow": decide and count, let through
 //!     "compat": null             // "sentinel": window "sentinel", 2 buckets in 1000 ms
 //!   }],
@@ -125,7 +128,9 @@
 
 mod actual;
 mod cost;
+mod count_from;
 mod degrade;
+mod exempt;
 mod flow;
 mod gateway;
 #[cfg(feature = "json")]
@@ -138,6 +143,7 @@ mod parts;
 mod value;
 
 pub use actual::read_statuses;
+pub use exempt::read_exempt;
 #[cfg(feature = "json")]
 pub use json::MAX_DOCUMENT;
 pub use key_part::read_part;

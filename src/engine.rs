@@ -14,6 +14,7 @@ pub(crate) mod decide;
 pub(crate) mod decision;
 pub(crate) mod enter;
 pub(crate) mod entry;
+mod exempt;
 mod held;
 pub(crate) mod in_force;
 mod key_parts;

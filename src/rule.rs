@@ -6,9 +6,12 @@ pub(crate) mod authority;
 mod ban;
 mod behavior;
 mod cost;
+mod count_from;
 pub(crate) mod degrade;
+mod exempt;
 mod flow;
 mod key;
+mod network;
 mod parts;
 pub(crate) mod system;
 
@@ -20,16 +23,19 @@ pub use ban::BanRule;
 pub use behavior::{ControlBehavior, MaxQueueing, Strategy, WarmUp};
 pub(crate) use cost::amount;
 pub use cost::{AtMost, Cost, REQUESTS, Unit};
+pub use count_from::CountFrom;
 pub use degrade::{
     Comparison, DEFAULT_DEGRADE_SAMPLE_COUNT, DEFAULT_MIN_REQUEST_AMOUNT, DegradeGrade,
     DegradeRule, MAX_PROBES,
 };
+pub use exempt::{Exempt, Exemption, MAX_EXEMPTIONS};
 pub use flow::FlowRule;
-pub(crate) use key::Network;
 pub use key::{
     DEFAULT_MAX_KEYS, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, MAX_KEY_PARTS, MAX_KEYS,
     MAX_KEYS_OF_REQUEST, Regex,
 };
+pub use network::Cidr;
+pub(crate) use network::Network;
 pub(crate) use parts::{BAD_PATH, span};
 pub use parts::{
     Count, Counting, DEFAULT_SAMPLE_COUNT, Grade, KEYED_SAMPLE_COUNT, LimitApp, MAX_NAME,

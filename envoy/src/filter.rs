@@ -14,7 +14,7 @@ use crate::waiting::Waiting;
 use crate::{keys, reply, resource};
 use leapgate::backend::{Inbound, Store};
 use leapgate::config::ConfigError;
-use leapgate::rule::{ControlBehavior, Grade, KeyValue};
+use leapgate::rule::{ControlBehavior, Grade};
 use leapgate::stats::Window;
 use leapgate::{
     Blocked, Decision, Engine, Outcome, Policy, RefusalKind, Request, Resource, Rules, Timestamp,
@@ -115,7 +115,9 @@ impl<H: Host> Filter<H> {
         let period_ms = tick_ms(&rules, system.as_ref());
         let engine = Engine::with_store(Rc::clone(&store), rules)
             .map_err(|error| ConfigError::from_rules(&error))?;
-        let is_plain = settings.prioritized.is_none() && engine.has_only_plain_flow_rules();
+        let is_plain = settings.prioritized.is_none()
+            && settings.exempt.is_none()
+            && engine.has_only_plain_flow_rules();
         let fixed = match &settings.resource {
             ResourceFrom::Fixed(name) => Some(engine.resource(name)),
             _ => None,
@@ -363,14 +365,17 @@ impl<H: Host> Filter<H> {
         let resource = self.resource();
         let name = self.further_name(&resource);
         let vm = self.engine.store().backend().vm();
-        let keys = keys::read(vm, &self.wrong_types, resource.key_parts());
-        let caller = Caller::read(&self.host, &self.settings, &resource);
+        let caller = Caller::read(vm, &self.settings, &resource);
+        let keys = match caller.exempt {
+            true => Vec::new(),
+            false => keys::read(vm, &self.wrong_types, resource.key_parts()),
+        };
         resource.observe_from(&caller.origin);
         if let Some(system) = &self.system {
             system.observe();
         }
         let now = self.time_for(&resource);
-        let values = self::values(&keys);
+        let values = keys::values(&keys);
         let mut request = Request::new(&name).origin(&caller.origin).keys(&values);
         if caller.prioritized {
             request = request.prioritized();
@@ -378,8 +383,11 @@ impl<H: Host> Filter<H> {
         if self.waiting.is_full() {
             request = request.impatient();
         }
+        if caller.exempt {
+            request = request.exempt();
+        }
         let mut call = None;
-        if let Some(system) = &self.system {
+        if let Some(system) = self.system.as_ref().filter(|_| !caller.exempt) {
             let (entering, inbound) = system.enter(now);
             self.engine.store().set_inbound(inbound);
             request = request.inbound();
@@ -404,13 +412,14 @@ impl<H: Host> Filter<H> {
             call.admit();
         }
         drop(values);
-        let keys = if self.settings.on_passed {
-            keys
+        let (keys, caller) = if self.settings.on_passed {
+            (keys, caller)
         } else {
-            Vec::new()
+            Default::default()
         };
         let tracked = Tracked {
             keys,
+            caller,
             answer: Answer::default(),
             readings: Readings::default(),
             call,
@@ -477,12 +486,16 @@ impl<H: Host> Filter<H> {
         if has_slept {
             passed.resource.advance(now);
         }
-        let keys = passed
-            .tracked
-            .as_ref()
-            .map_or(&[][..], |tracked| &tracked.keys);
-        let (name, values) = (self.further_name(&passed.resource), values(keys));
-        let request = Request::new(&name).keys(&values);
+        let tracked = passed.tracked.as_deref();
+        let values = tracked.map_or(Vec::new(), |tracked| keys::values(&tracked.keys));
+        let name = self.further_name(&passed.resource);
+        let mut request = Request::new(&name).keys(&values);
+        if let Some(Tracked { caller, .. }) = tracked {
+            request = request.origin(&caller.origin);
+            if caller.exempt {
+                request = request.exempt();
+            }
+        }
         let mut add = |name, value: String| {
             self.host.add_response_header(name, &value);
         };
@@ -559,11 +572,4 @@ impl<H: Host> Filter<H> {
             entry.exit_as(outcome, answered, now);
         }
     }
-}
-
-/// The values of a request's key, as the engine takes them.
-fn values(keys: &[Option<Vec<u8>>]) -> Vec<KeyValue<'_>> {
-    keys.iter()
-        .map(|key| key.as_deref().map_or(KeyValue::Missing, KeyValue::One))
-        .collect()
 }

@@ -22,6 +22,8 @@ mod attributes;
 mod breaker;
 #[path = "filter/cost.rs"]
 mod cost;
+#[path = "filter/exempt.rs"]
+mod exempt;
 #[path = "filter/key_holds.rs"]
 mod key_holds;
 #[path = "filter/names.rs"]

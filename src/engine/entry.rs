@@ -162,7 +162,10 @@ impl<S: Backend> Entry<S> {
         if now < self.release {
             return self.cancel(now);
         }
-        self.resource.refund(&self, keys, now);
+        let extras = self.admissions.extras();
+        if !extras.is_some_and(EntryExtras::is_exempt) {
+            self.resource.refund(&self, keys, now);
+        }
         let mut call = self;
         call.settle_each(|_, _| Some(0));
         call.exit(outcome, now);

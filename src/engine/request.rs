@@ -17,6 +17,7 @@ pub struct Request<'a> {
     pub(super) prioritized: bool,
     pub(super) impatient: bool,
     pub(super) inbound: bool,
+    pub(super) exempt: bool,
     pub(super) within: Option<&'a Scope>,
     pub(super) keys: &'a [KeyValue<'a>],
 }
@@ -34,6 +35,7 @@ impl<'a> Request<'a> {
             prioritized: false,
             impatient: false,
             inbound: false,
+            exempt: false,
             within: None,
             keys: &[],
         }
@@ -129,6 +131,21 @@ impl<'a> Request<'a> {
             inbound: true,
             ..self
         }
+    }
+
+    /// This request, as one that limits leave alone, such as a health check: flow rules, system rules and bans neither refuse nor
+    /// count it, and it is in no inbound statistics. Circuit breakers and authority rules hold for it.
+    #[must_use]
+    pub fn exempt(self) -> Request<'a> {
+        Request {
+            exempt: true,
+            ..self
+        }
+    }
+
+    /// Whether it is a request from outside that counts there.
+    pub(super) fn is_inbound(&self) -> bool {
+        self.inbound && !self.exempt
     }
 
     /// By which context it comes in.

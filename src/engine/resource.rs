@@ -182,7 +182,7 @@ impl<S: Backend> Resource<S> {
         }
         let make = |name: &Rc<str>, place| self.make_origin(store, name, place);
         // One that a rule names is always known: no flood of others frees it of its rule.
-        if self.names_origin(name) {
+        if self.names_origin(name) || self.exempts_origin(name) {
             return self.origins.keep(make(&name.into(), None));
         }
         if let Some(places) = &self.origin_places {
@@ -205,6 +205,13 @@ impl<S: Backend> Resource<S> {
             Applies::Origin(named) => &**named == name,
             Applies::Never => false,
         }) || self.keys.names(name)
+    }
+
+    /// Whether a rule leaves requests of that origin alone.
+    fn exempts_origin(&self, name: &str) -> bool {
+        self.flow_rules()
+            .filter_map(FlowRule::exempt)
+            .any(|exempt| exempt.origins().any(|exempt| exempt == name))
     }
 
     #[inline(never)]

@@ -2,6 +2,7 @@
 
 use crate::engine::check::{Applies, Check, Measures, longest_wait, measured_elsewhere};
 use crate::engine::cost::Tariff;
+use crate::engine::exempt::Exempted;
 use crate::engine::in_force::Ids;
 use crate::engine::key_parts::KeyParts;
 use crate::engine::keyed::{KeyCheck, Keys};
@@ -10,8 +11,8 @@ use crate::engine::resource::{Ordered, Resource};
 use crate::engine::store::{Known, Store};
 use crate::places::{Apart, NamePlace, Places};
 use crate::rule::{
-    FLOW, FLOW_RULES, FlowRule, GATEWAY_FLOW_RULES, Grade, LimitApp, MAX_RULES_PER_RESOURCE, Mode,
-    PARAM_FLOW_RULES, RuleId, Rules, RulesError, Strategy, Target,
+    Exempt, FLOW, FLOW_RULES, FlowRule, GATEWAY_FLOW_RULES, Grade, LimitApp,
+    MAX_RULES_PER_RESOURCE, Mode, PARAM_FLOW_RULES, RuleId, Rules, RulesError, Strategy, Target,
 };
 use crate::state::backend::Backend;
 use crate::state::terms::Terms;
@@ -205,6 +206,7 @@ impl<S: Backend> Table<S> {
                     && !rule.control_behavior().is_paced()
                     && rule.keyed_by().is_none()
                     && rule.cost().is_none()
+                    && rule.exempt().is_none()
             })
     }
 
@@ -248,6 +250,7 @@ impl<S: Backend> Table<S> {
                 },
                 measures,
                 enforced: rule.mode() == Mode::Enforce && self.mode == Mode::Enforce,
+                exempt: Exempted::default(),
                 shadow_wait: Cell::new(0),
                 state: None,
             };
@@ -276,11 +279,17 @@ impl<S: Backend> Table<S> {
                 .filter_map(rule)
                 .map(|rule| check(rule, false, &mut parts)),
         );
+        let prechecks = self.prechecks.of(store, (name, place), &mut parts);
+        for check in &mut checks {
+            check.exempt = Exempted::of(&check.rule, &mut parts);
+        }
+        for check in &mut keys {
+            check.exempt = Exempted::of(check.rule(), &mut parts);
+        }
         let (keys, checks) = (Keys(keys.into()), Box::<[Check<S>]>::from(checks));
         let notify_on_exit = checks.iter().enumerate().filter(|(_, check)| {
             check.terms.compat && matches!(check.rule.grade(), Grade::Qps { .. })
         });
-        let prechecks = self.prechecks.of(store, (name, place), &mut parts);
         let has_origins = checks.iter().any(Check::is_by_origin);
         let is_further = name.is_empty() && self.has_states_of_each();
         let has_places = is_further && store.backend.places(None).is_some();
@@ -295,13 +304,20 @@ impl<S: Backend> Table<S> {
             may_wait: checks
                 .iter()
                 .any(|check| check.rule.control_behavior().is_paced()),
-            by_request: checks
-                .iter()
-                .any(|check| check.measures != Measures::Same || check.tariff.is_some()),
+            by_request: checks.iter().any(|check| {
+                check.measures != Measures::Same
+                    || check.tariff.is_some()
+                    || !check.exempt.is_none()
+            }),
             by_context: checks
                 .iter()
                 .any(|check| matches!(check.measures, Measures::Context(_))),
             by_origin: prechecks.by_origin()
+                || keys.0.iter().map(KeyCheck::rule).any(is_exempt_by_origin)
+                || checks
+                    .iter()
+                    .map(|check| &*check.rule)
+                    .any(is_exempt_by_origin)
                 || checks.iter().any(|check| {
                     matches!(check.applies, Applies::Origin(_) | Applies::OtherOrigins)
                 }),
@@ -315,6 +331,10 @@ impl<S: Backend> Table<S> {
             default_node: OnceCell::new(),
         }
     }
+}
+
+fn is_exempt_by_origin(rule: &FlowRule) -> bool {
+    rule.exempt().is_some_and(Exempt::is_by_origin)
 }
 
 impl<S: Backend> Known for Table<S> {

@@ -2,6 +2,7 @@
 
 use super::behavior::{ControlBehavior, MaxQueueing, Strategy, WarmUp};
 use super::cost::{Cost, REQUESTS, Unit};
+use super::exempt::Exempt;
 use super::key::{DEFAULT_MAX_KEYS, KeyedBy};
 use super::parts::{
     Count, Counting, DEFAULT_INTERVAL_MS, DEFAULT_SAMPLE_COUNT, Grade, KEYED_SAMPLE_COUNT,
@@ -48,6 +49,8 @@ pub struct FlowRule {
     compat: bool,
     /// `None` if the rule limits all requests together.
     keyed: Option<Rc<KeyedBy>>,
+    /// `None` if it leaves no requests alone.
+    exempt: Option<Exempt>,
     /// `None` for requests.
     unit: Option<Unit>,
     /// `None` if the cost is known when a request begins.
@@ -78,6 +81,7 @@ impl FlowRule {
             mode: Mode::Enforce,
             compat: false,
             keyed: None,
+            exempt: None,
             unit: None,
             cost: None,
         })
@@ -320,6 +324,13 @@ impl FlowRule {
         self
     }
 
+    /// This rule, which neither refuses nor counts the requests that are exempt.
+    #[must_use]
+    pub fn exempting(mut self, exempt: Exempt) -> FlowRule {
+        self.exempt = Some(exempt).filter(|exempt| !exempt.is_empty());
+        self
+    }
+
     /// The id; by default made of the resource and of all that differs from the defaults. The count, the mode and how the window
     /// counts are not part of it: when they change, the rule goes on with its counts.
     pub fn id(&self) -> RuleId {
@@ -402,6 +413,7 @@ impl FlowRule {
             && self.strategy == other.strategy
             && self.behavior == other.behavior
             && self.compat == other.compat
+            && self.exempt == other.exempt
             && self.unit == other.unit
             && self.cost == other.cost
             && key(self) == key(other)
@@ -457,6 +469,11 @@ impl FlowRule {
     #[doc(alias = "paramItem")]
     pub fn keyed_by(&self) -> Option<&KeyedBy> {
         self.keyed.as_deref()
+    }
+
+    /// The requests that it leaves alone.
+    pub fn exempt(&self) -> Option<&Exempt> {
+        self.exempt.as_ref()
     }
 
     /// What it counts: [`REQUESTS`] by default.

@@ -108,6 +108,13 @@ pub enum RuleError {
         /// The expression.
         regex: String,
     },
+    /// The text is not a network of addresses, or not one that can be used here.
+    BadCidr {
+        /// The text.
+        cidr: String,
+        /// What is wrong with it, and the cure.
+        fault: &'static str,
+    },
     /// The path of an attribute has too few or too many names, or one that is empty, too long or has a zero byte.
     BadPath {
         /// The names, with slashes between them.
@@ -192,6 +199,9 @@ impl fmt::Display for RuleError {
                 "`{}` is a regular expression, which this build does not support; use another match strategy",
                 escaped(regex, usize::MAX)
             ),
+            RuleError::BadCidr { cidr, fault } => {
+                write!(f, "`{}` {fault}", escaped(cidr, usize::MAX))
+            }
             RuleError::BadPath { path } => {
                 write!(f, "`{}` {BAD_PATH}", escaped(path, usize::MAX))
             }
@@ -357,6 +367,9 @@ impl Count {
 pub struct Ratio(f64);
 
 impl Ratio {
+    /// All of it.
+    pub(crate) const WHOLE: Ratio = Ratio(1.0);
+
     /// The ratio `ratio`.
     ///
     /// # Errors

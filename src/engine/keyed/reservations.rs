@@ -69,20 +69,35 @@ pub(crate) struct EntryExtras {
     pub(crate) keys: InlineVec<HeldKey, 1>,
     /// By check without a key: what the request holds until its cost is known.
     pub(crate) holds: Vec<(usize, Held)>,
+    /// Whether no flow rule has counted the call.
+    is_exempt: bool,
     /// By breaker: how it let a probe in.
     pub(crate) probes: Vec<(usize, Admission)>,
 }
 
 impl EntryExtras {
+    /// Of a call that no flow rule has counted.
+    pub(crate) fn exempt() -> EntryExtras {
+        EntryExtras {
+            is_exempt: true,
+            ..EntryExtras::default()
+        }
+    }
+
+    pub(crate) fn is_exempt(&self) -> bool {
+        self.is_exempt
+    }
+
     /// Whether any rule holds an estimate of the cost.
     pub(crate) fn holds(&self) -> bool {
         !self.holds.is_empty() || self.keys.iter().any(HeldKey::holds)
     }
 
-    /// Goes on with the keys and the holds of another one.
+    /// Goes on with what flow rules have said in another one.
     pub(crate) fn keep(&mut self, other: EntryExtras) {
         self.keys = other.keys;
         self.holds = other.holds;
+        self.is_exempt = other.is_exempt;
     }
 }
 
