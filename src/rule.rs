@@ -1,5 +1,6 @@
 //! Rules. Their small types check what they are made from, once; after that a rule is right by construction.
 
+mod api;
 pub(crate) mod authority;
 mod ban;
 mod behavior;
@@ -8,8 +9,14 @@ pub(crate) mod degrade;
 mod flow;
 mod key;
 mod parts;
+pub(crate) mod path;
 pub(crate) mod system;
 
+pub(crate) use api::PathMatch;
+pub use api::{
+    ApiDefinition, MAX_API_DEFINITIONS, MAX_CONDITIONS, MAX_PATTERN, MAX_PREDICATE_ITEMS,
+    PredicateItem,
+};
 pub use authority::{AuthorityRule, AuthorityStrategy, MAX_LISTED_ORIGINS};
 pub use ban::BanRule;
 pub use behavior::{ControlBehavior, MaxQueueing, Strategy, WarmUp};

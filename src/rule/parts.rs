@@ -104,6 +104,11 @@ pub enum RuleError {
         /// The expression.
         regex: String,
     },
+    /// The pattern is not one of paths: a path, or, for a prefix, one with `/**` behind it.
+    BadPattern {
+        /// The pattern.
+        pattern: String,
+    },
     /// A whole number is out of range.
     OutOfRange {
         /// The number.
@@ -182,6 +187,11 @@ impl fmt::Display for RuleError {
                 f,
                 "`{}` is a regular expression, which this build does not support; use another match strategy",
                 escaped(regex, usize::MAX)
+            ),
+            RuleError::BadPattern { pattern } => write!(
+                f,
+                "`{}` is not a pattern of paths; use one such as `/login`, or `/product/**` with `matchStrategy` 1",
+                escaped(pattern, 64)
             ),
             RuleError::OutOfRange {
                 number,
