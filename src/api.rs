@@ -61,7 +61,7 @@ pub struct ApiMatcher {
     /// By hash: the first node of a list.
     buckets: Box<[u32]>,
     items: Vec<Item>,
-    /// What the conditions name, each part once.
+    /// The host, and what else the conditions name, each part once.
     parts: Vec<KeyPart>,
     expressions: Vec<(Regex, u32)>,
     /// How often was asked.
@@ -152,7 +152,7 @@ impl ApiMatcher {
             nodes: vec![Node::new(NONE, 0, Box::default(), NONE)],
             buckets: vec![NONE; buckets].into(),
             items: Vec::new(),
-            parts: Vec::new(),
+            parts: vec![KeyPart::Host],
             expressions: Vec::new(),
             asked: Cell::new(0),
         };
@@ -196,7 +196,6 @@ impl ApiMatcher {
         });
         let conditions = self.conditions(item, host);
         if let Some(host) = host {
-            self.number(&KeyPart::Host);
             if let Some(node) = self.nodes.get_mut(at as usize) {
                 let [prefix, exact] = &mut node.has_hosts;
                 *(if is_exact { exact } else { prefix }) = true;
@@ -343,8 +342,10 @@ impl ApiMatcher {
 
     /// The node of the request's host below a node, if items there name any.
     fn of_host(&self, at: u32, by_host: bool, asked: &Asked<'_>) -> Option<&Node> {
-        let mut parts = self.parts.iter().filter(|_| by_host);
-        let host = asked.value(self, parts.position(|part| *part == KeyPart::Host)?)?;
+        if !by_host {
+            return None;
+        }
+        let host = asked.value(self, 0)?;
         self.nodes.get(self.child(at, below_hosts(host))? as usize)
     }
 
@@ -449,7 +450,7 @@ fn below_hosts(host: &[u8]) -> impl Iterator<Item = u8> + Clone {
 }
 
 /// A host without its port, and without a dot at the end.
-fn without_port(host: &[u8]) -> &[u8] {
+pub(crate) fn without_port(host: &[u8]) -> &[u8] {
     let address = host.iter().position(|byte| *byte == b']').unwrap_or(0);
     let port = host.iter().skip(address).position(|byte| *byte == b':');
     let host = port

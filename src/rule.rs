@@ -26,7 +26,7 @@ pub use degrade::{
     Comparison, DEFAULT_DEGRADE_SAMPLE_COUNT, DEFAULT_MIN_REQUEST_AMOUNT, DegradeGrade,
     DegradeRule, MAX_PROBES,
 };
-pub use flow::FlowRule;
+pub use flow::{FlowRule, ResourceMode};
 pub(crate) use key::Network;
 pub use key::{
     DEFAULT_MAX_KEYS, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, MAX_KEY_PARTS, MAX_KEYS,
@@ -61,6 +61,9 @@ pub struct Rules {
     pub authority: Vec<AuthorityRule>,
     /// Bans on keys that are refused too often.
     pub ban: Vec<BanRule>,
+    /// The APIs that requests may belong to besides their route ([`ApiMatcher`](crate::api::ApiMatcher)).
+    #[doc(alias = "apiDefinitions")]
+    pub apis: Vec<ApiDefinition>,
     /// Whether anything refuses: in shadow mode each rule is.
     pub mode: Mode,
 }
