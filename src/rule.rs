@@ -103,6 +103,9 @@ pub enum Cause {
     Authority(Rc<AuthorityRule>),
     /// A key that was refused too often.
     Ban(Rc<BanRule>),
+    /// More APIs than a request may belong to ([`MAX_APIS`](crate::api::MAX_APIS)), or more of their rules than one resource may
+    /// have ([`MAX_RULES_PER_RESOURCE`]).
+    Apis,
 }
 
 impl Cause {
@@ -112,7 +115,7 @@ impl Cause {
             Cause::Flow(_) | Cause::Ban(_) | Cause::System(SystemLimit::Qps, _) => {
                 RefusalKind::Limited
             }
-            Cause::Degrade(_) | Cause::System(..) => RefusalKind::Unavailable,
+            Cause::Degrade(_) | Cause::System(..) | Cause::Apis => RefusalKind::Unavailable,
             Cause::Authority(_) => RefusalKind::Forbidden,
         }
     }
@@ -125,6 +128,7 @@ impl Cause {
             Cause::System(..) => "system",
             Cause::Authority(_) => "authority",
             Cause::Ban(_) => BAN,
+            Cause::Apis => "api",
         }
     }
 

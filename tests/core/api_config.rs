@@ -36,23 +36,55 @@ fn each_field_of_an_item_does_what_it_says() {
     let regex = PredicateItem::regex(Regex::new("/a+").unwrap());
     let cases = [
         (r#""pattern": "/a""#, exact("/a")),
-        (r#""pattern": "/a", "matchStrategy": 0, "method": null, "host": null, "headers": null, "query": null"#, exact("/a")),
+        (
+            r#""pattern": "/a", "matchStrategy": 0, "method": null, "host": null, "headers": null, "query": null"#,
+            exact("/a"),
+        ),
         (r#""pattern": "/a", "matchStrategy": "exact""#, exact("/a")),
-        (r#""pattern": "/a/**", "matchStrategy": 1"#, PredicateItem::prefix("/a/**").unwrap()),
-        (r#""pattern": "/**", "matchStrategy": "prefix""#, PredicateItem::prefix("/**").unwrap()),
+        (
+            r#""pattern": "/a/**", "matchStrategy": 1"#,
+            PredicateItem::prefix("/a/**").unwrap(),
+        ),
+        (
+            r#""pattern": "/**", "matchStrategy": "prefix""#,
+            PredicateItem::prefix("/**").unwrap(),
+        ),
         (r#""pattern": "/a+", "matchStrategy": 2"#, regex.clone()),
         (r#""pattern": "/a+", "matchStrategy": "regex""#, regex),
-        (r#""pattern": "/a", "method": "POST""#, with(KeyPart::Method, Some("POST"))),
-        (r#""pattern": "/a", "host": "Shop.example.com""#, with(KeyPart::Host, Some("Shop.example.com"))),
-        (r#""pattern": "/a", "host": "[2001:db8::1]""#, with(KeyPart::Host, Some("[2001:db8::1]"))),
-        (r#""pattern": "/a", "headers": {"X-App": "iOS"}"#, with(header("x-app"), Some("iOS"))),
-        (r#""pattern": "/a", "headers": {"x-app": true}"#, with(header("x-app"), None)),
+        (
+            r#""pattern": "/a", "method": "POST""#,
+            with(KeyPart::Method, Some("POST")),
+        ),
+        (
+            r#""pattern": "/a", "host": "Shop.example.com""#,
+            with(KeyPart::Host, Some("Shop.example.com")),
+        ),
+        (
+            r#""pattern": "/a", "host": "[2001:db8::1]""#,
+            with(KeyPart::Host, Some("[2001:db8::1]")),
+        ),
+        (
+            r#""pattern": "/a", "headers": {"X-App": "iOS"}"#,
+            with(header("x-app"), Some("iOS")),
+        ),
+        (
+            r#""pattern": "/a", "headers": {"x-app": true}"#,
+            with(header("x-app"), None),
+        ),
         (r#""pattern": "/a", "headers": {}"#, exact("/a")),
-        (r#""pattern": "/a", "query": {"Deep": "", "b": true}"#,
-            with(KeyPart::Query("Deep".into()), Some("")).with(KeyPart::Query("b".into()), None).unwrap()),
+        (
+            r#""pattern": "/a", "query": {"Deep": "", "b": true}"#,
+            with(KeyPart::Query("Deep".into()), Some(""))
+                .with(KeyPart::Query("b".into()), None)
+                .unwrap(),
+        ),
     ];
     for (fields, expected) in cases {
-        assert_eq!(rules(&one_item(fields)).apis, [api("a", [expected])], "{fields}");
+        assert_eq!(
+            rules(&one_item(fields)).apis,
+            [api("a", [expected])],
+            "{fields}"
+        );
     }
 }
 
@@ -60,13 +92,34 @@ fn each_field_of_an_item_does_what_it_says() {
 fn definitions_that_sentinel_has_written_are_read() {
     let text = include_str!("../rules/api_definitions.json");
     let expected = [
-        api("product_api", [exact("/ahas"), PredicateItem::prefix("/product/**").unwrap()]),
-        api("another_customized_api", [PredicateItem::prefix("/**").unwrap()]),
-        api("numbers", [PredicateItem::regex(Regex::new(r"/id/\d+").unwrap())]),
+        api(
+            "product_api",
+            [
+                exact("/ahas"),
+                PredicateItem::prefix("/product/**").unwrap(),
+            ],
+        ),
+        api(
+            "another_customized_api",
+            [PredicateItem::prefix("/**").unwrap()],
+        ),
+        api(
+            "numbers",
+            [PredicateItem::regex(Regex::new(r"/id/\d+").unwrap())],
+        ),
     ];
-    assert_eq!(rules(&format!(r#"{{"apiDefinitions": {text}}}"#)).apis, expected);
-    for nothing in [r#""predicateItems": null"#, r#""predicateItems": []"#, r#""id": "x""#] {
-        let read = rules(&format!(r#"{{"apiDefinitions": [{{"apiName": "a", {nothing}}}]}}"#));
+    assert_eq!(
+        rules(&format!(r#"{{"apiDefinitions": {text}}}"#)).apis,
+        expected
+    );
+    for nothing in [
+        r#""predicateItems": null"#,
+        r#""predicateItems": []"#,
+        r#""id": "x""#,
+    ] {
+        let read = rules(&format!(
+            r#"{{"apiDefinitions": [{{"apiName": "a", {nothing}}}]}}"#
+        ));
         assert_eq!(read.apis, [api("a", [])]);
     }
 }
@@ -103,7 +156,10 @@ fn each_mistake_is_one_sentence_with_the_place_the_value_and_the_cure() {
     }
     let conditions: Vec<String> = (0..17).map(|i| format!(r#""x{i}": true"#)).collect();
     assert_eq!(
-        says(&one_item(&format!(r#""pattern": "/a", "headers": {{{}}}"#, conditions.join(",")))),
+        says(&one_item(&format!(
+            r#""pattern": "/a", "headers": {{{}}}"#,
+            conditions.join(",")
+        ))),
         "apiDefinitions[0].predicateItems[0].headers.x16: `true` is one condition too many; use at most 16 in one item"
     );
 }
@@ -127,7 +183,12 @@ fn names_of_apis_differ_and_their_number_is_bounded() {
         let list: Vec<String> = (0..count).map(of).collect();
         list.join(",")
     };
-    let apis = |count| format!("[{}]", many(count, &|i| format!(r#"{{"apiName": "a{i}"}}"#)));
+    let apis = |count| {
+        format!(
+            "[{}]",
+            many(count, &|i| format!(r#"{{"apiName": "a{i}"}}"#))
+        )
+    };
     assert_eq!(rules(&document(&apis(10_000))).apis.len(), 10_000);
     assert_eq!(
         says(&document(&apis(10_001))),
@@ -135,12 +196,17 @@ fn names_of_apis_differ_and_their_number_is_bounded() {
     );
     let items = many(1001, &|_| r#"{"pattern": "/a"}"#.into());
     assert_eq!(
-        says(&document(&format!(r#"[{{"apiName": "a", "predicateItems": [{items}]}}]"#))),
+        says(&document(&format!(
+            r#"[{{"apiName": "a", "predicateItems": [{items}]}}]"#
+        ))),
         "apiDefinitions[0].apiName: `a` has too many items; use at most 1000 for one API"
     );
     let parts = |count| {
         let item = |i| format!(r#"{{"pattern": "/a", "headers": {{"x{i}": true}}}}"#);
-        format!(r#"[{{"apiName": "a", "predicateItems": [{}]}}]"#, many(count, &item))
+        format!(
+            r#"[{{"apiName": "a", "predicateItems": [{}]}}]"#,
+            many(count, &item)
+        )
     };
     assert_eq!(rules(&document(&parts(64))).apis.len(), 1);
     assert_eq!(
@@ -167,11 +233,17 @@ fn a_mode_picks_between_a_route_and_an_api_of_one_name() {
     ];
     assert_eq!(named.gateway_flow, expected);
     assert_eq!(named.flow[0].resource_mode(), None);
-    let ids: Vec<String> = named.gateway_flow.iter().map(|rule| rule.id().to_string()).collect();
+    let ids: Vec<String> = named
+        .gateway_flow
+        .iter()
+        .map(|rule| rule.id().to_string())
+        .collect();
     assert_eq!(ids, ["a", "a/api", "b"]);
     assert!(Engine::new(named).is_ok());
     // Without such an API the mode means nothing: these are two rules of one id.
-    let error = Engine::new(document("")).err().map(|error| error.to_string());
+    let error = Engine::new(document(""))
+        .err()
+        .map(|error| error.to_string());
     assert_eq!(
         error.as_deref(),
         Some("`a` is the id of an earlier rule; give one of them another `id`")

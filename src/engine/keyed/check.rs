@@ -20,6 +20,8 @@ pub(crate) struct KeyCheck {
     /// The rule with the states that this one looks at, if it has none of its own: that rule charges for both.
     pub(super) beside: Option<RuleId>,
     pub(super) enforced: bool,
+    /// Which member of the resource the rule is for, where it stands for a route and APIs; else 0.
+    pub(crate) member: u8,
     /// For each part, which of the request's values it is.
     pub(super) of: Box<[usize]>,
     /// `None` if it counts requests at a known cost.
@@ -46,8 +48,9 @@ pub(crate) struct KeyCaller<'a> {
     pub(crate) values: &'a [KeyValue<'a>],
     pub(crate) resource: &'a str,
     pub(crate) origin: &'a str,
-    /// Whether it has an origin that no rule of the resource names.
-    pub(crate) is_other: bool,
+    /// Whether it has an origin that no rule of the resource names: a bit for each member, where the resource stands for a route
+    /// and APIs.
+    pub(crate) is_other: u32,
     pub(crate) cost: u64,
     /// Its costs in other units than requests.
     pub(crate) others: &'a [(&'a str, u64)],
@@ -69,7 +72,7 @@ impl<'a> KeyCaller<'a> {
             values: &[],
             resource: "",
             origin: "",
-            is_other: false,
+            is_other: 0,
             cost: 1,
             others: &[],
         }
@@ -110,6 +113,7 @@ impl KeyCheck {
             id,
             beside,
             enforced,
+            member: 0,
             geometry,
             opened: OnceCell::new(),
         }
@@ -182,7 +186,7 @@ impl KeyCheck {
         match self.rule.limit_app() {
             LimitApp::Default => true,
             LimitApp::Origin(name) => **name == *caller.origin,
-            LimitApp::Other => caller.is_other,
+            LimitApp::Other => caller.is_other >> self.member & 1 == 1,
         }
     }
 

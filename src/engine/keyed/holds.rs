@@ -1,5 +1,6 @@
 //! The keys of a request, each resolved once, and what they hold: while it is decided, and while its call lasts.
 
+use crate::engine::api_nodes::ApiNode;
 use crate::engine::held::Held;
 use crate::inline_vec::InlineVec;
 use crate::rule::Count;
@@ -44,13 +45,15 @@ pub(crate) struct HeldKey {
     pub(super) in_flight: bool,
 }
 
-/// Keys in flight, holds and breaker probes. Boxed: most entries have none.
+/// Keys in flight, holds, APIs and breaker probes. Boxed: most entries have none.
 #[derive(Default)]
 pub(crate) struct EntryExtras {
     /// The keys that look at how the call ends.
     pub(super) keys: InlineVec<HeldKey, 1>,
     /// By check without a key: what the request holds until its cost is known.
     pub(crate) holds: Vec<(usize, Held)>,
+    /// The statistics of the APIs of the request, where statistics are kept.
+    pub(crate) apis: Vec<ApiNode>,
     /// By breaker: how it let a probe in.
     pub(crate) probes: Vec<(usize, Admission)>,
 }
