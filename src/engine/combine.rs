@@ -157,6 +157,11 @@ impl<S: Backend> Table<S> {
 }
 
 impl<S: Backend> Resource<S> {
+    /// Whether it stands for too many APIs: then it refuses requests ([`Engine::resource_with`]).
+    pub fn is_over(&self) -> bool {
+        self.prechecks.over.is_some()
+    }
+
     /// The resource of the route and those of the APIs that it stands for. Of the route there is none once its name has lost
     /// its windows.
     pub(super) fn members(&self) -> impl Iterator<Item = Option<Rc<Resource<S>>>> {
