@@ -51,7 +51,7 @@
 //!   }],
 //!   "gatewayFlowRules": [{       // Sentinel's: limits on parts of a request that comes in by a gateway
 //!     "resource": "route",
-//!     "resourceMode": "route",   // or 0; "customApiName" or 1: it means nothing here
+//!     "resourceMode": "route",   // or 0; "customApiName" or 1: which one it is for, where an API has that name
 //!     "count": 5,
 //!     "grade": "qps",            // or 1; "concurrency" or 0
 //!     "intervalSec": 1,          // the window
@@ -111,6 +111,17 @@
 //!     "id": "bans",
 //!     "mode": "enforce"
 //!   }],
+//!   "apiDefinitions": [{         // requests that rules name together, whatever their routes
+//!     "apiName": "login",
+//!     "predicateItems": [{       // alternatives
+//!       "pattern": "/login",     // on the decoded path; what else is given must hold, too
+//!       "matchStrategy": "exact",  // or 0; "prefix" or 1: "/product/**"; "regex" or 2
+//!       "method": "POST",
+//!       "host": "shop.example.com",
+//!       "headers": {"x-app": "ios"},  // true: any value
+//!       "query": {"debug": true}
+//!     }]
+//!   }],
 //!   "mode": "enforce",           // "shadow": no rule refuses
 //!   "envoy": {}                  // the filter's own settings
 //! }
@@ -127,6 +138,7 @@
 //! `regex`, of any rule, may be `false`.
 
 mod actual;
+mod api;
 mod cost;
 mod count_from;
 mod degrade;
@@ -177,6 +189,7 @@ pub const KEYS: &[&str] = &[
     "systemRules",
     "authorityRules",
     "banRules",
+    "apiDefinitions",
     "mode",
     "envoy",
 ];
@@ -195,16 +208,19 @@ pub fn read(document: &Value) -> Result<Document<'_>, ConfigError> {
         return Err(at.error("is an array; put it in an object, under `flowRules`"));
     }
     let fields = at.object(KEYS)?;
+    let (apis, names) = api::definitions(&fields)?;
+    let gateway = list(&fields, "gatewayFlowRules", gateway::rule)?;
     Ok(Document {
         rules: Rules {
             mode: mode(&fields)?,
             flow: list(&fields, "flowRules", flow::rule)?,
             param_flow: list(&fields, "paramFlowRules", param_flow::rule)?,
-            gateway_flow: list(&fields, "gatewayFlowRules", gateway::rule)?,
+            gateway_flow: api::by_mode(gateway, &names),
             degrade: list(&fields, "degradeRules", degrade::rule)?,
             system: list(&fields, "systemRules", system_rule)?,
             authority: list(&fields, "authorityRules", authority_rule)?,
             ban: list(&fields, "banRules", ban_rule)?,
+            apis,
         },
         envoy: value::find(document, "envoy").filter(|envoy| **envoy != Value::Null),
     })

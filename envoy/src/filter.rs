@@ -1,5 +1,6 @@
 //! The filter: decides on each request and says what the host does with it. Runs on any [`Host`].
 
+use crate::apis::Apis;
 use crate::backend::EnvoyBackend;
 use crate::caller::Caller;
 use crate::cost::Readings;
@@ -78,6 +79,8 @@ pub struct Filter<H: Host> {
     engine: Engine<EnvoyBackend<H>>,
     /// The resource of all requests, if the configuration names one.
     fixed: Option<Rc<Resource<EnvoyBackend<H>>>>,
+    /// The APIs of requests, if the document defines any that have rules.
+    apis: Option<Apis>,
     /// The first state that the next tick brings up to date.
     next_state: Cell<usize>,
     system: Option<System<H>>,
@@ -113,6 +116,7 @@ impl<H: Host> Filter<H> {
             store.set_inbound(Inbound::default());
         }
         let period_ms = tick_ms(&rules, system.as_ref());
+        let definitions = rules.apis.clone();
         let engine = Engine::with_store(Rc::clone(&store), rules)
             .map_err(|error| ConfigError::from_rules(&error))?;
         let is_plain = settings.prioritized.is_none()
@@ -122,6 +126,7 @@ impl<H: Host> Filter<H> {
             ResourceFrom::Fixed(name) => Some(engine.resource(name)),
             _ => None,
         };
+        let apis = Apis::new(&definitions, &engine);
         store.sweep();
         let root = store.backend().vm().root();
         let waiting = Waiting::new(host.clone(), root, settings.max_waiting, period_ms);
@@ -130,6 +135,7 @@ impl<H: Host> Filter<H> {
             settings,
             engine,
             fixed,
+            apis,
             next_state: Cell::new(0),
             system,
             refusals: Refusals::default(),
@@ -257,9 +263,13 @@ impl<H: Host> Filter<H> {
     }
 
     fn resource(&self) -> Rc<Resource<EnvoyBackend<H>>> {
-        match &self.fixed {
+        let resource = match &self.fixed {
             Some(fixed) if fixed.is_certain() => Rc::clone(fixed),
             _ => self.with_name(|name| self.engine.resource_at(name, &|| self.host.now())),
+        };
+        match &self.apis {
+            None => resource,
+            Some(apis) => apis.join(&self.host, &self.engine, &resource),
         }
     }
 

@@ -25,6 +25,7 @@
 //! | `pages` | where the states of a rule's keys are kept: shared data, or the virtual machine alone |
 //! | `backend` | the engine's backend, which opens all these |
 //! | `caller` | what is read of a request besides its resource: its origin, and whether it may borrow |
+//! | `apis` | which APIs a request belongs to besides its route |
 //! | `waiting` | requests that wait, paused until their turn |
 //! | `cost` | what a request that has ended has cost |
 //! | `passed` | what an admitted request keeps until it ends |
@@ -33,6 +34,7 @@
 //!
 //! A module uses only those above it.
 
+mod apis;
 pub mod backend;
 pub mod breakers;
 pub mod caller;

@@ -16,6 +16,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
+#[path = "filter/apis.rs"]
+mod apis;
 #[path = "filter/attributes.rs"]
 mod attributes;
 #[path = "filter/breaker.rs"]

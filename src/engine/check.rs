@@ -25,6 +25,8 @@ pub(super) struct Check<S: Backend> {
     /// `None` if it counts requests at a known cost.
     pub(super) tariff: Option<Tariff>,
     pub(super) applies: Applies,
+    /// Which member of the resource the rule is for, where it stands for a route and APIs; else 0.
+    pub(super) member: u8,
     pub(super) measures: Measures,
     pub(super) enforced: bool,
     /// Which requests it leaves alone.
@@ -113,7 +115,9 @@ impl<S: Backend> Check<S> {
         match &self.applies {
             Applies::All => true,
             Applies::Origin(name) => origin.is_some_and(|origin| origin.name == *name),
-            Applies::OtherOrigins => origin.is_some_and(|origin| origin.is_other),
+            Applies::OtherOrigins => {
+                origin.is_some_and(|origin| origin.is_other >> self.member & 1 == 1)
+            }
             Applies::Never => false,
         }
     }

@@ -71,11 +71,16 @@ impl<S: Backend> Resource<S> {
             self.decide(origin.as_deref(), request, None, now)
                 .map(|admitted| (admitted, Admissions::default()))
         };
+        let apis = self.api_nodes(store, &scope, origin.as_deref(), request);
         let (mut admitted, mut admissions) = match decided {
             Ok(admitted) => admitted,
-            Err(blocked) => return self.block(blocked, origin.as_deref(), &scope, request, now),
+            Err(blocked) => {
+                apis.iter().for_each(|api| api.block(request.cost, now));
+                return self.block(blocked, origin.as_deref(), &scope, request, now);
+            }
         };
         admissions.keep(admitted.extras.take());
+        admissions.keep_apis(apis);
         let Admitted {
             held, wait, lender, ..
         } = admitted;
@@ -90,7 +95,10 @@ impl<S: Backend> Resource<S> {
             scope,
         };
         match lender {
-            None => entry.begin(),
+            None => {
+                entry.begin();
+                entry.begin_in_apis();
+            }
             Some(lender) => entry.begin_on_loan(store.tree(), lender),
         }
         match wait {
@@ -179,7 +187,7 @@ impl<S: Backend> Resource<S> {
             values: request.keys,
             resource: self.name_of(request),
             origin: request.origin,
-            is_other: origin.is_some_and(|origin| origin.is_other),
+            is_other: origin.map_or(0, |origin| origin.is_other),
             cost: request.cost,
             others: request.other_costs(),
         }

@@ -47,7 +47,7 @@ impl<S: Backend> Resource<S> {
             values: keys,
             resource: name,
             origin: "",
-            is_other: false,
+            is_other: 0,
             cost: 1,
             others: &[],
         };

@@ -20,6 +20,7 @@ pub struct Request<'a> {
     pub(super) exempt: bool,
     pub(super) within: Option<&'a Scope>,
     pub(super) keys: &'a [KeyValue<'a>],
+    pub(super) apis: Option<&'a [&'a str]>,
 }
 
 impl<'a> Request<'a> {
@@ -38,6 +39,7 @@ impl<'a> Request<'a> {
             exempt: false,
             within: None,
             keys: &[],
+            apis: None,
         }
     }
 
@@ -47,6 +49,17 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn keys(self, keys: &'a [KeyValue<'a>]) -> Request<'a> {
         Request { keys, ..self }
+    }
+
+    /// This request, which belongs to the APIs of these names, too: it enters all of them and its resource, or none
+    /// ([`Engine::resource_with`](crate::Engine::resource_with), which says which names count). An
+    /// [`ApiMatcher`](crate::api::ApiMatcher) finds them.
+    #[must_use]
+    pub fn also(self, apis: &'a [&'a str]) -> Request<'a> {
+        Request {
+            apis: Some(apis),
+            ..self
+        }
     }
 
     /// This request, in a context of its own.

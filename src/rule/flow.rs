@@ -11,6 +11,18 @@ use super::parts::{
 use crate::window::Window;
 use std::rc::Rc;
 
+/// What kind of resource a rule is for, where a route and an API have one name.
+///
+/// Sentinel: `SentinelGatewayConstants.RESOURCE_MODE_*`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ResourceMode {
+    /// The route of that name, or whatever else a request is for by itself.
+    Route,
+    /// The API of that name.
+    #[doc(alias = "customApiName")]
+    Api,
+}
+
 /// A limit on a resource.
 ///
 /// Sentinel: `FlowRule`.
@@ -55,6 +67,8 @@ pub struct FlowRule {
     unit: Option<Unit>,
     /// `None` if the cost is known when a request begins.
     cost: Option<Rc<Cost>>,
+    /// Of a route and an API with the name of its resource, the one that it is for; `None` for both.
+    resource_mode: Option<ResourceMode>,
 }
 
 impl FlowRule {
@@ -84,6 +98,7 @@ impl FlowRule {
             exempt: None,
             unit: None,
             cost: None,
+            resource_mode: None,
         })
     }
 
@@ -317,6 +332,13 @@ impl FlowRule {
         self
     }
 
+    /// This rule, for the route or for the API with the name of its resource alone.
+    #[must_use]
+    pub fn for_resource_mode(mut self, resource_mode: ResourceMode) -> FlowRule {
+        self.resource_mode = Some(resource_mode);
+        self
+    }
+
     /// This rule, in this mode.
     #[must_use]
     pub fn in_mode(mut self, mode: Mode) -> FlowRule {
@@ -398,6 +420,9 @@ impl FlowRule {
             LimitApp::Other => part("app=other"),
             LimitApp::Origin(name) => part(&format!("app={name}")),
         }
+        if self.resource_mode == Some(ResourceMode::Api) {
+            part("api");
+        }
         id
     }
 
@@ -416,6 +441,7 @@ impl FlowRule {
             && self.exempt == other.exempt
             && self.unit == other.unit
             && self.cost == other.cost
+            && self.resource_mode == other.resource_mode
             && key(self) == key(other)
     }
 
@@ -484,6 +510,11 @@ impl FlowRule {
     /// How much a request holds until it ends; `None` if its cost is known when it begins.
     pub fn cost(&self) -> Option<&Cost> {
         self.cost.as_deref()
+    }
+
+    /// Whether it is for routes or for APIs alone; `None` if it is for both.
+    pub fn resource_mode(&self) -> Option<ResourceMode> {
+        self.resource_mode
     }
 
     /// Whether it decides as Sentinel does.

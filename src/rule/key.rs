@@ -214,7 +214,7 @@ impl Regex {
     }
 
     #[cfg(feature = "regex")]
-    fn matches(&self, value: &[u8]) -> bool {
+    pub(crate) fn matches(&self, value: &[u8]) -> bool {
         std::str::from_utf8(value).is_ok_and(|value| self.whole.is_match(value))
     }
 

@@ -120,6 +120,11 @@ pub enum RuleError {
         /// The names, with slashes between them.
         path: String,
     },
+    /// The pattern is not one of paths: a path, or, for a prefix, one with `/**` behind it.
+    BadPattern {
+        /// The pattern.
+        pattern: String,
+    },
     /// A whole number is out of range.
     OutOfRange {
         /// The number.
@@ -205,6 +210,11 @@ impl fmt::Display for RuleError {
             RuleError::BadPath { path } => {
                 write!(f, "`{}` {BAD_PATH}", escaped(path, usize::MAX))
             }
+            RuleError::BadPattern { pattern } => write!(
+                f,
+                "`{}` is not a pattern of paths; use one such as `/login`, or `/product/**` with `matchStrategy` 1",
+                escaped(pattern, 64)
+            ),
             RuleError::OutOfRange {
                 number,
                 least,

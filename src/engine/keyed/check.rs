@@ -27,6 +27,8 @@ pub(crate) struct KeyCheck {
     pub(super) enforced: bool,
     /// Keys whose hash has a lower number than this in 32 of its bits are refused, if the rule is enforced.
     share: u64,
+    /// Which member of the resource the rule is for, where it stands for a route and APIs; else 0.
+    pub(crate) member: u8,
     /// For each part, which of the request's values it is.
     pub(super) of: Box<[usize]>,
     /// Which requests it leaves alone.
@@ -61,8 +63,9 @@ pub(crate) struct KeyCaller<'a> {
     pub(crate) values: &'a [KeyValue<'a>],
     pub(crate) resource: &'a str,
     pub(crate) origin: &'a str,
-    /// Whether it has an origin that no rule of the resource names.
-    pub(crate) is_other: bool,
+    /// Whether it has an origin that no rule of the resource names: a bit for each member, where the resource stands for a route
+    /// and APIs.
+    pub(crate) is_other: u32,
     pub(crate) cost: u64,
     /// Its costs in other units than requests.
     pub(crate) others: &'a [(&'a str, u64)],
@@ -84,7 +87,7 @@ impl<'a> KeyCaller<'a> {
             values: &[],
             resource: "",
             origin: "",
-            is_other: false,
+            is_other: 0,
             cost: 1,
             others: &[],
         }
@@ -160,6 +163,7 @@ impl KeyCheck {
             beside,
             enforced: enforced && share > 0,
             share,
+            member: 0,
             geometry,
             opened: OnceCell::new(),
         }
@@ -241,7 +245,7 @@ impl KeyCheck {
         let applies = match self.rule.limit_app() {
             LimitApp::Default => true,
             LimitApp::Origin(name) => **name == *caller.origin,
-            LimitApp::Other => caller.is_other,
+            LimitApp::Other => caller.is_other >> self.member & 1 == 1,
         };
         applies && !self.exempts(caller.values, caller.origin)
     }

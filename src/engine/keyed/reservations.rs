@@ -1,6 +1,7 @@
 //! The keys of a request, each resolved once: what is reserved for them while it is decided, and what they look at while its call
 //! lasts.
 
+use crate::engine::api_nodes::ApiNode;
 use crate::engine::held::Held;
 use crate::inline_vec::InlineVec;
 use crate::rule::Count;
@@ -62,7 +63,7 @@ impl HeldKey {
     }
 }
 
-/// Keys in flight, holds and breaker probes. Boxed: most entries have none.
+/// Keys in flight, holds, APIs and breaker probes. Boxed: most entries have none.
 #[derive(Default)]
 pub(crate) struct EntryExtras {
     /// The keys that look at how the call ends.
@@ -71,6 +72,8 @@ pub(crate) struct EntryExtras {
     pub(crate) holds: Vec<(usize, Held)>,
     /// Whether no flow rule has counted the call.
     is_exempt: bool,
+    /// The statistics of the APIs of the request, where statistics are kept.
+    pub(crate) apis: Vec<ApiNode>,
     /// By breaker: how it let a probe in.
     pub(crate) probes: Vec<(usize, Admission)>,
 }
