@@ -5,6 +5,7 @@ use crate::backend::EnvoyBackend;
 use crate::caller::Caller;
 use crate::cost::Readings;
 use crate::counters::Refusals;
+use crate::holds::{HEARTBEAT_MS, Holder};
 use crate::host::{Host, Level, LocalReply};
 use crate::inbound::System;
 use crate::keys::WrongTypes;
@@ -117,6 +118,7 @@ impl<H: Host> Filter<H> {
         }
         let period_ms = tick_ms(&rules, system.as_ref());
         let definitions = rules.apis.clone();
+        store.backend().holder().expect(&rules);
         let engine = Engine::with_store(Rc::clone(&store), rules)
             .map_err(|error| ConfigError::from_rules(&error))?;
         let is_plain = settings.prioritized.is_none()
@@ -147,6 +149,8 @@ impl<H: Host> Filter<H> {
         // Windows begin now and not with their first request, so they see what other workers admit until then.
         if !filter.falls_asleep() {
             filter.waiting.ask_for_ticks();
+        } else if filter.holder().holds() {
+            filter.host.set_tick_period(HEARTBEAT_MS);
         }
         Ok(filter)
     }
@@ -208,6 +212,11 @@ impl<H: Host> Filter<H> {
         sleeps
     }
 
+    /// What this virtual machine holds, and its watch over others.
+    fn holder(&self) -> &Holder<H> {
+        self.engine.store().backend().holder()
+    }
+
     /// Whether no request waits here, and a worker that has slept can read what it has missed.
     fn may_sleep(&self) -> bool {
         self.waiting.is_empty() && self.engine.store().backend().vm().may_sleep()
@@ -219,6 +228,7 @@ impl<H: Host> Filter<H> {
     fn end_quiet(&self) {
         if self.quiet.replace(0) == ASLEEP {
             self.engine.store().backend().vm().wake();
+            self.holder().wake();
             self.waiting.ask_for_ticks();
         }
     }
@@ -244,8 +254,10 @@ impl<H: Host> Filter<H> {
         }
         let quiet = self.quiet.get().saturating_add(1);
         if quiet > self.waiting.ticks_in(QUIET_MS) && self.may_sleep() {
-            if self.falls_asleep() {
-                self.host.set_tick_period(0);
+            let sleeps = self.falls_asleep();
+            let period_ms = self.holder().watch(sleeps);
+            if sleeps {
+                self.host.set_tick_period(period_ms);
             }
             return;
         }
@@ -253,6 +265,7 @@ impl<H: Host> Filter<H> {
         let first = self.next_state.get();
         let end = first.saturating_add(STATES_PER_TICK);
         self.bring_up_to_date(first, end, false);
+        self.holder().watch(false);
         let store = self.engine.store();
         self.next_state
             .set(if end < store.len().max(store.breakers()) {

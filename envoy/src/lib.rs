@@ -9,6 +9,7 @@
 //! | `shared` | a cell of words in shared data, replaced by compare-and-swap |
 //! | `vm` | one virtual machine: its host, the names of what it shares, the seed of hashes, sleep |
 //! | `gauges` | Envoy's gauges as counters that workers share |
+//! | `holds` | what each virtual machine holds, and that others give it back after its death |
 //! | `pair` | two running counts: in gauges, in shared data, or the virtual machine's own |
 //! | `counters` | the counters that Envoy exports for each rule |
 //! | `ring` | how virtual machines publish the past of a window to one another |
@@ -44,6 +45,7 @@ mod counters;
 pub mod counts;
 pub mod filter;
 mod gauges;
+mod holds;
 pub mod host;
 pub mod inbound;
 pub mod keys;
