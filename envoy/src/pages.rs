@@ -36,6 +36,7 @@ pub struct KeyStates<H> {
     /// How many requests have been charged to shared entries, because their page was full.
     shared: Cell<u64>,
     exported_shared: LazyCounter,
+    exported_defaulted: LazyCounter,
 }
 
 /// A request that has ended: its reservation is to be taken off.
@@ -145,6 +146,7 @@ impl<H: Host> KeyStates<H> {
             counters,
             shared: Cell::new(0),
             exported_shared: LazyCounter::default(),
+            exported_defaulted: LazyCounter::default(),
         }
     }
 
@@ -154,6 +156,8 @@ impl<H: Host> KeyStates<H> {
         self.take_off_owed();
         self.counters
             .export([state.passed(), state.blocked(), state.shadow_blocked()]);
+        self.counters
+            .export_lazy(&self.exported_defaulted, "defaulted", state.defaulted());
         let is_first =
             self.counters
                 .export_lazy(&self.exported_shared, "shared", self.shared.get());
