@@ -144,7 +144,12 @@ impl<H: Host> Backend for EnvoyBackend<H> {
         let (seed, place) =
             shared.unwrap_or_else(|| (self.vm.random(), Pages::Local(RefCell::default())));
         let counters = Counters::new(&self.vm, &labels(key));
-        KeyStates::new(KeyedPages::new(geometry, seed), place, counters)
+        KeyStates::new(
+            KeyedPages::new(geometry, seed),
+            place,
+            counters,
+            &self.holder,
+        )
     }
 
     fn open_breaker(&self, key: &BreakerKey) -> BreakerPlace<H> {

@@ -65,25 +65,25 @@ type Gauges = RefCell<Vec<Option<MetricId>>>;
 
 /// An entry of the list: a virtual machine, under one of its ids.
 #[derive(Clone, Copy)]
-struct Member {
+pub(crate) struct Member {
     index: usize,
-    id: u64,
+    pub(crate) id: u64,
 }
 
 /// What this virtual machine holds, and its watch over others.
 pub(crate) struct Holder<H> {
     vm: Rc<Vm<H>>,
-    list: SharedCell<H>,
+    pub(crate) list: SharedCell<H>,
     /// Whether any rule lets requests hold.
-    is_expected: Cell<bool>,
+    pub(crate) is_expected: Cell<bool>,
     /// Its entry, while it holds anything and until it sleeps.
-    member: Cell<Option<Member>>,
+    pub(crate) member: Cell<Option<Member>>,
     /// Whether that entry is known to be its own since it woke.
     is_sure: Cell<bool>,
     /// How often the entry may have changed.
     changes: Cell<u32>,
     /// The list when it was last looked at, and when that was.
-    seen: Cell<Vec<u64>>,
+    pub(crate) seen: Cell<Vec<u64>>,
     looked_at: Cell<u64>,
     /// Whether a heartbeat was late then.
     is_late: Cell<bool>,
@@ -92,7 +92,7 @@ pub(crate) struct Holder<H> {
     /// The gauges of the ids of those that give back.
     held_by: Gauges,
     /// All that it holds and others can give back.
-    total: Cell<u64>,
+    pub(crate) total: Cell<u64>,
     has_warned: Cell<bool>,
 }
 
@@ -113,18 +113,18 @@ struct Held {
 }
 
 /// Takes up to `n` out of `cell`, and returns how much that is.
-fn draw(cell: &Cell<u64>, n: u64) -> u64 {
+pub(crate) fn draw(cell: &Cell<u64>, n: u64) -> u64 {
     let drawn = n.min(cell.get());
     cell.set(cell.get() - drawn);
     drawn
 }
 
-fn add(cell: &Cell<u64>, n: u64) {
+pub(crate) fn add(cell: &Cell<u64>, n: u64) {
     cell.set(cell.get().wrapping_add(n));
 }
 
 /// Ids and heartbeats by index.
-fn entries(words: &mut [u64]) -> &mut [[u64; 2]] {
+pub(crate) fn entries(words: &mut [u64]) -> &mut [[u64; 2]] {
     words
         .get_mut(1..)
         .map_or(&mut [], |words| words.as_chunks_mut().0)
@@ -182,8 +182,8 @@ impl<H: Host> Holder<H> {
     /// watched from now on.
     pub(crate) fn expect(&self, rules: &Rules) {
         let holds = |rule: &FlowRule| {
-            let can = rule.grade() == Grade::Concurrency || rule.cost().is_some();
-            can && rule.keyed_by().is_none()
+            let counts = rule.grade() == Grade::Concurrency && rule.keyed_by().is_none();
+            counts || rule.cost().is_some()
         };
         let counts =
             |rule: &SystemRule| rule.limits(SystemLimit::Thread) || rule.limits(SystemLimit::Bbr);
@@ -346,7 +346,7 @@ impl<H: Host> Holder<H> {
     }
 
     /// Gets an entry in the list, if this virtual machine has none: the one at that index, if it is free.
-    fn join(&self, wanted: usize) -> Option<Member> {
+    pub(crate) fn join(&self, wanted: usize) -> Option<Member> {
         let now = self.now()?;
         if !self.is_sure.get() && self.member.get().is_some() {
             self.show_heartbeat(now)?;

@@ -10,6 +10,7 @@
 //! | `vm` | one virtual machine: its host, the names of what it shares, the seed of hashes, sleep |
 //! | `gauges` | Envoy's gauges as counters that workers share |
 //! | `holds` | what each virtual machine holds, and that others give it back after its death |
+//! | `key_holds` | the same of keys, which is in their pages |
 //! | `pair` | two running counts: in gauges, in shared data, or the virtual machine's own |
 //! | `counters` | the counters that Envoy exports for each rule |
 //! | `ring` | how virtual machines publish the past of a window to one another |
@@ -48,6 +49,7 @@ mod gauges;
 mod holds;
 pub mod host;
 pub mod inbound;
+mod key_holds;
 pub mod keys;
 pub mod names;
 pub mod outcome;

@@ -407,7 +407,7 @@ impl Work {
         let changes = match self.does {
             Does::Hold => {
                 let terms = terms(10.0).holding();
-                shelf.pages.hold_as(id);
+                shelf.pages.hold_as(Some(id));
                 made = shelf
                     .pages
                     .reserve(&mut page, key, &terms, ESTIMATE, 0, now);
@@ -665,7 +665,7 @@ fn more_than_was_held_is_charged_over_the_limit_and_blocks_until_it_has_left() {
 fn more_workers_than_an_entry_has_words_for_share_the_last() {
     let shelf = Shelf::new(KeyedGeometry::new(qps(1000, 20, Counting::Strict), 4));
     let hold = |worker| {
-        shelf.pages.hold_as(worker);
+        shelf.pages.hold_as(Some(worker));
         shelf.hold(1, 99.0, 2, at(0)).unwrap()
     };
     let held: Vec<Reserved> = (0..12).map(hold).collect();
@@ -687,7 +687,7 @@ fn more_workers_than_an_entry_has_words_for_share_the_last() {
 fn what_dead_workers_hold_is_settled_at_its_estimate_once() {
     let shelf = Shelf::new(KeyedGeometry::new(qps(1000, 10, Counting::Strict), 4));
     let hold = |worker, number, cost| {
-        shelf.pages.hold_as(worker);
+        shelf.pages.hold_as(Some(worker));
         shelf.hold(number, 9.0, cost, at(0)).unwrap()
     };
     let (dead, alive) = (hold(7, 1, 3), hold(8, 1, 2));
@@ -714,7 +714,7 @@ fn what_dead_workers_hold_is_settled_at_its_estimate_once() {
     assert_eq!(left(1099), [4, 4, 5]);
     assert_eq!(left(1100), [7, 9, 9]);
     // One that was only slow: it costs what it has cost, too.
-    shelf.pages.hold_as(9);
+    shelf.pages.hold_as(Some(9));
     let later = shelf.hold(1, 9.0, 1, at(1100)).unwrap();
     Holding::settle(&shelf, dead, 3, 2, at(1100));
     assert_eq!(left(1100), [4, 9, 9], "what others hold stays");

@@ -1,5 +1,6 @@
 //! What requests hold of clients' limits while they run, over all workers.
 
+use super::holds::wait;
 use super::{Vm, process};
 
 const HOLDS: &str = r#"{"flowRules": [
@@ -67,5 +68,58 @@ fn a_hold_whose_page_cannot_be_swapped_is_settled_at_the_next_tick() {
     assert_eq!(vms[1].client_passes("a", 1), 0, "it is held still");
     vms[0].filter.on_tick();
     // It has ended at 5000 ms: its cost has left the window.
+    assert_eq!(vms[1].client_passes("a", 1), 1);
+}
+
+#[test]
+fn what_a_dead_worker_held_of_a_client_counts_from_when_a_request_asks_for_it_after_ten_seconds() {
+    let process = process();
+    let vms = [(); 3].map(|()| Vm::born(&process, HOLDS));
+    let held = vms[0].client("a").unwrap();
+    let alive = vms[1].client("b").unwrap();
+    vms[0].dies_after(0);
+    let begin = process.millis.get();
+    let passes = || vms[2].client_passes("a", 1) == 1;
+    let mut refused_until = begin;
+    while !passes() {
+        refused_until = process.millis.get();
+        assert!(refused_until < begin + 20_000, "it is held for good");
+        wait(&process, &vms, 200);
+    }
+    // Its estimate is charged after 10 s at the earliest, and leaves the window of 1 s and a bucket.
+    let after = refused_until - begin;
+    assert!((11_000..=14_000).contains(&after), "{after} ms");
+    assert_eq!(
+        vms[2].client_passes("b", 1),
+        0,
+        "what the living hold stays"
+    );
+    drop((held, alive));
+}
+
+#[test]
+fn a_worker_that_was_only_slow_charges_what_it_held_twice_and_never_less() {
+    let process = process();
+    let vms = [(); 2].map(|()| Vm::born(&process, HOLDS));
+    let held = vms[0].client("a").unwrap();
+    // The first one does nothing: it neither ticks nor sees requests.
+    for _ in 0..20 {
+        wait(&process, &vms[1..], 1000);
+        vms[1].client_passes("a", 1);
+    }
+    assert_eq!(
+        vms[1].client_passes("a", 1),
+        0,
+        "one request of its own is charged"
+    );
+    wait(&process, &vms[1..], 2000);
+    process.response.set(Some((200, 0))); // it has reached an upstream, and no usage is known
+    vms[0].end_calls([held]);
+    assert_eq!(
+        vms[1].client_passes("a", 1),
+        0,
+        "its estimate counts once more"
+    );
+    wait(&process, &vms, 2000);
     assert_eq!(vms[1].client_passes("a", 1), 1);
 }

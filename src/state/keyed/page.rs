@@ -141,10 +141,10 @@ impl KeyedPages {
         self.pages
     }
 
-    /// Holds from now on as the worker with this id, which no other has had: what it holds can be told apart, so that it can be
-    /// settled when the worker is dead ([`KeyedPages::settle_dead`]).
-    pub fn hold_as(&self, id: u64) {
-        self.holder.set(room::holder_of(id));
+    /// Holds from now on as the worker with this id, which no other has had: what it holds is told apart, so that it can be
+    /// settled when the worker is dead ([`KeyedPages::settle_dead`]). Without an id, it is not.
+    pub fn hold_as(&self, id: Option<u64>) {
+        self.holder.set(id.map_or(room::SEVERAL, room::holder_of));
     }
 
     /// The page of the key.

@@ -20,7 +20,7 @@ const HOLDER: u32 = 53;
 const MOST: u64 = (1 << HOLDER) - 1;
 
 /// The holder of a word of several workers.
-const SEVERAL: u16 = 2047;
+pub(super) const SEVERAL: u16 = 2047;
 
 /// The worker with this id as a holder. Ids that are a multiple of 2046 apart are the same one.
 pub(super) fn holder_of(id: u64) -> u16 {
