@@ -282,7 +282,7 @@ impl<H: Host> Filter<H> {
         };
         match &self.apis {
             None => resource,
-            Some(apis) => apis.join(&self.host, &self.engine, &resource),
+            Some(apis) => apis.join(self.engine.store().backend().vm(), &self.engine, &resource),
         }
     }
 
