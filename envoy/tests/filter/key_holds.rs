@@ -113,7 +113,9 @@ fn a_worker_that_was_only_slow_charges_what_it_held_twice_and_never_less() {
         "one request of its own is charged"
     );
     wait(&process, &vms[1..], 2000);
-    process.response.set(Some((200, 0))); // it has reached an upstream, and no usage is known
+    // It has reached an upstream, and nothing says what it has cost.
+    let upstream = "upstream\0local_address".into();
+    process.properties.borrow_mut().insert(upstream, Vec::new());
     vms[0].end_calls([held]);
     assert_eq!(
         vms[1].client_passes("a", 1),
@@ -122,4 +124,38 @@ fn a_worker_that_was_only_slow_charges_what_it_held_twice_and_never_less() {
     );
     wait(&process, &vms, 2000);
     assert_eq!(vms[1].client_passes("a", 1), 1);
+}
+
+#[test]
+fn what_a_dead_worker_held_makes_room_in_a_full_page_for_the_clients_that_find_it_full() {
+    let process = process();
+    let vms = [(); 2].map(|()| Vm::born(&process, HOLDS));
+    let clients = |from: u32| (from..from + 400).map(|client| client.to_string());
+    // Ten pages for forty clients keep eighty apart.
+    let held: Vec<_> = clients(0)
+        .filter_map(|client| vms[0].client(&client))
+        .collect();
+    assert!(held.len() >= 80, "{} hold", held.len());
+    vms[0].dies_after(0);
+    wait(&process, &vms[1..], 5000);
+    vms[1].client_passes("0", 1); // what holds is watched from now on
+    for _ in 0..20 {
+        wait(&process, &vms[1..], 1000);
+        vms[1].client_passes("0", 1);
+    }
+    let shared = || {
+        vms[1].filter.on_tick();
+        process.metric("leapgate.shared;rule=tokens").unwrap_or(0)
+    };
+    for client in clients(1000) {
+        vms[1].client(&client);
+    }
+    assert!(shared() > 0, "these find all pages full");
+    wait(&process, &vms[1..], 3000);
+    let before = shared();
+    let passed = clients(2000)
+        .take(20)
+        .filter(|client| vms[1].client(client).is_some());
+    assert_eq!((passed.count(), shared() - before), (20, 0));
+    drop(held);
 }
