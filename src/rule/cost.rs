@@ -1,5 +1,6 @@
 //! What a rule counts of a request, and a cost that is known only when the request ends.
 
+use super::attribute::number_of;
 use super::key::KeyPart;
 use super::parts::{Count, Ratio, RuleError, printable_name};
 use std::rc::Rc;
@@ -126,10 +127,8 @@ impl Cost {
 
 /// The number that `text` is: decimal, from 0 to 2^53, rounded up. `None` for anything else.
 pub(crate) fn amount(text: &[u8]) -> Option<u64> {
-    let number: f64 = std::str::from_utf8(text).ok()?.trim().parse().ok()?;
-    (0.0..=Count::MAX)
-        .contains(&number)
-        .then(|| number.ceil() as u64)
+    let number = number_of(text)?;
+    (number <= Count::MAX).then(|| number.ceil() as u64)
 }
 
 #[cfg(test)]
