@@ -201,11 +201,11 @@ class Upstream:
 class Envoy:
     """One Envoy that reads its listeners (by default one) from a file that `configure` replaces.
 
-    If the rules are `None`, it has no filter.
+    If the rules are `None`, it has no filter. `before` and `after` are other filters in its chain.
     """
 
     def __init__(self, rules, routes=(), hosts=None, workers=2, clusters=(), stats_config=None, access_log=False, listeners=1,
-                 trusted_hops=0, manager_fields=None, plugins=1, plugin_how=None, binary=ENVOY):
+                 trusted_hops=0, manager_fields=None, plugins=1, plugin_how=None, binary=ENVOY, before=(), after=()):
         for path, command in ((binary, "./build.sh test envoy"), (WASM, "./build.sh wasm")):
             if not path.exists():
                 raise AssertionError(f"{path} is missing: {command} makes it")
@@ -215,6 +215,7 @@ class Envoy:
         self.trusted_hops = trusted_hops
         self.manager_fields = manager_fields
         self.plugins = plugins
+        self._around = (list(before), list(after))
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="leapgate-"))
         self.access_log = self.folder / "access.log" if access_log else None
         self._log_file = self.folder / "envoy.log"
@@ -267,8 +268,10 @@ class Envoy:
             return False
 
     def _write(self, filter):
-        listeners = {"resources": [listener(port, self.hosts, [filter] * self.plugins if filter else [], self.access_log, self.trusted_hops,
-                                            self.manager_fields) for port in self.ports]}
+        before, after = self._around
+        filters = [*before, *([filter] * self.plugins if filter else []), *after]
+        listeners = {"resources": [listener(port, self.hosts, filters, self.access_log, self.trusted_hops, self.manager_fields)
+                                   for port in self.ports]}
         # Envoy watches for a rename: it never reads a half-written file.
         fresh = self._listeners.with_suffix(".new")
         fresh.write_text(json.dumps(listeners))
