@@ -1,6 +1,7 @@
 //! What a rule counts of a request, and a cost that is known only when the request ends.
 
 use super::actual::Actual;
+use super::attribute::number_of;
 use super::key::KeyPart;
 use super::parts::{Count, Ratio, RuleError, printable_name};
 use std::rc::Rc;
@@ -144,10 +145,8 @@ impl Cost {
 
 /// The number that `text` is: decimal, from 0 to 2^53, rounded up. `None` for anything else.
 pub(crate) fn amount(text: &[u8]) -> Option<u64> {
-    let number: f64 = super::attribute::number_of(text)?;
-    (0.0..=Count::MAX)
-        .contains(&number)
-        .then(|| number.ceil() as u64)
+    let number = number_of(text)?;
+    (number <= Count::MAX).then(|| number.ceil() as u64)
 }
 
 #[cfg(test)]
