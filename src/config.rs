@@ -126,6 +126,7 @@
 //! `passCount`, `cut` and `rtSlowRequestAmount` of degrade rules, from before 1.8; and `resource` of system rules. Sentinel's
 //! `regex`, of any rule, may be `false`.
 
+mod actual;
 mod cost;
 mod count_from;
 mod degrade;
@@ -141,6 +142,7 @@ mod param_flow;
 mod parts;
 mod value;
 
+pub use actual::read_statuses;
 pub use exempt::read_exempt;
 #[cfg(feature = "json")]
 pub use json::MAX_DOCUMENT;

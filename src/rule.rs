@@ -1,5 +1,6 @@
 //! Rules. Their small types check what they are made from, once; after that a rule is right by construction.
 
+mod actual;
 mod attribute;
 pub(crate) mod authority;
 mod ban;
@@ -14,6 +15,7 @@ mod network;
 mod parts;
 pub(crate) mod system;
 
+pub use actual::{Actual, CostSource, MAX_STATUSES, MAX_WEIGHT, Missing, Statuses, Weights};
 pub(crate) use attribute::JWT_PAYLOAD;
 pub use attribute::{Attribute, AttributeSource, MAX_PATH, number_of, number_text};
 pub use authority::{AuthorityRule, AuthorityStrategy, MAX_LISTED_ORIGINS};

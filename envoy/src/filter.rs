@@ -2,6 +2,7 @@
 
 use crate::backend::EnvoyBackend;
 use crate::caller::Caller;
+use crate::cost::Readings;
 use crate::counters::Refusals;
 use crate::host::{Host, Level, LocalReply};
 use crate::inbound::System;
@@ -16,7 +17,7 @@ use leapgate::config::ConfigError;
 use leapgate::rule::{ControlBehavior, Grade};
 use leapgate::stats::Window;
 use leapgate::{
-    Blocked, Decision, Engine, Policy, RefusalKind, Request, Resource, Rules, Timestamp,
+    Blocked, Decision, Engine, Outcome, Policy, RefusalKind, Request, Resource, Rules, Timestamp,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -420,6 +421,7 @@ impl<H: Host> Filter<H> {
             keys,
             caller,
             answer: Answer::default(),
+            readings: Readings::default(),
             call,
             slot,
             host: self.host.clone(),
@@ -465,6 +467,9 @@ impl<H: Host> Filter<H> {
         if let Some(tracked) = passed.tracked_to_its_end() {
             tracked.answer.begins(&self.host, is_all);
         }
+        if let Some((readings, entry)) = passed.held() {
+            readings.begins(&self.host, entry, is_all);
+        }
         if self.settings.on_passed {
             self.add_policy_headers(passed);
         }
@@ -509,6 +514,9 @@ impl<H: Host> Filter<H> {
         {
             tracked.answer.ends(&self.host);
         }
+        if let Some((readings, entry)) = passed.held() {
+            readings.ends(&self.host, entry);
+        }
     }
 
     /// An admitted request has ended, however it did.
@@ -533,14 +541,19 @@ impl<H: Host> Filter<H> {
 
     #[inline(never)]
     fn on_end_of_tracked(&self, passed: &mut Passed<H>) {
-        let Some(tracked) = passed.tracked_to_its_end() else {
+        let settles = passed.settle(self.engine.store().backend().vm());
+        let tracked = passed.tracked_to_its_end();
+        if tracked.is_none() && !settles {
             return;
-        };
+        }
         // Without a clock its response time is not known.
         let Some(now) = self.host.now() else { return };
-        let outcome = tracked
-            .answer
-            .outcome(&self.host, &self.settings.errors, now);
+        let outcome = match tracked {
+            Some(tracked) => tracked
+                .answer
+                .outcome(&self.host, &self.settings.errors, now),
+            None => Some((Outcome::Success, now)),
+        };
         let Some(entry) = passed.entry.take() else {
             return;
         };
@@ -555,7 +568,7 @@ impl<H: Host> Filter<H> {
         {
             call.complete(answered);
         }
-        if passed.resource.has_breakers() {
+        if passed.resource.has_breakers() || settles {
             entry.exit_as(outcome, answered, now);
         }
     }

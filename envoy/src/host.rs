@@ -36,6 +36,12 @@ pub enum Property {
     PeerSubject,
     /// The client's address, from the sources that Envoy's configuration trusts: `ip:port`.
     SourceAddress,
+    /// This end of the connection to the upstream: `ip:port`. None where there was none in the last try.
+    UpstreamLocalAddress,
+    /// The bytes of the request's body: eight bytes, little-endian.
+    RequestSize,
+    /// The bytes of the response's body that were sent: eight bytes, little-endian.
+    ResponseSize,
 }
 
 /// What a metric does.
@@ -269,6 +275,9 @@ mod calls {
                 Property::PeerUri => "connection\0uri_san_peer_certificate",
                 Property::PeerSubject => "connection\0subject_peer_certificate",
                 Property::SourceAddress => "source\0address",
+                Property::UpstreamLocalAddress => "upstream\0local_address",
+                Property::RequestSize => "request\0size",
+                Property::ResponseSize => "response\0size",
             })
         }
 

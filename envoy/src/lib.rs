@@ -26,6 +26,7 @@
 //! | `backend` | the engine's backend, which opens all these |
 //! | `caller` | what is read of a request besides its resource: its origin, and whether it may borrow |
 //! | `waiting` | requests that wait, paused until their turn |
+//! | `cost` | what a request that has ended has cost |
 //! | `passed` | what an admitted request keeps until it ends |
 //! | `filter` | one configuration in force: a request in, a decision out |
 //! | `plugin` | the proxy-wasm contexts, a line each |
@@ -36,6 +37,7 @@ pub mod backend;
 pub mod breakers;
 pub mod caller;
 pub mod config;
+mod cost;
 mod counters;
 pub mod counts;
 pub mod filter;

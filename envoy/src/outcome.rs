@@ -11,13 +11,10 @@
 //! A call has taken as long as it lasted, to the last byte; one that became a tunnel (101) as long as its upgrade.
 
 use crate::host::{Host, Property};
-use leapgate::config::{ConfigError, Located};
+use leapgate::config::{ConfigError, Located, read_statuses};
+use leapgate::rule::Statuses;
 use leapgate::{Outcome, Timestamp};
 use std::cell::Cell;
-use std::ops::RangeInclusive;
-
-/// How many statuses may be named.
-const MAX_STATUSES: usize = 32;
 
 const SWITCHING_PROTOCOLS: u64 = 101;
 
@@ -33,7 +30,7 @@ const BROKEN_OFF: u64 = 0x4 // UpstreamRequestTimeout, after the answer began
 /// Which answers count against a resource.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Errors {
-    statuses: Vec<RangeInclusive<u64>>,
+    statuses: Statuses,
     /// A bit for each gRPC status.
     grpc: u64,
 }
@@ -41,7 +38,7 @@ pub struct Errors {
 impl Default for Errors {
     fn default() -> Errors {
         Errors {
-            statuses: vec![500..=599],
+            statuses: Statuses::server_errors(),
             // UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE, DATA_LOSS.
             grpc: 1 << 2 | 1 << 4 | 1 << 13 | 1 << 14 | 1 << 15,
         }
@@ -58,26 +55,7 @@ impl Errors {
         let fields = at.object(&["status", "grpcStatus"])?;
         let mut errors = Errors::default();
         if let Some(statuses) = fields.get("status") {
-            errors.statuses.clear();
-            for status in statuses.array()? {
-                if errors.statuses.len() == MAX_STATUSES {
-                    let fault = format!("is one status too many; use at most {MAX_STATUSES}");
-                    return Err(status.error(&fault));
-                }
-                errors.statuses.push(match status.string() {
-                    Ok("4xx") => 400..=499,
-                    Ok("5xx") => 500..=599,
-                    Ok(_) => {
-                        return Err(
-                            status.error("is not a valid status; use `5xx`, `4xx` or a number")
-                        );
-                    }
-                    Err(_) => {
-                        let code = status.integer(200..=599)?;
-                        code..=code
-                    }
-                });
-            }
+            errors.statuses = read_statuses(&statuses)?;
         }
         if let Some(statuses) = fields.get("grpcStatus") {
             errors.grpc = 0;
@@ -139,7 +117,7 @@ impl Answer {
         };
         let is_broken_off =
             || number(Property::ResponseFlags).is_some_and(|flags| flags & BROKEN_OFF != 0);
-        let is_error = errors.statuses.iter().any(|range| range.contains(&code))
+        let is_error = errors.statuses.contains(code)
             || self
                 .grpc_status
                 .get()

@@ -2,9 +2,11 @@
 
 use crate::backend::EnvoyBackend;
 use crate::caller::Caller;
+use crate::cost::Readings;
 use crate::host::Host;
 use crate::inbound::Call;
 use crate::outcome::Answer;
+use crate::vm::Vm;
 use crate::waiting::Slot;
 use leapgate::{Entry, Resource};
 use std::rc::Rc;
@@ -25,6 +27,7 @@ pub(crate) struct Tracked<H: Host> {
     /// The default unless its response gets those headers.
     pub(crate) caller: Caller,
     pub(crate) answer: Answer,
+    pub(crate) readings: Readings,
     /// Set if there are system rules. Dropping it releases what the request holds.
     pub(crate) call: Option<Call<H>>,
     /// Its slot in the queue, if it waits.
@@ -46,6 +49,27 @@ impl<H: Host> Passed<H> {
         let tracked = self.tracked.as_deref()?;
         let is_timed = tracked.call.as_ref().is_some_and(Call::is_timed);
         (is_timed || self.resource.has_breakers()).then_some(tracked)
+    }
+
+    /// What has been read of a request that holds an estimate of its cost, and its entry.
+    #[inline]
+    pub(crate) fn held(&self) -> Option<(&Readings, &Entry<EnvoyBackend<H>>)> {
+        let readings = &self.tracked.as_deref()?.readings;
+        let entry = self.entry.as_ref().filter(|entry| entry.holds())?;
+        Some((readings, entry))
+    }
+
+    /// Tells the rules that hold an estimate what the request has cost, and reads their counts. Returns whether there are any.
+    pub(crate) fn settle(&mut self, vm: &Vm<H>) -> bool {
+        let (Some(entry), Some(tracked)) = (&mut self.entry, &self.tracked) else {
+            return false;
+        };
+        let holds = entry.holds();
+        if holds {
+            tracked.readings.settle(vm, entry);
+            entry.observe();
+        }
+        holds
     }
 
     /// Cancels the request if it still waits, and returns whether it did.

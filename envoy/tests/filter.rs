@@ -20,6 +20,8 @@ use std::rc::Rc;
 mod attributes;
 #[path = "filter/breaker.rs"]
 mod breaker;
+#[path = "filter/cost.rs"]
+mod cost;
 #[path = "filter/exempt.rs"]
 mod exempt;
 #[path = "filter/key_holds.rs"]
@@ -58,6 +60,8 @@ struct Process {
     excluded: RefCell<Option<String>>,
     no_shared_data: Cell<bool>,
     no_clock: Cell<bool>,
+    /// How often the clock was read.
+    clock_reads: Cell<u32>,
     /// How often shared data was read.
     reads: Cell<u32>,
     /// How many compare-and-swaps are lost to others.
@@ -113,6 +117,9 @@ impl Host for Fake {
                 (*has == property).then(|| name.clone().into_bytes())
             }
             Property::SourceAddress => self.request_header("source.address"),
+            Property::UpstreamLocalAddress => self.property_at("upstream\0local_address"),
+            Property::RequestSize => self.property_at("request\0size"),
+            Property::ResponseSize => self.property_at("response\0size"),
         }
     }
 
@@ -135,12 +142,18 @@ impl Host for Fake {
     }
 
     fn response_header(&self, name: &str) -> Option<Vec<u8>> {
+        if name != "grpc-status" {
+            return self.property_at(&["header ", name].concat());
+        }
         let status = self.0.grpc_status.borrow();
-        (name == "grpc-status" && !status.is_empty()).then(|| status.clone().into_bytes())
+        (!status.is_empty()).then(|| status.clone().into_bytes())
     }
 
     fn response_trailer(&self, name: &str) -> Option<Vec<u8>> {
-        self.response_header(name)
+        match name {
+            "grpc-status" => self.response_header(name),
+            _ => self.property_at(&["trailer ", name].concat()),
+        }
     }
 
     fn add_response_header(&self, name: &str, value: &str) -> bool {
@@ -167,6 +180,7 @@ impl Host for Fake {
     }
 
     fn now(&self) -> Option<Timestamp> {
+        self.0.clock_reads.set(self.0.clock_reads.get() + 1);
         (!self.0.no_clock.get()).then(|| Timestamp::from_millis(self.0.millis.get()))
     }
 

@@ -1,10 +1,11 @@
 //! What a rule counts, in a document: its unit, and a cost that is known only when a request ends.
 
+use super::actual::actual;
 use super::key_part::{names_part, part_fields, part_of};
 use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{AtMost, Cost, Count, FlowRule, MAX_NAME, Ratio, RuleError, Unit};
 
-const COST_KEYS: [&str; 1] = ["estimate"];
+const COST_KEYS: [&str; 3] = ["estimate", "actual", "missing"];
 const ESTIMATE_KEYS: [&str; 2] = ["default", "atMost"];
 
 /// The rule with the unit and the cost that the fields describe.
@@ -37,10 +38,14 @@ pub(super) fn with_cost(
 
 fn cost(at: &Located<'_>) -> Result<Cost, ConfigError> {
     let fields = at.object(&COST_KEYS)?;
-    match fields.get("estimate") {
-        Some(at) => estimate(&at),
-        None => Ok(Cost::at_end()),
-    }
+    let cost = match fields.get("estimate") {
+        Some(at) => estimate(&at)?,
+        None => Cost::at_end(),
+    };
+    Ok(match actual(&fields)? {
+        Some(actual) => cost.settled_at(actual),
+        None => cost,
+    })
 }
 
 fn estimate(at: &Located<'_>) -> Result<Cost, ConfigError> {
@@ -66,7 +71,9 @@ fn at_most(at: &Located<'_>) -> Result<AtMost, ConfigError> {
     let Value::String(text) = at.value() else {
         return Ok(AtMost::Amount(at.integer(1..=Count::MAX as u64)?));
     };
-    let percent = text.strip_suffix('%').and_then(|text| text.parse().ok());
+    let percent = text
+        .strip_suffix('%')
+        .and_then(|text| crate::rule::number_of(text.as_bytes()));
     let share = percent.map(|percent: f64| Ratio::new(percent / 100.0));
     match share {
         Some(Ok(share)) if share.get() > 0.0 => Ok(AtMost::Share(share)),

@@ -91,28 +91,59 @@ impl<S: Backend> Entry<S> {
     /// the end of the call on; without it, their estimate. Of several values the last one holds; other rules ignore it. Returns
     /// by how much it is more than what a rule holds: debt, which is charged over the limit, if need be.
     pub fn settle(&mut self, unit: &str, n: u64) -> u64 {
-        self.settle_each(|rule| (rule.unit() == unit).then_some(n))
+        self.settle_each(|rule, _| (rule.unit() == unit).then_some(n))
     }
 
-    /// The same for each rule that holds an estimate: `cost` says what the call has cost under it; `None` if that is unknown.
-    pub fn settle_each(&mut self, mut cost: impl FnMut(&FlowRule) -> Option<u64>) -> u64 {
+    /// The same for each rule that holds an estimate, so much: `cost` says what the call has cost under it; `None` if that is
+    /// unknown.
+    pub fn settle_each(&mut self, mut cost: impl FnMut(&FlowRule, u64) -> Option<u64>) -> u64 {
         let Some(extras) = self.admissions.extras_mut() else {
             return 0;
         };
         let mut debt = 0;
         for (i, held) in extras.holds.iter_mut() {
             if let Some(check) = self.resource.checks.get(*i)
-                && let Some(n) = cost(&check.rule)
+                && let Some(n) = cost(&check.rule, held.amount)
             {
                 debt = held.settle(n.min(Count::MAX as u64)).max(debt);
             }
         }
         for key in extras.keys.iter_mut().filter(|key| key.holds()) {
-            if let Some(n) = self.resource.keys.rule_of(key).and_then(&mut cost) {
+            if let Some(rule) = self.resource.keys.rule_of(key)
+                && let Some(n) = cost(rule, key.held.amount)
+            {
                 debt = key.held.settle(n.min(Count::MAX as u64)).max(debt);
             }
         }
         debt
+    }
+
+    /// Calls `with` with each rule that holds an estimate of its cost.
+    pub fn for_each_hold(&self, with: &mut dyn FnMut(&FlowRule)) {
+        let extras = self.admissions.extras();
+        for (i, _) in extras.iter().flat_map(|extras| extras.holds.iter()) {
+            if let Some(check) = self.resource.checks.get(*i) {
+                with(&check.rule);
+            }
+        }
+        let keys = extras.iter().flat_map(|extras| extras.keys.iter());
+        for key in keys.filter(|key| key.holds()) {
+            self.resource
+                .keys
+                .rule_of(key)
+                .into_iter()
+                .for_each(&mut *with);
+        }
+    }
+
+    /// Reads the shared counts of the rules that hold an estimate of its cost. To be called before the clock is read at its end.
+    pub fn observe(&self) {
+        let extras = self.admissions.extras();
+        for (i, _) in extras.iter().flat_map(|extras| extras.holds.iter()) {
+            let observe = |_, _: &_, state: &Rc<ControllerOf<S>>| state.observe();
+            self.resource
+                .each_state(1 << i, self.origin.as_deref(), observe);
+        }
     }
 
     /// Whether any rule holds an estimate of its cost.
@@ -136,7 +167,7 @@ impl<S: Backend> Entry<S> {
             self.resource.refund(&self, keys, now);
         }
         let mut call = self;
-        call.settle_each(|_| Some(0));
+        call.settle_each(|_, _| Some(0));
         call.exit(outcome, now);
     }
 

@@ -205,6 +205,7 @@ impl<S: Backend> Table<S> {
                 *rule.limit_app() == LimitApp::Default
                     && !rule.control_behavior().is_paced()
                     && rule.keyed_by().is_none()
+                    && rule.cost().is_none()
                     && rule.exempt().is_none()
             })
     }

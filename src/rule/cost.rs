@@ -1,5 +1,6 @@
 //! What a rule counts of a request, and a cost that is known only when the request ends.
 
+use super::actual::Actual;
 use super::key::KeyPart;
 use super::parts::{Count, Ratio, RuleError, printable_name};
 use std::rc::Rc;
@@ -63,6 +64,7 @@ pub struct Cost {
     estimate: Option<u64>,
     part: Option<KeyPart>,
     at_most: Option<AtMost>,
+    actual: Option<Actual>,
 }
 
 impl Cost {
@@ -73,6 +75,7 @@ impl Cost {
             estimate: None,
             part: None,
             at_most: None,
+            actual: None,
         }
     }
 
@@ -104,6 +107,21 @@ impl Cost {
         }
     }
 
+    /// This cost, which a proxy reads there when the request ends. Without it, what the caller settles counts
+    /// ([`Entry::settle`](crate::Entry::settle)).
+    #[must_use]
+    pub fn settled_at(self, actual: Actual) -> Cost {
+        Cost {
+            actual: Some(actual),
+            ..self
+        }
+    }
+
+    /// Where a proxy reads it when the request ends.
+    pub fn actual(&self) -> Option<&Actual> {
+        self.actual.as_ref()
+    }
+
     /// Whether the rule itself says how to estimate it.
     pub(crate) fn estimates(&self) -> bool {
         self.estimate.is_some() || self.part.is_some()
@@ -126,7 +144,7 @@ impl Cost {
 
 /// The number that `text` is: decimal, from 0 to 2^53, rounded up. `None` for anything else.
 pub(crate) fn amount(text: &[u8]) -> Option<u64> {
-    let number: f64 = std::str::from_utf8(text).ok()?.trim().parse().ok()?;
+    let number: f64 = super::attribute::number_of(text)?;
     (0.0..=Count::MAX)
         .contains(&number)
         .then(|| number.ceil() as u64)
