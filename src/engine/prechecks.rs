@@ -241,6 +241,7 @@ impl<S: Backend> Prechecks<S> {
                     cause: Cause::Authority(Rc::clone(&rule.rule)),
                     id: rule.id.clone(),
                     retry_after: None,
+                    cost: None,
                 });
             }
         }
@@ -280,6 +281,7 @@ impl<S: Backend> Prechecks<S> {
                     id: rule.id.clone(),
                     // What the machine bears may change at any moment.
                     retry_after: Some(Duration::from_millis(1)),
+                    cost: None,
                 });
             }
         }
@@ -351,6 +353,7 @@ impl BanCheck {
             cause: Cause::Ban(Rc::clone(&self.rule.rule)),
             id: self.rule.id.clone(),
             retry_after,
+            cost: None,
         })
     }
 

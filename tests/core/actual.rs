@@ -1,10 +1,12 @@
 //! The actual cost of a request: what is read at its end, and what that comes to.
 
+use crate::support::at;
 use leapgate::config::{Value, read};
 use leapgate::rule::{
-    Actual, Attribute, AttributeSource, Cost, CostSource, MAX_WEIGHT, Missing, RuleError, Statuses,
+    Actual, Attribute, AttributeSource, Cost, CostSource, MAX_WEIGHT, Missing, KeyPart, KeyValue, RuleError, Statuses,
     Weights,
 };
+use leapgate::{Decision, Engine, Request};
 use std::cell::RefCell;
 
 const USAGE: [&str; 2] = ["envoy.ai.token_usage", "total_tokens"];
@@ -335,5 +337,32 @@ fn each_mistake_in_a_source_has_its_sentence() {
         let document = Value::from_json(&one_rule(cost)).unwrap();
         let error = read(&document).expect_err(cost);
         assert_eq!(error.to_string(), format!("flowRules[0].cost{sentence}"));
+    }
+}
+
+#[test]
+fn a_refusal_tells_what_the_request_would_have_held() {
+    for key in ["", r#", "key": [{"header": "x-client"}]"#] {
+        let json = format!(
+            r#"{{"flowRules": [{{"resource": "chat", "unit": "tokens", "count": 1000{key},
+                "cost": {{"estimate": {{"header": "x-max-tokens", "default": 300}}}}}}]}}"#
+        );
+        let document = Value::from_json(&json).unwrap();
+        let engine = Engine::new(read(&document).unwrap().rules).unwrap();
+        let parts = engine.resource("chat").key_parts().to_vec();
+        let enter = |max_tokens: &[u8]| {
+            let of_max = KeyPart::Header("x-max-tokens".into());
+            let value = |part: &KeyPart| if *part == of_max { max_tokens } else { b"alice" };
+            let values: Vec<_> = parts.iter().map(|part| KeyValue::One(value(part))).collect();
+            engine.enter(&Request::new("chat").keys(&values), at(5))
+        };
+        let held = [enter(b"500"), enter(b"500")];
+        assert!(held.iter().all(|decision| matches!(decision, Decision::Pass(_))));
+        for (max_tokens, cost) in [("42", 42), ("many", 300), ("9000", 500)] {
+            let Decision::Block(blocked) = enter(max_tokens.as_bytes()) else {
+                panic!("{max_tokens} passes")
+            };
+            assert_eq!(blocked.cost(), Some(cost), "{max_tokens}{key}");
+        }
     }
 }
