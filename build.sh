@@ -181,8 +181,12 @@ wasm() {
   # `cargo tree` downloads what this build needs, and nothing else.
   quietly cargo tree --locked -p leapgate-envoy --target wasm32-unknown-unknown ||
     die "cargo could not download the crates of leapgate-envoy (see .tools/log): check the network and run this again."
-  # Only one crate type, or Cargo would not optimise across crates.
-  RUSTFLAGS=$(no_paths) cargo rustc --locked --profile wasm --target wasm32-unknown-unknown -p leapgate-envoy --crate-type cdylib
+  # Only one crate type, or Cargo would not optimise across crates. The exports are among the flags, so that Cargo builds again
+  # if they change.
+  # shellcheck disable=SC2086 # a list of words
+  RUSTFLAGS="$(no_paths) -C link-arg=--exports=$(echo $EXPORTS | tr ' ' ,)" \
+    CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=$PWD/envoy/link.sh \
+    cargo rustc --locked --profile wasm --target wasm32-unknown-unknown -p leapgate-envoy --crate-type cdylib
   [ $WASM -nt "$built" ] && [ $WASM -nt build.sh ] && [ $WASM -nt envoy/unused.wat ] && return
   mkdir -p dist
   work=$(mktemp -d dist/work.XXXXXX)
@@ -193,8 +197,10 @@ wasm() {
   $bin/wasm-as envoy/unused.wat -o "$work/unused.wasm"
   $bin/wasm-merge "$built" filter "$work/unused.wasm" env -o "$work/merged.wasm"
   $bin/wasm-metadce "$work/merged.wasm" --graph-file "$work/exports.json" -o "$work/kept.wasm" >/dev/null
-  # Not flattened, as the npm package is: that has fewer operators, of which V8 makes more instructions.
-  $bin/wasm-opt -Oz --converge "$work/kept.wasm" -o "$work/small.wasm"
+  # Not flattened, as the npm package is: that has fewer operators, of which V8 makes more instructions. In the first kilobyte
+  # of memory there is only the end of the stack. Repeated constants are hoisted last: other passes would undo it.
+  $bin/wasm-opt -Oz --converge --low-memory-unused --const-hoisting --strip-producers --strip-target-features \
+    "$work/kept.wasm" -o "$work/small.wasm"
   mv "$work/small.wasm" $WASM
   rm -r "$work"
   echo "$WASM: $(wc -c <$WASM) bytes"

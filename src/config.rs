@@ -23,6 +23,8 @@
 //!     "refResource": null,       // the resource that "relate" measures; the context that "chain" is for
 //!     "key": ["clientIp"],       // each combination of values for itself; {"clientIp": {"v4": 24, "v6": 56}},
 //!                                // {"header": "x-api-key"}, {"query": "user"}, {"cookie": "sid"}, "path", "method", "host",
+//!                                // "peer", {"jwtClaim": "sub", "payload": "jwt_payload"}, {"metadata": ["namespace", "key"]},
+//!                                // {"typedMetadata": […]}, {"routeMetadata": […]}, {"filterState": "name"}; "type": "number",
 //!                                // {"arg": 0}: a value that the caller hands in, below 0 counted from the end
 //!     "keyItems": [{"value": "10.0.0.1", "count": 1000}],  // another count; of several parts [.., null], null: missing
 //!     "maxKeys": 100000,         // how many keys are kept apart
@@ -129,6 +131,7 @@ mod gateway;
 #[cfg(feature = "json")]
 mod json;
 mod key;
+mod key_part;
 mod limiter;
 mod param_flow;
 mod parts;
@@ -137,6 +140,7 @@ mod value;
 pub use actual::read_statuses;
 #[cfg(feature = "json")]
 pub use json::MAX_DOCUMENT;
+pub use key_part::read_part;
 pub use limiter::{LimiterOptions, read_limiter};
 pub use value::{ConfigError, Fields, Located, Value};
 

@@ -89,7 +89,7 @@ mod time;
 mod window;
 
 pub use engine::{Blocked, Decision, Engine, Entry, Outcome, Policy, Request, Resource};
-pub use limiter::{Left, Limit, Limiter, LimiterError, Verdict};
+pub use limiter::{Hold, Left, Limit, Limiter, LimiterError, Verdict};
 pub use refusal::RefusalKind;
 pub use rule::{Cause, Rules, RulesError};
 pub use time::Timestamp;

@@ -1,7 +1,7 @@
 //! Some limits on each of many keys, and nothing else: the short form of an [`Engine`](crate::Engine) with keyed rules.
 
 use crate::rule::{Count, Counting, Grade, RuleGeometry, RuleId};
-use crate::state::keyed::{Blocks, Key, KeyedGeometry, KeyedWindows};
+use crate::state::keyed::{Blocks, Charges, Key, KeyedGeometry, KeyedWindows};
 use crate::time::Timestamp;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -108,9 +108,74 @@ pub enum Verdict {
 pub struct Limiter {
     limits: Box<[(Limit, KeyedWindows)]>,
     /// Whether any key is blocked: most limiters never block.
-    is_held: Cell<bool>,
-    held: RefCell<Option<Blocks>>,
+    is_blocked: Cell<bool>,
+    blocks: RefCell<Option<Blocks>>,
+    holds: RefCell<OpenHolds>,
     max_keys: usize,
+}
+
+/// What a request holds of a key until its cost is known ([`Limiter::hold`]). Two numbers, which a shell can pass on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Hold {
+    /// Its place among the limiter's open holds, which later holds use again.
+    pub index: u32,
+    /// Which of the holds at this place it is.
+    pub sequence: u32,
+}
+
+/// An open hold, or a place for one.
+struct OpenHold {
+    key: Key,
+    amount: u64,
+    sequence: u32,
+    /// By limit, a bit: the key shares the entry that holds.
+    shared: u8,
+    is_open: bool,
+}
+
+/// The open holds by place, and the free places.
+#[derive(Default)]
+struct OpenHolds {
+    places: Vec<OpenHold>,
+    free: Vec<u32>,
+}
+
+impl OpenHolds {
+    fn add(&mut self, key: Key, amount: u64, shared: u8) -> Hold {
+        let index = self.free.pop().unwrap_or_else(|| {
+            let place = OpenHold {
+                key,
+                amount,
+                sequence: 0,
+                shared,
+                is_open: false,
+            };
+            self.places.push(place);
+            (self.places.len() - 1) as u32
+        });
+        let mut sequence = 0;
+        if let Some(place) = self.places.get_mut(index as usize) {
+            sequence = place.sequence.wrapping_add(1);
+            *place = OpenHold {
+                key,
+                amount,
+                sequence,
+                shared,
+                is_open: true,
+            };
+        }
+        Hold { index, sequence }
+    }
+
+    fn take(&mut self, hold: Hold) -> Option<(Key, u64, u8)> {
+        let place = self.places.get_mut(hold.index as usize)?;
+        if !place.is_open || place.sequence != hold.sequence {
+            return None;
+        }
+        place.is_open = false;
+        self.free.push(hold.index);
+        Some((place.key, place.amount, place.shared))
+    }
 }
 
 impl Limiter {
@@ -138,8 +203,9 @@ impl Limiter {
         };
         Ok(Limiter {
             limits: limits.into_iter().map(open).collect(),
-            is_held: Cell::new(false),
-            held: RefCell::default(),
+            is_blocked: Cell::new(false),
+            blocks: RefCell::default(),
+            holds: RefCell::default(),
             max_keys,
         })
     }
@@ -184,7 +250,8 @@ impl Limiter {
         now: Timestamp,
         report: impl FnMut(Left),
     ) -> Verdict {
-        self.decide(key, (cost, count), true, now, report)
+        self.decide(key, (cost, count), Charges::AtOnce, now, report)
+            .0
     }
 
     /// What [`Limiter::limit`] would decide. Charges nothing, and opens no window.
@@ -196,29 +263,80 @@ impl Limiter {
         now: Timestamp,
         report: impl FnMut(Left),
     ) -> Verdict {
-        self.decide(key, (cost, count), false, now, report)
+        self.decide(key, (cost, count), Charges::Nothing, now, report)
+            .0
+    }
+
+    /// Decides about a request of `key` whose cost will be known when it ends, and holds an `estimate` of it if it passes: all limits
+    /// count that in full until the hold is settled, however long that takes. A `count` replaces that of each limit. `report` is
+    /// called with the status of each limit afterwards.
+    ///
+    /// If each estimate is an upper bound and limits do not fall, no interval of a strict window's length has more than its limit
+    /// of the cost of requests that ran in it. A request that only holds keep from passing may try again after 1 s: no time tells
+    /// when a hold is settled.
+    ///
+    /// Open holds take 28 bytes each; a limiter that never holds has none. A hold that is not settled is held for good.
+    ///
+    /// # Errors
+    ///
+    /// The refusal, a [`Verdict::Block`]. Nothing is held then.
+    #[inline]
+    pub fn hold(
+        &self,
+        key: Key,
+        estimate: u64,
+        count: Option<Count>,
+        now: Timestamp,
+        report: impl FnMut(Left),
+    ) -> Result<Hold, Verdict> {
+        match self.decide(key, (estimate, count), Charges::WhenSettled, now, report) {
+            (Verdict::Pass, shared) => Ok(self.holds.borrow_mut().add(key, estimate, shared)),
+            (refused, _) => Err(refused),
+        }
+    }
+
+    /// Ends a hold: each limit gets back what was held, and is charged the `actual` cost at `now`. More than was held is charged
+    /// all the same: beyond the limit it refuses further requests until it has left the window. Returns how much more that is.
+    /// `None` if the hold has been settled already: nothing changes then.
+    #[inline(never)]
+    pub fn settle(&self, hold: Hold, actual: u64, now: Timestamp) -> Option<u64> {
+        let (key, held, shared) = self.holds.borrow_mut().take(hold)?;
+        for (index, (_, windows)) in self.limits.iter().enumerate() {
+            windows.settle_at(key, shared >> index & 1 == 1, held, actual, now);
+        }
+        Some(actual.saturating_sub(held))
+    }
+
+    /// Ends a hold whose request costs nothing: [`Limiter::settle`] with 0. Returns whether it was open.
+    pub fn cancel(&self, hold: Hold, now: Timestamp) -> bool {
+        self.settle(hold, 0, now).is_some()
     }
 
     fn decide(
         &self,
         key: Key,
         (cost, count): (u64, Option<Count>),
-        charges: bool,
+        mut charges: Charges,
         now: Timestamp,
         mut report: impl FnMut(Left),
-    ) -> Verdict {
-        let held = self.held(key, now);
+    ) -> (Verdict, u8) {
+        let blocked = self.blocked(key, now);
         let fits = |(limit, windows): &(Limit, KeyedWindows)| {
             let count = count.unwrap_or(limit.count);
-            windows.count(key, count, cost, false, now).0
+            windows.count(key, count, cost, Charges::Nothing, now).0
         };
         // A single limit is checked and charged in one step.
-        let charges = charges && held.is_none();
-        let charges = charges && (self.limits.len() == 1 || self.limits.iter().all(fits));
-        let (mut refuses, mut wait) = (None, Some(Duration::ZERO));
+        let is_one = self.limits.len() == 1;
+        if blocked.is_some()
+            || !(is_one || charges == Charges::Nothing || self.limits.iter().all(fits))
+        {
+            charges = Charges::Nothing;
+        }
+        let (mut refuses, mut wait, mut shared) = (None, Some(Duration::ZERO), 0);
         for (index, (limit, windows)) in self.limits.iter().enumerate() {
             let count = count.unwrap_or(limit.count);
-            let (fits, standing) = windows.count(key, count, cost, charges, now);
+            let (fits, standing, is_shared) = windows.count(key, count, cost, charges, now);
+            shared |= u8::from(is_shared) << index;
             if !fits {
                 refuses = refuses.or(Some(index));
                 // A refused request of cost 1 waits until quota comes back.
@@ -236,7 +354,7 @@ impl Limiter {
                 reset: standing.reset,
             });
         }
-        match (held, refuses) {
+        let verdict = match (blocked, refuses) {
             (None, None) => Verdict::Pass,
             (None, index) => Verdict::Block {
                 index,
@@ -246,7 +364,8 @@ impl Limiter {
                 index: None,
                 retry_after,
             },
-        }
+        };
+        (verdict, shared)
     }
 
     /// Gives back the `cost` that `key` was charged at `charged` ([`KeyedWindows::refund`]).
@@ -257,11 +376,11 @@ impl Limiter {
         }
     }
 
-    /// Empties the windows of `key` ([`KeyedWindows::reset`]), and ends its block.
+    /// Empties the windows of `key` ([`KeyedWindows::reset`]), and ends its block. What its requests hold stays until it is settled.
     #[inline(never)]
     pub fn reset(&self, key: Key) {
-        if let Some(held) = &mut *self.held.borrow_mut() {
-            held.unblock(key);
+        if let Some(blocks) = &mut *self.blocks.borrow_mut() {
+            blocks.unblock(key);
         }
         for (_, windows) in &self.limits {
             windows.reset(key);
@@ -273,7 +392,7 @@ impl Limiter {
     /// length.
     #[inline(never)]
     pub fn block(&self, key: Key, length: Duration, now: Timestamp) -> bool {
-        self.hold(|blocks| blocks.block(key, length, now))
+        self.with_blocks(|blocks| blocks.block(key, length, now))
             .unwrap_or(false)
     }
 
@@ -285,13 +404,13 @@ impl Limiter {
             window.interval() + window.bucket_length()
         };
         let longest = self.limits.iter().map(longest).max().unwrap_or_default();
-        self.hold(|blocks| blocks.block_all(longest, now));
+        self.with_blocks(|blocks| blocks.block_all(longest, now));
     }
 
-    fn hold<R>(&self, act: impl FnOnce(&mut Blocks) -> R) -> Option<R> {
+    fn with_blocks<R>(&self, act: impl FnOnce(&mut Blocks) -> R) -> Option<R> {
         let (limit, _) = self.limits.first()?;
-        self.is_held.set(true);
-        let blocks = &mut *self.held.borrow_mut();
+        self.is_blocked.set(true);
+        let blocks = &mut *self.blocks.borrow_mut();
         Some(act(blocks.get_or_insert_with(|| {
             Blocks::new(geometry(limit, self.max_keys))
         })))
@@ -321,20 +440,20 @@ impl Limiter {
 
     /// How long `key` stays blocked, whatever its windows count.
     #[inline]
-    fn held(&self, key: Key, now: Timestamp) -> Option<Duration> {
-        if self.is_held.get() {
-            self.held_for(key, now)
+    fn blocked(&self, key: Key, now: Timestamp) -> Option<Duration> {
+        if self.is_blocked.get() {
+            self.blocked_for(key, now)
         } else {
             None
         }
     }
 
     #[cold]
-    fn held_for(&self, key: Key, now: Timestamp) -> Option<Duration> {
-        let blocks = &mut *self.held.borrow_mut();
+    fn blocked_for(&self, key: Key, now: Timestamp) -> Option<Duration> {
+        let blocks = &mut *self.blocks.borrow_mut();
         let blocks = blocks.as_mut()?;
         let left = blocks.left(key, now);
-        self.is_held.set(!blocks.are_over(now));
+        self.is_blocked.set(!blocks.are_over(now));
         (!left.is_zero()).then_some(left)
     }
 }

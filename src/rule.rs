@@ -30,7 +30,7 @@ pub use key::{
     DEFAULT_MAX_KEYS, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, MAX_KEY_PARTS, MAX_KEYS,
     MAX_KEYS_OF_REQUEST, Regex,
 };
-pub(crate) use parts::span;
+pub(crate) use parts::{BAD_PATH, span};
 pub use parts::{
     Count, Counting, DEFAULT_SAMPLE_COUNT, Grade, KEYED_SAMPLE_COUNT, LimitApp, MAX_NAME,
     MAX_RESOURCES, MAX_RULES_PER_RESOURCE, MAX_SAMPLE_COUNT, MAX_SYSTEM_RULES, Mode, Ratio,

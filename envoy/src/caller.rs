@@ -1,6 +1,7 @@
 //! What is read of a request besides its resource: its origin, and whether it may borrow. Only if a rule needs it.
 
-use crate::host::{Host, Property};
+use crate::host::Host;
+use crate::keys;
 use crate::settings::{OriginFrom, Settings};
 use leapgate::Resource;
 use leapgate::backend::Backend;
@@ -44,10 +45,9 @@ impl Caller {
 }
 
 fn origin<H: Host>(host: &H, from: &OriginFrom) -> String {
-    let read = |property| host.property(property).filter(|name| !name.is_empty());
     let name = match from {
         OriginFrom::Header(name) => host.request_header(name),
-        OriginFrom::Peer => read(Property::PeerUri).or_else(|| read(Property::PeerSubject)),
+        OriginFrom::Peer => keys::peer(host),
     };
     let mut name = name.unwrap_or_default();
     // No rule names a longer origin. One more byte is kept, so that it does not equal a name in a rule.

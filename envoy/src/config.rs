@@ -3,7 +3,9 @@
 //! ```json
 //! "envoy": {
 //!   "scope": "process",              // "worker": each worker thread counts by itself
-//!   "resource": {"from": "route"},   // {"from": "virtualHost"}, {"fixed": "login"}
+//!   "resource": {"from": "route"},   // {"from": "virtualHost"}, {"fixed": "login"},
+//!                                    // {"from": {"routeMetadata": ["leapgate", "resource"]}},
+//!                                    // {"from": "envoyGateway", "section": true}, {"from": "istio", "section": false}
 //!   "origin": {"header": "x-app"},   // {"from": "peer"}: the identity in the peer's certificate
 //!   "prioritized": {"header": "x-priority", "value": "high"}, // which requests may borrow; without `value`: any
 //!   "maxWaiting": 1000,              // requests that may wait at once, in each worker thread

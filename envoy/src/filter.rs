@@ -4,13 +4,14 @@ use crate::backend::EnvoyBackend;
 use crate::caller::Caller;
 use crate::cost::Readings;
 use crate::counters::Refusals;
-use crate::host::{Host, Level, LocalReply, Property};
+use crate::host::{Host, Level, LocalReply};
 use crate::inbound::System;
+use crate::keys::WrongTypes;
 use crate::outcome::Answer;
 use crate::passed::{Passed, Tracked};
 use crate::settings::{Format, ResourceFrom, Scope, Settings};
 use crate::waiting::Waiting;
-use crate::{keys, reply};
+use crate::{keys, reply, resource};
 use leapgate::backend::{Inbound, Store};
 use leapgate::config::ConfigError;
 use leapgate::rule::{ControlBehavior, Grade, KeyValue};
@@ -81,6 +82,7 @@ pub struct Filter<H: Host> {
     next_state: Cell<usize>,
     system: Option<System<H>>,
     refusals: Refusals,
+    wrong_types: WrongTypes,
     waiting: Rc<Waiting<H>>,
     /// For how many ticks nothing has happened. At [`ASLEEP`] there are no more ticks.
     quiet: Cell<u32>,
@@ -116,7 +118,7 @@ impl<H: Host> Filter<H> {
         let is_plain = settings.prioritized.is_none() && engine.has_only_plain_flow_rules();
         let fixed = match &settings.resource {
             ResourceFrom::Fixed(name) => Some(engine.resource(name)),
-            ResourceFrom::Route | ResourceFrom::VirtualHost => None,
+            _ => None,
         };
         store.sweep();
         let root = store.backend().vm().root();
@@ -129,6 +131,7 @@ impl<H: Host> Filter<H> {
             next_state: Cell::new(0),
             system,
             refusals: Refusals::default(),
+            wrong_types: WrongTypes::default(),
             waiting,
             quiet: Cell::new(0),
             is_plain,
@@ -171,7 +174,7 @@ impl<H: Host> Filter<H> {
         });
         if first == 0 {
             store.for_each_keyed(|key, state| {
-                is_settled &= state.states().settle(&self.host, key, state)
+                is_settled &= state.states().export(&self.host, key, state)
             });
         }
         store.for_each_breaker(first, end, |breaker| {
@@ -263,17 +266,9 @@ impl<H: Host> Filter<H> {
         if let ResourceFrom::Fixed(name) = &self.settings.resource {
             return with(name);
         }
-        let read = |property| self.host.property(property).filter(|name| !name.is_empty());
-        let name = match self.settings.resource {
-            ResourceFrom::Route => {
-                read(Property::RouteName).or_else(|| read(Property::VirtualHostName))
-            }
-            _ => read(Property::VirtualHostName),
-        };
-        // Requests with neither name, as when no route matches, share the resource with the empty name.
-        with(&String::from_utf8_lossy(
-            name.as_deref().unwrap_or_default(),
-        ))
+        let vm = self.engine.store().backend().vm();
+        let name = resource::name(vm, &self.wrong_types, &self.settings.resource);
+        with(&String::from_utf8_lossy(&name))
     }
 
     /// Whether the decision was made with the windows of the request's own resource and origin.
@@ -367,7 +362,8 @@ impl<H: Host> Filter<H> {
     fn decide(&self, context: u32) -> Option<Option<Passed<H>>> {
         let resource = self.resource();
         let name = self.further_name(&resource);
-        let keys = keys::read(&self.host, resource.key_parts());
+        let vm = self.engine.store().backend().vm();
+        let keys = keys::read(vm, &self.wrong_types, resource.key_parts());
         let caller = Caller::read(&self.host, &self.settings, &resource);
         resource.observe_from(&caller.origin);
         if let Some(system) = &self.system {
@@ -532,7 +528,8 @@ impl<H: Host> Filter<H> {
 
     #[inline(never)]
     fn on_end_of_tracked(&self, passed: &mut Passed<H>) {
-        let settles = passed.settle(self.engine.store().backend().vm());
+        let vm = self.engine.store().backend().vm();
+        let settles = passed.settle(vm, &self.wrong_types);
         let tracked = passed.tracked_to_its_end();
         if tracked.is_none() && !settles {
             return;

@@ -9,6 +9,13 @@
 //! | path | up to the query, decoded |
 //! | method | as it stands |
 //! | host | in lower case, without the port and without a dot at the end |
+//! | peer | the URI in the certificate of the peer, or else its subject |
+//! | dynamic metadata, metadata of the route | a string; with `"type": "number"` a double, in decimal digits |
+//! | typed metadata | a string; with `"type": "number"` an unsigned integer, in decimal digits |
+//! | filter state | the object as text |
+//!
+//! The type of a value in metadata comes from the document and not from its bytes, which tell too little: eight bytes may be a
+//! string or a number. A value of another type (Envoy serializes lists and structs) counts as missing; it is counted and logged.
 //!
 //! Values are compared after decoding, so that another encoding is not another client. A missing or empty value is a value of
 //! its own: requests without the part are limited together.
@@ -16,12 +23,18 @@
 //! Which `source.address` Envoy trusts is a matter of its configuration (`use_remote_address`, `xff_num_trusted_hops`): with
 //! the defaults, clients choose the address by a header.
 
-use crate::host::{Host, Property};
-use leapgate::rule::KeyPart;
-use std::cell::OnceCell;
+use crate::host::{Host, Kind, Property};
+use crate::vm::Vm;
+use leapgate::rule::{Attribute, AttributeSource, KeyPart, number_text};
+use std::cell::{Cell, OnceCell};
+
+/// Whether a configuration has met an attribute of a wrong type.
+#[derive(Default)]
+pub struct WrongTypes(Cell<bool>);
 
 /// Reads these parts of the request.
-pub fn read<H: Host>(host: &H, parts: &[KeyPart]) -> Vec<Option<Vec<u8>>> {
+pub fn read<H: Host>(vm: &Vm<H>, wrong: &WrongTypes, parts: &[KeyPart]) -> Vec<Option<Vec<u8>>> {
+    let host = vm.host();
     let path = once(|| host.request_header(":path"));
     let cookies = once(|| host.request_header("cookie"));
     let part = |part: &KeyPart| match part {
@@ -35,6 +48,8 @@ pub fn read<H: Host>(host: &H, parts: &[KeyPart]) -> Vec<Option<Vec<u8>>> {
         }
         KeyPart::Method => host.request_header(":method"),
         KeyPart::Host => Some(authority(host.request_header(":authority")?)),
+        KeyPart::Peer => peer(host),
+        KeyPart::Attribute(of) => attribute(vm, wrong, of),
         // The configuration has refused rules with a part that is not read here: see `is_read`.
         _ => None,
     };
@@ -55,7 +70,86 @@ pub fn is_read(part: &KeyPart) -> bool {
             | KeyPart::Path
             | KeyPart::Method
             | KeyPart::Host
+            | KeyPart::Peer
+            | KeyPart::Attribute(_)
     )
+}
+
+/// The peer's identity.
+pub(crate) fn peer<H: Host>(host: &H) -> Option<Vec<u8>> {
+    let read = |property| host.property(property).filter(|name| !name.is_empty());
+    read(Property::PeerUri).or_else(|| read(Property::PeerSubject))
+}
+
+/// The value of an attribute as text, unless it is empty. A value of a wrong type is missing, too, and is counted; the first one
+/// is logged.
+pub(crate) fn attribute<H: Host>(
+    vm: &Vm<H>,
+    wrong: &WrongTypes,
+    attribute: &Attribute,
+) -> Option<Vec<u8>> {
+    typed(vm, wrong, attribute)
+        .flatten()
+        .filter(|value| !value.is_empty())
+}
+
+/// The same, where it has any value: `None` for one of a wrong type.
+pub(crate) fn typed<H: Host>(
+    vm: &Vm<H>,
+    wrong: &WrongTypes,
+    attribute: &Attribute,
+) -> Option<Option<Vec<u8>>> {
+    let place = match attribute.source() {
+        AttributeSource::Metadata => "metadata\0filter_metadata\0",
+        AttributeSource::TypedMetadata => "metadata\0typed_filter_metadata\0",
+        AttributeSource::RouteMetadata => "xds\0route_metadata\0filter_metadata\0",
+        AttributeSource::FilterState => "filter_state\0",
+    };
+    let value = vm.host().property_at(&[place, attribute.path()].concat())?;
+    let value = text(attribute, value);
+    if value.is_none() {
+        warn(vm, wrong, attribute);
+    }
+    Some(value)
+}
+
+/// The value of an attribute as text; `None` if it has another type.
+fn text(attribute: &Attribute, value: Vec<u8>) -> Option<Vec<u8>> {
+    if attribute.is_number() {
+        let bytes = value.try_into().ok()?;
+        let number = match attribute.source() {
+            AttributeSource::TypedMetadata => u64::from_le_bytes(bytes).to_string(),
+            _ => number_text(f64::from_le_bytes(bytes)),
+        };
+        return Some(number.into_bytes());
+    }
+    is_text(&value).then_some(value)
+}
+
+/// Whether a value can be text. Serialized lists and structs begin with their length in four bytes, the last of which is 0; almost
+/// every number has such a byte, too, or is not UTF-8.
+pub(crate) fn is_text(value: &[u8]) -> bool {
+    std::str::from_utf8(value).is_ok_and(|text| !text.bytes().any(|byte| byte.is_ascii_control()))
+}
+
+/// Counts a value of a wrong type.
+#[cold]
+fn warn<H: Host>(vm: &Vm<H>, wrong: &WrongTypes, attribute: &Attribute) {
+    let metric = vm
+        .host()
+        .define_metric(Kind::Counter, &vm.name("wrong_type", ""));
+    if let Some(metric) = metric {
+        vm.host().add(metric, 1);
+    }
+    if !wrong.0.replace(true) {
+        let what = match attribute.is_number() {
+            true => "its value is not a number; such requests count as requests without it",
+            false => {
+                "its value is not a string (for a number, add `\"type\": \"number\"`); such requests count as requests without it"
+            }
+        };
+        vm.warn(&[" ", &attribute.to_string()].concat(), what);
+    }
 }
 
 /// A header that several parts are read from, read once.

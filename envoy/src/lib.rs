@@ -19,6 +19,7 @@
 //! | `outcome` | what an answer means to a breaker |
 //! | `keys` | the parts of a request that keyed rules name |
 //! | `settings` | the filter's own settings |
+//! | `resource` | what a request's resource is called |
 //! | `config` | the plugin's configuration: rules and settings in one document |
 //! | `reply` | the reply to a refused request, and headers about limits |
 //! | `pages` | where the states of a rule's keys are kept: shared data, or the virtual machine alone |
@@ -53,6 +54,7 @@ mod places;
 #[cfg(target_arch = "wasm32")]
 mod plugin;
 pub mod reply;
+mod resource;
 pub mod ring;
 pub mod settings;
 mod shared;

@@ -20,8 +20,8 @@ use std::cell::{Cell, RefCell};
 /// are rare.
 const MAX_SWAPS: u32 = 8;
 
-/// The most ended calls that wait to be taken off; further ones count as in flight for good. A bound of memory, reached only
-/// while shared data cannot be written.
+/// The most ended requests that wait to be taken off; further ones count as in flight, or as held, for good. A bound of memory,
+/// reached only while shared data cannot be written.
 const MAX_OWED: usize = 1024;
 
 /// The states of one rule's keys.
@@ -30,12 +30,22 @@ pub struct KeyStates<H> {
     pages: Pages<H>,
     /// The page that was read last, and when: it may be good for the next step of the same decision.
     read: RefCell<Option<(Page, Timestamp)>>,
-    /// Ended calls that could not be taken off yet: tried again with the next one, or at the next tick.
-    owed: RefCell<Vec<Reserved>>,
+    /// Ended requests that could not be taken off yet: tried again with the next one, or at the next tick.
+    owed: RefCell<Vec<Owed>>,
     counters: Counters<H>,
     /// How many requests have been charged to shared entries, because their page was full.
     shared: Cell<u64>,
     exported_shared: LazyCounter,
+}
+
+/// A request that has ended: its reservation is to be taken off.
+#[derive(Clone, Copy)]
+struct Owed {
+    reserved: Reserved,
+    /// Of a reservation; or what is held, and the actual cost, to be charged at this instant.
+    cost: u64,
+    actual: u64,
+    at: Timestamp,
 }
 
 /// Where the pages are.
@@ -140,7 +150,7 @@ impl<H: Host> KeyStates<H> {
 
     /// Adds to the host's counters what has happened since the last call, and takes off ended calls. Returns whether nothing is
     /// left to do.
-    pub fn settle(&self, host: &H, key: &StateKey, state: &KeyedController<KeyStates<H>>) -> bool {
+    pub fn export(&self, host: &H, key: &StateKey, state: &KeyedController<KeyStates<H>>) -> bool {
         self.take_off_owed();
         self.counters
             .export([state.passed(), state.blocked(), state.shadow_blocked()]);
@@ -203,21 +213,38 @@ impl<H: Host> KeyStates<H> {
         Err(None)
     }
 
-    fn take_off(&self, reserved: Reserved, cost: u64) -> bool {
-        let release = |page: &mut Vec<u8>| {
-            let changed = self.layout.release(page, reserved, cost);
+    fn take_off(&self, owed: Owed) -> bool {
+        let Owed {
+            reserved,
+            cost,
+            actual,
+            at,
+        } = owed;
+        let change = |page: &mut Vec<u8>| {
+            let changed = match reserved.is_held {
+                true => self.layout.settle(page, reserved, cost, actual, at),
+                false => self.layout.release(page, reserved, cost),
+            };
             changed.then_some(())
         };
         // The page that was read last may be this one, which is now stale.
         self.read.take();
-        let swapped = self.swap(reserved.handle.key(), None, release);
+        let swapped = self.swap(reserved.handle.key(), None, change);
         !matches!(swapped, Err(None))
+    }
+
+    /// Takes off what is owed, and an ended request besides: later, if that fails now.
+    fn owe(&self, ended: Owed) {
+        if self.owed.borrow().len() < MAX_OWED {
+            self.owed.borrow_mut().push(ended);
+        }
+        self.take_off_owed();
     }
 
     fn take_off_owed(&self) {
         let mut owed = self.owed.borrow_mut();
-        while let Some(reserved) = owed.last() {
-            if !self.take_off(*reserved, 1) {
+        while let Some(ended) = owed.last() {
+            if !self.take_off(*ended) {
                 return;
             }
             owed.pop();
@@ -277,27 +304,46 @@ impl<H: Host> KeyedStates for KeyStates<H> {
         }
     }
 
-    fn release(&self, reserved: Reserved, cost: u64, _: Timestamp) {
+    fn release(&self, reserved: Reserved, cost: u64, now: Timestamp) {
         if self.layout.counts_calls() {
             return self.leave(reserved);
         }
+        if reserved.is_held {
+            return self.settle(reserved, cost, 0, now);
+        }
         // A reservation that cannot be released counts until it has left the window: too strict, never too lenient.
-        self.take_off(reserved, cost);
+        self.take_off(Owed {
+            reserved,
+            cost,
+            actual: 0,
+            at: now,
+        });
     }
 
     fn admit(&self, reserved: Reserved, _: u64) -> bool {
         if reserved.handle.is_shared() {
             self.shared.set(self.shared.get().wrapping_add(1));
         }
-        // It was charged when it was reserved.
-        self.layout.counts_calls()
+        // It was charged when it was reserved, or is held since.
+        reserved.is_held || self.layout.counts_calls()
     }
 
     fn leave(&self, reserved: Reserved) {
-        if self.owed.borrow().len() < MAX_OWED {
-            self.owed.borrow_mut().push(reserved);
-        }
-        self.take_off_owed();
+        self.owe(Owed {
+            reserved,
+            cost: 1,
+            actual: 0,
+            at: Timestamp::ZERO,
+        });
+    }
+
+    fn settle(&self, reserved: Reserved, cost: u64, actual: u64, at: Timestamp) {
+        self.owe(Owed {
+            reserved,
+            cost,
+            actual,
+            at,
+        });
     }
 
     fn count_as(&self, counting: Counting) {

@@ -2,8 +2,8 @@
 
 use crate::outcome::Errors;
 use leapgate::RefusalKind;
-use leapgate::config::{ConfigError, Fields, Located};
-use leapgate::rule::{MAX_NAME, Target};
+use leapgate::config::{ConfigError, Fields, Located, Value, read_part};
+use leapgate::rule::{Attribute, KeyPart, MAX_NAME, Target};
 use std::rc::Rc;
 
 /// The longest body of a reply, in bytes: one slice of Envoy's buffers.
@@ -25,6 +25,14 @@ const MAX_RESOURCES: u64 = 10_000;
 
 /// How many requests may wait at once in one worker thread: each holds what has come of its body.
 const MAX_WAITING: u64 = 10_000;
+
+/// Where names of resources come from, as the document calls it.
+const SOURCES: [(&str, u8); 4] = [
+    ("route", 0),
+    ("virtualHost", 1),
+    ("envoyGateway", 2),
+    ("istio", 3),
+];
 
 /// How the filter is set up.
 #[derive(Clone, PartialEq, Debug)]
@@ -69,6 +77,18 @@ pub enum ResourceFrom {
     VirtualHost,
     /// Always this.
     Fixed(Rc<str>),
+    /// What an attribute says, such as the metadata of its route.
+    Attribute(Attribute),
+    /// What Envoy Gateway has made its route from: `httproute/<namespace>/<name>`.
+    EnvoyGateway {
+        /// Whether the rule of that object belongs to the name, too, if it has a name.
+        section: bool,
+    },
+    /// What Istio has made its route from: `virtual-service/<namespace>/<name>`.
+    Istio {
+        /// Whether the rule of that object belongs to the name, too, if it has a name.
+        section: bool,
+    },
 }
 
 /// What a request's origin is.
@@ -242,21 +262,50 @@ pub(crate) fn settings(at: &Located<'_>) -> Result<Settings, ConfigError> {
 }
 
 fn resource_from(at: &Located<'_>) -> Result<ResourceFrom, ConfigError> {
-    let fields = at.object(&["from", "fixed"])?;
-    match (fields.get("from"), fields.get("fixed")) {
-        (Some(from), None) => match from.one_of(&[("route", false), ("virtualHost", true)])? {
-            true => Ok(ResourceFrom::VirtualHost),
-            false => Ok(ResourceFrom::Route),
-        },
+    let fields = at.object(&["from", "fixed", "section"])?;
+    let section = match fields.get("section") {
+        Some(section) => section.boolean()?,
+        None => false,
+    };
+    let from = match (fields.get("from"), fields.get("fixed")) {
+        (Some(from), None) => named_resource(&from, section)?,
         (None, Some(fixed)) => match Target::new(fixed.string()?) {
-            Ok(Target::Resource(name)) => Ok(ResourceFrom::Fixed(name)),
-            _ => Err(fixed.error(&format!(
-                "is not the name of one resource; use 1 to {MAX_NAME} bytes, and not `*`"
-            ))),
+            Ok(Target::Resource(name)) => ResourceFrom::Fixed(name),
+            _ => {
+                return Err(fixed.error(&format!(
+                    "is not the name of one resource; use 1 to {MAX_NAME} bytes, and not `*`"
+                )));
+            }
         },
-        (Some(_), Some(fixed)) => Err(fixed.error("does not go with `from`; keep one of the two")),
-        (None, None) => Err(at.error(r#"names no resource; use `{"from": "route"}`"#)),
+        (Some(_), Some(fixed)) => {
+            return Err(fixed.error("does not go with `from`; keep one of the two"));
+        }
+        (None, None) => return Err(at.error(r#"names no resource; use `{"from": "route"}`"#)),
+    };
+    match (fields.get("section"), &from) {
+        (None, _) | (_, ResourceFrom::EnvoyGateway { .. } | ResourceFrom::Istio { .. }) => Ok(from),
+        (Some(section), _) => {
+            Err(section.error("means something only with `envoyGateway` and `istio`; leave it out"))
+        }
     }
+}
+
+/// Where the name of a resource comes from.
+fn named_resource(from: &Located<'_>, section: bool) -> Result<ResourceFrom, ConfigError> {
+    if let Value::Object(_) = from.value() {
+        return match read_part(from)? {
+            KeyPart::Attribute(attribute) => Ok(ResourceFrom::Attribute(attribute)),
+            _ => Err(from.error(
+                r#"is chosen by clients; use metadata: `{"routeMetadata": ["leapgate", "resource"]}`"#,
+            )),
+        };
+    }
+    Ok(match from.one_of(&SOURCES)? {
+        0 => ResourceFrom::Route,
+        1 => ResourceFrom::VirtualHost,
+        2 => ResourceFrom::EnvoyGateway { section },
+        _ => ResourceFrom::Istio { section },
+    })
 }
 
 fn reply(at: &Located<'_>, reply: &mut Reply) -> Result<(), ConfigError> {

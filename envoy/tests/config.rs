@@ -4,7 +4,7 @@
 
 use leapgate::Rules;
 use leapgate::config::KEYS;
-use leapgate::rule::FlowRule;
+use leapgate::rule::{Attribute, AttributeSource, FlowRule};
 use leapgate_envoy::config::parse;
 use leapgate_envoy::settings::{
     Format, OriginFrom, Prioritized, RateLimitHeaders, ResourceFrom, Scope, Settings,
@@ -80,6 +80,23 @@ fn each_setting_does_what_it_says() {
         (
             r#"{"resource": {"from": "virtualHost"}}"#,
             with(|s| s.resource = ResourceFrom::VirtualHost),
+        ),
+        (
+            r#"{"resource": {"from": "envoyGateway", "section": null}}"#,
+            with(|s| s.resource = ResourceFrom::EnvoyGateway { section: false }),
+        ),
+        (
+            r#"{"resource": {"from": "istio", "section": true}}"#,
+            with(|s| s.resource = ResourceFrom::Istio { section: true }),
+        ),
+        (
+            r#"{"resource": {"from": {"routeMetadata": ["leapgate", "resource"]}}}"#,
+            with(|s| {
+                s.resource = ResourceFrom::Attribute(
+                    Attribute::new(AttributeSource::RouteMetadata, &["leapgate", "resource"])
+                        .unwrap(),
+                )
+            }),
         ),
         (
             r#"{"resource": {"fixed": "login"}}"#,
@@ -294,7 +311,7 @@ fn the_document_in_the_readme_is_accepted() {
 fn a_setting_that_is_wrong_is_refused() {
     let keys = "`scope`, `resource`, `origin`, `prioritized`, `maxWaiting`, `maxResources`, `reply`, `errors`, `rateLimitHeaders`, `rateLimitHeadersOn`";
     let max = "is not possible; use a whole number from 1 to 10000";
-    let from = "is not a valid value; use one of `route`, `virtualHost`";
+    let from = "is not a valid value; use one of `route`, `virtualHost`, `envoyGateway`, `istio`";
     let fixed = "is not the name of one resource; use 1 to 256 bytes, and not `*`";
     let headers = "is not a valid value; use one of `draft`, `legacy`, `off`";
     let cases = [
@@ -312,9 +329,25 @@ fn a_setting_that_is_wrong_is_refused() {
         (r#"{"resource": {}}"#, "envoy.resource: `{…}` names no resource; use `{\"from\": \"route\"}`".into()),
         (
             r#"{"resource": {"header": "x-api"}}"#,
-            "envoy.resource: `header` is not a known key; use one of `from`, `fixed`".into(),
+            "envoy.resource: `header` is not a known key; use one of `from`, `fixed`, `section`".into(),
         ),
         (r#"{"resource": {"from": "routeMetadata"}}"#, format!("envoy.resource.from: `routeMetadata` {from}")),
+        (
+            r#"{"resource": {"from": {"routeMetadata": ["leapgate"]}}}"#,
+            "envoy.resource.from.routeMetadata: `[…]` is not a valid path; use a namespace and 1 to 7 keys, for a claim 1 to 6 names, for the filter state one, each of 1 to 256 bytes without a zero byte".into(),
+        ),
+        (
+            r#"{"resource": {"from": {"header": "x-api"}}}"#,
+            "envoy.resource.from: `{…}` is chosen by clients; use metadata: `{\"routeMetadata\": [\"leapgate\", \"resource\"]}`".into(),
+        ),
+        (
+            r#"{"resource": {"from": "route", "section": false}}"#,
+            "envoy.resource.section: `false` means something only with `envoyGateway` and `istio`; leave it out".into(),
+        ),
+        (
+            r#"{"resource": {"from": "istio", "section": "all"}}"#,
+            "envoy.resource.section: `all` is a string; use `true` or `false`".into(),
+        ),
         (r#"{"resource": {"from": 1}}"#, format!("envoy.resource.from: `1` {from}")),
         (
             r#"{"resource": {"from": "route", "fixed": "a"}}"#,

@@ -16,10 +16,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
+#[path = "filter/attributes.rs"]
+mod attributes;
 #[path = "filter/breaker.rs"]
 mod breaker;
 #[path = "filter/cost.rs"]
 mod cost;
+#[path = "filter/key_holds.rs"]
+mod key_holds;
 #[path = "filter/names.rs"]
 mod names;
 #[path = "filter/places.rs"]

@@ -51,8 +51,20 @@ export type Grade = 'qps' | 'concurrency' | 0 | 1;
 /** What happens at the threshold. Numbers are Sentinel's. */
 export type ControlBehavior = 'reject' | 'warmUp' | 'throttle' | 'warmUpThrottle' | 0 | 1 | 2 | 3;
 
+/** Metadata of a request: what a proxy knows of it. A path is a namespace and 1 to 7 keys; the key of an item in a list is its index. */
+export interface MetadataParts {
+  /** The claim with this name in the request's JSON web token; an array is the path to a nested one. */
+  jwtClaim: string | readonly string[];
+  /** Dynamic metadata. */
+  metadata: readonly string[];
+  /** Dynamic metadata that is a message of a known type. */
+  typedMetadata: readonly string[];
+  /** Metadata of the request's route. */
+  routeMetadata: readonly string[];
+}
+
 /** Parts of a key that take an argument. */
-export interface NamedParts {
+export interface NamedParts extends MetadataParts {
   /** The first bits of the client's address: 32 of IPv4 and 64 of IPv6 unless given. */
   clientIp: { v4?: number; v6?: number };
   /** The header with this name. */
@@ -63,12 +75,24 @@ export interface NamedParts {
   cookie: string;
   /** The value with this index among the caller's arguments; a negative index counts from the end, and -1 is the last value. */
   arg: number;
+  /** The object of the filter state with this name. */
+  filterState: string;
 }
 
-type OneOf<T> = { [K in keyof T]: { [P in K]: T[P] } & { [P in Exclude<keyof T, K>]?: never } }[keyof T];
+/** What a part may say besides its name. */
+export interface PartFields<K> {
+  /** What the value is in metadata; `string` unless given. The filter reads it so; here a number is the same as its text. */
+  type?: K extends keyof MetadataParts ? 'string' | 'number' : never;
+  /** Where the claims of a token are; `jwt_payload` unless given. */
+  payload?: K extends 'jwtClaim' ? string : never;
+}
+
+type OneOf<T> = {
+  [K in keyof T]: { [P in K]: T[P] } & { [P in Exclude<keyof T, K>]?: never } & PartFields<K>;
+}[keyof T];
 
 /** A property of requests by which a rule distinguishes them. The caller passes its values as `key`. */
-export type KeyPart = 'clientIp' | 'path' | 'method' | 'host' | OneOf<NamedParts>;
+export type KeyPart = 'clientIp' | 'path' | 'method' | 'host' | 'peer' | OneOf<NamedParts>;
 
 /** The count of one key, in place of the rule's. */
 export interface KeyItem {
@@ -278,7 +302,8 @@ export interface EngineSettings {
 export type KeyValue = string | number | bigint;
 
 /**
- * Values by the name of the part: `clientIp`, `header:x-api-key`, `query:user`, `cookie:sid`, `path`, `method`, `host`, `arg:0`.
+ * Values by the name of the part: `clientIp`, `header:x-api-key`, `query:user`, `cookie:sid`, `path`, `method`, `host`, `arg:0`,
+ * `peer`, `jwtClaim:sub`, `jwtClaim:org/id@payload`, `metadata:namespace/key`, `typedMetadata:…`, `routeMetadata:…`, `filterState:name`.
  * Null if the request has no value; an array if it has several: it passes if each of them may pass. Parts that no rule of the
  * resource uses are ignored.
  */

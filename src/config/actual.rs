@@ -1,10 +1,10 @@
 //! Where the actual cost of a request is read, in a document.
 
-use super::parts::name_error;
+use super::key_part::named;
 use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{
-    Actual, Attribute, AttributeSource, CostSource, MAX_NAME, MAX_STATUSES, MAX_WEIGHT, Missing,
-    RuleError, Statuses, Weights,
+    Actual, Attribute, AttributeSource, BAD_PATH, CostSource, MAX_STATUSES, MAX_WEIGHT, Missing,
+    Statuses, Weights,
 };
 
 /// The sources, of which an object names one, and what goes with metadata besides.
@@ -68,8 +68,8 @@ fn actual_of(at: &Located<'_>) -> Result<Actual, ConfigError> {
                 return Err(weights.error(&fault));
             }
             return Ok(match name {
-                "header" => Actual::of([CostSource::Header(named(&of)?)]),
-                "trailer" => Actual::of([CostSource::Trailer(named(&of)?)]),
+                "header" => Actual::of([CostSource::Header(header(&of)?)]),
+                "trailer" => Actual::of([CostSource::Trailer(header(&of)?)]),
                 "bytes" => Actual::of(bytes(&of)?),
                 _ => Actual::listed(read_statuses(&of)?),
             });
@@ -79,16 +79,12 @@ fn actual_of(at: &Located<'_>) -> Result<Actual, ConfigError> {
     for name in of.array()? {
         path.push(name.string()?);
     }
-    let actual = match weights {
-        None => Attribute::new(source, &path)
-            .map(|attribute| Actual::of([CostSource::Attribute(attribute.as_number())])),
-        Some(weights) => Actual::weighted(source, &path, weights_of(&weights)?),
+    let Some(weights) = weights else {
+        let attribute = Attribute::new(source, &path).map_err(|_| of.error(BAD_PATH))?;
+        return Ok(Actual::of([CostSource::Attribute(attribute.as_number())]));
     };
-    actual.map_err(|error| match error {
-        RuleError::BadPath { least, most, .. } => of.error(&format!(
-            "is not a valid path; use {least} to {most} names of 1 to {MAX_NAME} bytes, none of them a zero byte"
-        )),
-        error => ConfigError::from_display(of.to_string(), &error),
+    Actual::weighted(source, &path, weights_of(&weights)?).map_err(|_| {
+        of.error("is not a valid path; use 1 to 6 names of 1 to 256 bytes without a zero byte")
     })
 }
 
@@ -112,12 +108,8 @@ fn weights_of(at: &Located<'_>) -> Result<Weights, ConfigError> {
     Ok(weights)
 }
 
-fn named(at: &Located<'_>) -> Result<Box<str>, ConfigError> {
-    let name = at.string()?;
-    if name.is_empty() || name.len() > MAX_NAME {
-        return Err(name_error(at));
-    }
-    Ok(name.to_ascii_lowercase().into())
+fn header(at: &Located<'_>) -> Result<Box<str>, ConfigError> {
+    Ok(named(at)?.to_ascii_lowercase().into())
 }
 
 fn bytes(at: &Located<'_>) -> Result<Vec<CostSource>, ConfigError> {

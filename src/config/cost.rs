@@ -1,9 +1,9 @@
 //! What a rule counts, in a document: its unit, and a cost that is known only when a request ends.
 
 use super::actual::actual;
-use super::key::{NAMED_PARTS, part_in};
+use super::key_part::{names_part, part_fields, part_of};
 use super::value::{ConfigError, Fields, Located, Value};
-use crate::rule::{AtMost, Cost, Count, FlowRule, MAX_NAME, Ratio, RuleError, Unit};
+use crate::rule::{AtMost, Cost, Count, FlowRule, MAX_NAME, Ratio, RuleError, Unit, number_of};
 
 const COST_KEYS: [&str; 3] = ["estimate", "actual", "missing"];
 const ESTIMATE_KEYS: [&str; 2] = ["default", "atMost"];
@@ -52,14 +52,13 @@ fn estimate(at: &Located<'_>) -> Result<Cost, ConfigError> {
     if let Value::Number(_) = at.value() {
         return Ok(Cost::estimated(at.integer(1..=Count::MAX as u64)?));
     }
-    let keys = [&NAMED_PARTS[..], &ESTIMATE_KEYS].concat();
-    let fields = at.object(&keys)?;
+    let fields = part_fields(at, &ESTIMATE_KEYS)?;
     let mut cost = match fields.get("default") {
         Some(default) => Cost::estimated(default.integer(1..=Count::MAX as u64)?),
         None => Cost::at_end(),
     };
-    if let Some(part) = part_in(at, &fields)? {
-        cost = cost.read_from(part);
+    if names_part(&fields) {
+        cost = cost.read_from(part_of(at, &fields, true)?);
     }
     match fields.get("atMost") {
         Some(most) => Ok(cost.at_most(at_most(&most)?)),
@@ -74,7 +73,7 @@ fn at_most(at: &Located<'_>) -> Result<AtMost, ConfigError> {
     };
     let percent = text
         .strip_suffix('%')
-        .and_then(|text| crate::rule::number_of(text.as_bytes()));
+        .and_then(|text| number_of(text.as_bytes()));
     let share = percent.map(|percent: f64| Ratio::new(percent / 100.0));
     match share {
         Some(Ok(share)) if share.get() > 0.0 => Ok(AtMost::Share(share)),

@@ -2,7 +2,8 @@
 //!
 //! Sentinel: `GatewayFlowRule` and `GatewayParamFlowItem`; `GatewayRuleConverter` makes hot-parameter rules of them.
 
-use super::key::{behavior, named};
+use super::key::behavior;
+use super::key_part::named;
 use super::param_flow::{Names, limit};
 use super::parts::{compat, is_concurrency};
 use super::value::{ConfigError, Located};

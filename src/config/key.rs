@@ -1,24 +1,13 @@
 //! The key of a rule in a document.
 
-use super::parts::{BEHAVIORS, name_error, number_error};
+use super::key_part::read_part;
+use super::parts::{BEHAVIORS, number_error};
 use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{
-    ControlBehavior, Count, FlowRule, KeyItem, KeyPart, KeyedBy, MAX_KEY_PARTS, MAX_KEYS, MAX_NAME,
-    Network,
+    ControlBehavior, Count, FlowRule, KeyItem, KeyPart, KeyedBy, MAX_KEY_PARTS, MAX_KEYS, Network,
 };
 
-const PARTS: [(&str, KeyPart); 4] = [
-    ("clientIp", KeyPart::CLIENT_IP),
-    ("path", KeyPart::Path),
-    ("method", KeyPart::Method),
-    ("host", KeyPart::Host),
-];
-
-/// The parts with an argument.
-pub(super) const NAMED_PARTS: [&str; 5] = ["clientIp", "header", "query", "cookie", "arg"];
-
 const ITEM_KEYS: [&str; 2] = ["value", "count"];
-const PREFIX_KEYS: [&str; 2] = ["v4", "v6"];
 
 /// The rule with the key that the fields describe, if there is one.
 pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, ConfigError> {
@@ -47,7 +36,7 @@ pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, 
 
 /// The parts of a `key`, and how many keys are kept apart.
 pub(super) fn keyed_by(key: &Located<'_>, fields: &Fields<'_>) -> Result<KeyedBy, ConfigError> {
-    let mut by = KeyedBy::new(key.list(part)?).map_err(|_| {
+    let mut by = KeyedBy::new(key.list(read_part)?).map_err(|_| {
         key.error(&format!(
             "is not a valid key; use 1 to {MAX_KEY_PARTS} parts"
         ))
@@ -76,71 +65,6 @@ fn keyed(rule: FlowRule, by: KeyedBy, fields: &Fields<'_>) -> Result<FlowRule, C
     let path = || strategy.map(|at| at.to_string()).unwrap_or_default();
     rule.keyed(by)
         .map_err(|error| ConfigError::from_display(path(), &error))
-}
-
-fn part(at: &Located<'_>) -> Result<KeyPart, ConfigError> {
-    if let Value::String(name) = at.value() {
-        let part = PARTS.iter().find(|(known, _)| known == name);
-        return part.map(|(_, part)| part.clone()).ok_or_else(|| {
-            at.error("is not a part of a request; use `clientIp`, `path`, `method`, `host`, or an object: `{\"header\": \"x-api-key\"}`")
-        });
-    }
-    part_in(at, &at.object(&NAMED_PARTS)?)?
-        .ok_or_else(|| at.error("is not a part of a request; use one key"))
-}
-
-/// The part that one of `fields` names, those of the object `at`; `None` if none does.
-pub(super) fn part_in(
-    at: &Located<'_>,
-    fields: &Fields<'_>,
-) -> Result<Option<KeyPart>, ConfigError> {
-    let mut given = NAMED_PARTS
-        .iter()
-        .filter_map(|name| fields.get(name).map(|at| (*name, at)));
-    let Some((name, of)) = given.next() else {
-        return Ok(None);
-    };
-    if given.next().is_some() {
-        return Err(at.error("is not a part of a request; use one key"));
-    }
-    Ok(Some(match name {
-        "clientIp" => {
-            let lengths = of.object(&PREFIX_KEYS)?;
-            let length = |key, most: u8, default: u8| match lengths.get(key) {
-                Some(length) => Ok(length.integer(0..=most.into())? as u8),
-                None => Ok(default),
-            };
-            KeyPart::ClientIp {
-                v4: length("v4", 32, 32)?,
-                v6: length("v6", 128, 64)?,
-            }
-        }
-        "header" => KeyPart::Header(named(&of)?.to_ascii_lowercase().into()),
-        "query" => KeyPart::Query(named(&of)?.into()),
-        "cookie" => KeyPart::Cookie(named(&of)?.into()),
-        _ => KeyPart::Arg(index(&of)?),
-    }))
-}
-
-/// The name of a header, a parameter or a cookie.
-pub(super) fn named<'a>(at: &Located<'a>) -> Result<&'a str, ConfigError> {
-    let name = at.string()?;
-    if name.is_empty() || name.len() > MAX_NAME {
-        return Err(name_error(at));
-    }
-    Ok(name)
-}
-
-/// The index of a value that the caller passes.
-pub(super) fn index(at: &Located<'_>) -> Result<i32, ConfigError> {
-    let number = at.number()?;
-    if number.trunc() == number && number.abs() <= f64::from(i32::MAX) {
-        return Ok(number as i32);
-    }
-    let most = i32::MAX;
-    Err(at.error(&format!(
-        "is not possible; use a whole number from -{most} to {most}"
-    )))
 }
 
 fn item(at: &Located<'_>, by: &KeyedBy) -> Result<KeyItem, ConfigError> {

@@ -1,6 +1,7 @@
 //! Sentinel's limits on the values of a parameter, in a document.
 
-use super::key::{behavior, index};
+use super::key::behavior;
+use super::key_part::index;
 use super::parts::{
     compat, is_concurrency, mode, name_error, number_error, refuse_pattern, rule_id,
 };

@@ -184,7 +184,8 @@ impl<'a> Located<'a> {
         self.known([keys, &SENTINEL_KEYS])
     }
 
-    fn known<'b>(&'b self, keys: Keys<'b>) -> Result<Fields<'b>, ConfigError> {
+    /// The value as an object that has no other keys than those of two lists, and none twice.
+    pub(super) fn known<'b>(&'b self, keys: Keys<'b>) -> Result<Fields<'b>, ConfigError> {
         let Value::Object(entries) = self.value else {
             return Err(self.expected("an object"));
         };
@@ -374,7 +375,7 @@ pub(super) fn find<'a>(object: &'a Value, key: &str) -> Option<&'a Value> {
 }
 
 /// The keys of an object, in two lists.
-type Keys<'a> = [&'a [&'a str]; 2];
+pub(super) type Keys<'a> = [&'a [&'a str]; 2];
 
 fn is_known(keys: Keys<'_>, key: &str) -> bool {
     keys.iter().any(|keys| keys.contains(&key))

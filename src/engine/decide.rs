@@ -4,7 +4,7 @@ use crate::engine::blocked::Blocked;
 use crate::engine::caller::Caller;
 use crate::engine::check::Check;
 use crate::engine::held::Held;
-use crate::engine::keyed::{EntryExtras, Holds, KeyCheck};
+use crate::engine::keyed::{EntryExtras, KeyCheck, Reservations};
 use crate::engine::origin::Origin;
 use crate::engine::request::Request;
 use crate::engine::resource::{Ordered, Resource};
@@ -64,7 +64,7 @@ impl<S: Backend> Resource<S> {
         &self,
         origin: Option<&Origin<S>>,
         request: &Request<'_>,
-        keys: Option<&mut Holds>,
+        keys: Option<&mut Reservations>,
         now: Timestamp,
     ) -> Result<Admitted<'_, S>, Blocked> {
         let is_plain =
@@ -204,10 +204,10 @@ impl<S: Backend> Resource<S> {
     fn decide_together(
         &self,
         caller: &Caller<'_, S>,
-        keys: Option<&mut Holds>,
+        keys: Option<&mut Reservations>,
         now: Timestamp,
     ) -> Result<Admitted<'_, S>, Refusal<'_, S>> {
-        let (mut attempts, mut none) = (0, Holds::default());
+        let (mut attempts, mut none) = (0, Reservations::default());
         let keys = keys.unwrap_or(&mut none);
         loop {
             attempts += 1;
@@ -221,7 +221,7 @@ impl<S: Backend> Resource<S> {
     fn try_to_decide(
         &self,
         caller: &Caller<'_, S>,
-        keys: &mut Holds,
+        keys: &mut Reservations,
         again: bool,
         now: Timestamp,
     ) -> Option<Result<Admitted<'_, S>, Refusal<'_, S>>> {

@@ -5,7 +5,7 @@ use crate::engine::breakers::Admissions;
 use crate::engine::decide::Admitted;
 use crate::engine::decision::Decision;
 use crate::engine::entry::Entry;
-use crate::engine::keyed::{Holds, KeyCaller};
+use crate::engine::keyed::{KeyCaller, Reservations};
 use crate::engine::origin::Origin;
 use crate::engine::prechecks::Asked;
 use crate::engine::request::Request;
@@ -146,19 +146,19 @@ impl<S: Backend> Resource<S> {
             store.open_keyed(check, true);
         }
         let caller = self.key_caller(origin, request);
-        let mut holds = Holds::default();
+        let mut reservations = Reservations::default();
         // Most pass at once. What becomes of the others is decided together.
-        if self.keys.reserve_at_once(&mut holds, &caller, now) {
+        if self.keys.reserve_at_once(&mut reservations, &caller, now) {
             if let Some(held) = self.pass_at_once(origin, request.cost, may_wait, now) {
-                let extras = self.keys.admit(&holds, None, 0, &caller);
+                let extras = self.keys.admit(&reservations, None, 0, &caller);
                 return Ok(Admitted {
                     extras,
                     ..Admitted::at_once(held)
                 });
             }
-            self.keys.release(&mut holds, &caller, now);
+            self.keys.release(&mut reservations, &caller, now);
         }
-        self.decide(origin, request, Some(&mut holds), now)
+        self.decide(origin, request, Some(&mut reservations), now)
     }
 
     /// The name of the resource of a request. It tells keys apart even beyond the bound, where resources share windows.

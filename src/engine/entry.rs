@@ -108,17 +108,26 @@ impl<S: Backend> Entry<S> {
                 debt = held.settle(n.min(Count::MAX as u64)).max(debt);
             }
         }
+        for key in extras.keys.iter_mut().filter(|key| key.holds()) {
+            if let Some(rule) = self.resource.keys.rule_of(key)
+                && let Some(n) = cost(rule, key.held.amount)
+            {
+                debt = key.held.settle(n.min(Count::MAX as u64)).max(debt);
+            }
+        }
         debt
     }
 
     /// Calls `with` with each rule that holds an estimate of its cost.
     pub fn for_each_hold(&self, with: &mut dyn FnMut(&FlowRule)) {
-        let extras = self.admissions.extras();
-        for (i, _) in extras.iter().flat_map(|extras| extras.holds.iter()) {
-            if let Some(check) = self.resource.checks.get(*i) {
-                with(&check.rule);
-            }
-        }
+        let Some(extras) = self.admissions.extras() else {
+            return;
+        };
+        let checks = extras.holds.iter();
+        let rules = checks.filter_map(|(i, _)| Some(&*self.resource.checks.get(*i)?.rule));
+        let keys = extras.keys.iter().filter(|key| key.holds());
+        let keyed = keys.filter_map(|key| self.resource.keys.rule_of(key));
+        rules.chain(keyed).for_each(with);
     }
 
     /// Reads the shared counts of the rules that hold an estimate of its cost. To be called before the clock is read at its end.
@@ -135,7 +144,7 @@ impl<S: Backend> Entry<S> {
     pub fn holds(&self) -> bool {
         self.admissions
             .extras()
-            .is_some_and(|extras| !extras.holds.is_empty())
+            .is_some_and(|extras| extras.holds())
     }
 
     /// Ends a call that turns out not to count: what windows were charged for it goes back, as far as it counts there still; while
@@ -246,12 +255,12 @@ impl<S: Backend> Entry<S> {
         ]
     }
 
-    /// Ends what it holds of rules without a key: at an unknown time, if there is no `now`. While it is waiting, it has cost
-    /// nothing.
+    /// Ends what it holds: at an unknown time, if there is no `now`. While it is waiting, it has cost nothing.
     #[cold]
     fn settle_holds(&self, extras: &EntryExtras, now: Option<Timestamp>) {
         let is_waiting = now.is_some_and(|now| now < self.release);
         let origin = self.origin.as_deref();
+        self.resource.keys.settle(extras, is_waiting, now);
         for (i, held) in extras.holds.iter() {
             let cost = if is_waiting { 0 } else { held.cost() };
             self.resource.each_state(1 << i, origin, |_, _, state| {

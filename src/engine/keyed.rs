@@ -11,10 +11,10 @@
 
 mod check;
 mod controller;
-mod holds;
 mod keys;
+mod reservations;
 
 pub(crate) use check::{KeyCaller, KeyCheck};
 pub use controller::KeyedController;
-pub(crate) use holds::{EntryExtras, Holds};
 pub(crate) use keys::Keys;
+pub(crate) use reservations::{EntryExtras, Reservations};

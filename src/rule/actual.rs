@@ -1,6 +1,6 @@
 //! The actual cost of a request: where it is read when the request has ended, and how it is counted.
 
-use super::attribute::{Attribute, AttributeSource, MAX_PATH, number_of};
+use super::attribute::{Attribute, AttributeSource, number_of};
 use super::parts::{Count, RuleError};
 use std::ops::RangeInclusive;
 
@@ -145,17 +145,12 @@ impl Actual {
     ///
     /// # Errors
     ///
-    /// If the path does not have 1 to 6 valid names, or a weight is not a number from 0 to [`MAX_WEIGHT`].
+    /// If the path is not valid, or a weight is not a number from 0 to [`MAX_WEIGHT`].
     pub fn weighted(
         source: AttributeSource,
         path: &[&str],
         weights: Weights,
     ) -> Result<Actual, RuleError> {
-        let (least, most) = (1, MAX_PATH - 2);
-        if !(least..=most).contains(&path.len()) {
-            let path = path.join("/");
-            return Err(RuleError::BadPath { path, least, most });
-        }
         let Weights {
             input,
             cached,

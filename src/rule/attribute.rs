@@ -54,16 +54,8 @@ impl Attribute {
     ///
     /// If there are fewer or more names, or one of them is empty, has a zero byte or is longer than [`MAX_NAME`] bytes.
     pub fn new(source: AttributeSource, path: &[&str]) -> Result<Attribute, RuleError> {
-        let (least, most) = Attribute::lengths(source);
-        let is_name = |name: &&str| (1..=MAX_NAME).contains(&name.len()) && !name.contains('\0');
-        if !(least..=most).contains(&path.len()) || !path.iter().all(is_name) {
-            let path = path.join("/");
-            return Err(RuleError::BadPath { path, least, most });
-        }
-        Ok(Attribute {
-            source,
-            path: path.join("\0").into(),
-            is_number: false,
+        Attribute::at(source, None, path).ok_or_else(|| RuleError::BadPath {
+            path: path.join("/"),
         })
     }
 
@@ -73,24 +65,39 @@ impl Attribute {
     ///
     /// If there are no names or more than 6, or one of them is empty, has a zero byte or is longer than [`MAX_NAME`] bytes.
     pub fn jwt_claim(payload: &str, path: &[&str]) -> Result<Attribute, RuleError> {
-        let (least, most) = (1, MAX_PATH - 2);
-        let whole = match path.len() {
-            0 => Vec::new(), // The payload is the namespace's key, and not a claim.
-            _ => [&[JWT_NAMESPACE, payload], path].concat(),
-        };
-        Attribute::new(AttributeSource::Metadata, &whole).map_err(|_| RuleError::BadPath {
+        let claim = Attribute::at(AttributeSource::Metadata, Some(payload), path);
+        claim.ok_or_else(|| RuleError::BadPath {
             path: path.join("/"),
-            least,
-            most,
         })
     }
 
-    /// How many names a path has, at least and at most.
-    fn lengths(source: AttributeSource) -> (usize, usize) {
-        match source {
+    /// The attribute at this path, or at this path in a payload of claims; `None` if the path is not valid.
+    pub(crate) fn at(
+        source: AttributeSource,
+        payload: Option<&str>,
+        path: &[&str],
+    ) -> Option<Attribute> {
+        let before = payload.map(|payload| [JWT_NAMESPACE, payload]);
+        let before = before.as_ref().map_or(&[][..], |before| before);
+        let (least, most) = match source {
             AttributeSource::FilterState => (1, 1),
             _ => (2, MAX_PATH),
+        };
+        let mut joined = String::new();
+        let length = before.len() + path.len();
+        let mut is_path = (least..=most).contains(&length) && !path.is_empty();
+        for name in before.iter().chain(path) {
+            is_path &= (1..=MAX_NAME).contains(&name.len()) && !name.contains('\0');
+            if !joined.is_empty() {
+                joined.push('\0');
+            }
+            joined.push_str(name);
         }
+        is_path.then(|| Attribute {
+            source,
+            path: joined.into(),
+            is_number: false,
+        })
     }
 
     /// The same attribute, which is a number there. It is handed in as text all the same: see [`number_text`].
@@ -116,16 +123,14 @@ impl Attribute {
     }
 }
 
-/// The attribute as it stands in an id. The names of its path are written as in a JSON Pointer (RFC 6901): a `~` in a name is
-/// `~0`, a `/` is `~1`.
+/// The attribute as it stands in an id, with a slash between each two names; a claim of another payload than `jwt_payload` has that
+/// payload behind an `@`.
 impl fmt::Display for Attribute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let claim = || {
-            let path = self.path.strip_prefix(JWT_NAMESPACE)?.strip_prefix('\0')?;
-            path.split_once('\0')
-        };
+        let claim = self.path.strip_prefix(JWT_NAMESPACE);
+        let claim = claim.and_then(|claim| claim.strip_prefix('\0')?.split_once('\0'));
         let (kind, payload, path) = match self.source {
-            AttributeSource::Metadata => match claim() {
+            AttributeSource::Metadata => match claim {
                 Some((JWT_PAYLOAD, path)) => ("jwtClaim:", "", path),
                 Some((payload, path)) => ("jwtClaim:", payload, path),
                 None => ("metadata:", "", &*self.path),
@@ -134,19 +139,8 @@ impl fmt::Display for Attribute {
             AttributeSource::RouteMetadata => ("routeMetadata:", "", &*self.path),
             AttributeSource::FilterState => ("filterState:", "", &*self.path),
         };
-        f.write_str(kind)?;
-        for c in path.chars() {
-            match c {
-                '\0' => f.write_str("/")?,
-                '/' => f.write_str("~1")?,
-                '~' => f.write_str("~0")?,
-                c => f.write_str(c.encode_utf8(&mut [0; 4]))?,
-            }
-        }
-        if !payload.is_empty() {
-            f.write_str("@")?;
-        }
-        f.write_str(payload)
+        let at = if payload.is_empty() { "" } else { "@" };
+        f.write_str(&[kind, &path.replace('\0', "/"), at, payload].concat())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Keys: the parts of a request by which a rule distinguishes clients, each of which is limited separately.
 
+use super::attribute::Attribute;
 use super::parts::{Count, RuleError};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -51,6 +52,10 @@ pub enum KeyPart {
     /// Sentinel: `ParamFlowRule.paramIdx`, where the first call makes a negative index a positive one, for good.
     #[doc(alias = "paramIdx")]
     Arg(i32),
+    /// What a proxy knows of the request, such as metadata that an earlier filter has written: see [`Attribute`].
+    Attribute(Attribute),
+    /// The identity in the peer's certificate: its URI (in Istio its SPIFFE id), or else its subject.
+    Peer,
 }
 
 impl KeyPart {
@@ -79,6 +84,8 @@ impl fmt::Display for KeyPart {
             KeyPart::Method => f.write_str("method"),
             KeyPart::Host => f.write_str("host"),
             KeyPart::Arg(index) => write!(f, "arg:{index}"),
+            KeyPart::Attribute(attribute) => attribute.fmt(f),
+            KeyPart::Peer => f.write_str("peer"),
         }
     }
 }

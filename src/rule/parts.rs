@@ -23,6 +23,10 @@ pub const MAX_NAME: usize = 256;
 /// The largest number of Sentinel's type `int`.
 pub(super) const MAX_INT: u32 = i32::MAX as u32;
 
+/// What is wrong with a path of an attribute.
+pub(crate) const BAD_PATH: &str = "is not a valid path; use a namespace and 1 to 7 keys, for a claim 1 to 6 names, for the filter state \
+     one, each of 1 to 256 bytes without a zero byte";
+
 /// How many rules may apply to one resource: each costs a decision per request.
 pub const MAX_RULES_PER_RESOURCE: usize = 64;
 
@@ -108,10 +112,6 @@ pub enum RuleError {
     BadPath {
         /// The names, with slashes between them.
         path: String,
-        /// How many names it needs.
-        least: usize,
-        /// How many names it may have.
-        most: usize,
     },
     /// A whole number is out of range.
     OutOfRange {
@@ -192,11 +192,9 @@ impl fmt::Display for RuleError {
                 "`{}` is a regular expression, which this build does not support; use another match strategy",
                 escaped(regex, usize::MAX)
             ),
-            RuleError::BadPath { path, least, most } => write!(
-                f,
-                "`{}` is not a valid path; use {least} to {most} names of 1 to {MAX_NAME} bytes without a zero byte",
-                escaped(path, usize::MAX)
-            ),
+            RuleError::BadPath { path } => {
+                write!(f, "`{}` {BAD_PATH}", escaped(path, usize::MAX))
+            }
             RuleError::OutOfRange {
                 number,
                 least,

@@ -37,6 +37,15 @@
 //! doubles as needed, and has at most as many blocks as there are windows ([`KeyedGeometry::max_bytes_wide`]). Widening keeps
 //! counts exact. A cell of the sketch widens in the same way, by 44 bytes.
 //!
+//! # What is held
+//!
+//! A request whose cost is known only when it ends holds an estimate ([`KeyedTerms::holds`]) until the actual cost is settled
+//! ([`KeyedStates::settle`], whose page says why no interval then has too much). In a window of the key's own that takes no bytes:
+//! the running sum is larger than the counters by what is held, and the window is not reused while it is. Keys that share hold in
+//! both of their cells: 8 bytes more per key of the bound, from the first such hold on ([`KeyedGeometry::max_bytes_more_if_held`]).
+//! A key that gets a state of its own later counts what its cells hold besides. In a page that workers share, a key takes 16 bytes
+//! while one worker holds, and 8 for each further one.
+//!
 //! # When the table is full
 //!
 //! A state in which nothing counts any more can be reused: a window whose passes have left, a key without calls in flight, a
@@ -86,13 +95,16 @@
 mod answers;
 mod blocks;
 mod count;
+mod ends;
 mod geometry;
+mod held;
 mod hottest;
 mod idle_ttl;
 mod key;
 mod left;
 mod page;
 mod refund;
+mod room;
 mod sketch;
 mod states;
 mod table;
@@ -101,6 +113,7 @@ mod windows;
 
 pub use answers::{KeyStatus, KeyVerdict, Reserved, Turn};
 pub(crate) use blocks::Blocks;
+pub(crate) use count::Charges;
 pub use geometry::{KeyedGeometry, KeyedTerms};
 pub use hottest::{HotKey, MAX_LABEL, MAX_LABELS};
 pub use key::{Key, KeyHandle};

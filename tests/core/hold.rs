@@ -147,7 +147,7 @@ fn an_estimate_comes_from_the_caller_or_from_the_request_or_from_the_rule() {
         (&[KeyValue::One(b"0")], 1),
         (&[KeyValue::One(b"-4")], 7),
         (&[KeyValue::One(b"1e400")], 7),
-        (&[KeyValue::One(b"1e9")], 50), // half of the count
+        (&[KeyValue::One(b"1000000000")], 50), // half of the count
     ];
     for (values, expected) in rows {
         assert_eq!(held(&chat().keys(values)), expected, "{values:?}");

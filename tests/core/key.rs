@@ -1,8 +1,8 @@
 //! Rules with a key: how they are made, what they are called, and what cannot be made.
 
 use leapgate::rule::{
-    ControlBehavior, Count, FlowRule, Grade, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy,
-    MAX_KEY_PARTS, MAX_KEYS, MaxQueueing, Regex, RuleError, WarmUp,
+    Attribute, AttributeSource, ControlBehavior, Count, FlowRule, Grade, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy,
+    MAX_KEY_PARTS, MAX_KEYS, MaxQueueing, Regex, RuleError, WarmUp, number_of, number_text,
 };
 
 fn api() -> FlowRule {
@@ -214,4 +214,67 @@ fn a_pattern_is_for_whole_values() {
         );
     }
     assert_eq!(KeyValue::default(), KeyValue::Missing);
+}
+
+/// What `number_of` takes, any f64 that a shell hands in becomes by way of `number_text`: the same number, or none.
+#[test]
+fn a_number_is_handed_in_as_text_and_what_is_no_count_is_none() {
+    let same = [0.0, 1.0, 0.5, 42.0, 1e15, 9_007_199_254_740_991.0, 0.000_1, 1234.5678];
+    for number in same {
+        let text = number_text(number);
+        assert_eq!(number_of(text.as_bytes()), Some(number), "{text}");
+    }
+    let none = [-1.0, -0.5, 1e300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-9];
+    for number in none {
+        let text = number_text(number);
+        assert_eq!(number_of(text.as_bytes()), None, "{text}");
+    }
+    let texts = [
+        ("007", Some(7.0)),
+        ("3.25", Some(3.25)),
+        ("0.33333333333333333333333333333333", Some(0.333_333_333_333_333)),
+        (&"9".repeat(400), None),
+        ("1e400", None),
+        ("1e3", None),
+        ("", None),
+        (".", None),
+        (".5", None),
+        ("5.", None),
+        ("1.2.3", None),
+        ("+1", None),
+        ("-0", None),
+        (" 1", None),
+        ("1 ", None),
+        ("0x10", None),
+        ("inf", None),
+        ("nan", None),
+        ("many", None),
+        ("٣", None),
+    ];
+    for (text, number) in texts {
+        assert_eq!(number_of(text.as_bytes()), number, "{text}");
+    }
+}
+
+#[test]
+fn the_path_of_an_attribute_has_bounds() {
+    use AttributeSource::{FilterState, Metadata, RouteMetadata, TypedMetadata};
+    let fault = "is not a valid path; use a namespace and 1 to 7 keys, for a claim 1 to 6 names, for the filter state one, each of 1 to 256 bytes without a zero byte";
+    let says = |made: Result<Attribute, RuleError>| made.unwrap_err().to_string();
+    let (long, longest) = ("x".repeat(257), "x".repeat(256));
+    let bad: [&[&str]; 6] = [&[], &["a"], &["a", ""], &["a", &long], &["a", "b\0c"], &["a"; 9]];
+    for (path, source) in bad.iter().zip([Metadata, RouteMetadata, TypedMetadata].iter().cycle()) {
+        let shown = path.join("/").replace('\0', r"\u{0}");
+        assert_eq!(says(Attribute::new(*source, path)), format!("`{shown}` {fault}"));
+    }
+    let two = says(Attribute::new(FilterState, &["a", "b"]));
+    assert_eq!(two, format!("`a/b` {fault}"));
+    let bad: [&[&str]; 4] = [&[], &[""], &["a"; 7], &["a\0b"]];
+    for path in bad {
+        let shown = path.join("/").replace('\0', r"\u{0}");
+        assert_eq!(says(Attribute::jwt_claim("jwt_payload", path)), format!("`{shown}` {fault}"));
+    }
+    assert!(Attribute::jwt_claim("", &["sub"]).is_err());
+    assert!(Attribute::new(Metadata, &[&*longest; 8]).is_ok());
+    assert!(Attribute::jwt_claim("pl", &[&*longest; 6]).is_ok());
 }

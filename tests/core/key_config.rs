@@ -2,7 +2,7 @@
 
 use leapgate::config::{Value, read};
 use leapgate::rule::{
-    Count, FlowRule, KeyItem, KeyMatch, KeyPart, KeyedBy, LimitApp, MaxQueueing, Mode, Regex,
+    Attribute, AttributeSource, Count, FlowRule, KeyItem, KeyMatch, KeyPart, KeyedBy, LimitApp, MaxQueueing, Mode, Regex,
     RuleId,
 };
 use leapgate::{Engine, Rules};
@@ -26,6 +26,10 @@ fn one_rule(fields: &str) -> String {
 
 fn by(parts: impl Into<Vec<KeyPart>>) -> KeyedBy {
     KeyedBy::new(parts).unwrap()
+}
+
+fn attribute(source: AttributeSource, path: &[&str]) -> Attribute {
+    Attribute::new(source, path).unwrap()
 }
 
 fn login(by: KeyedBy) -> FlowRule {
@@ -70,11 +74,131 @@ fn each_part_is_read() {
         (r#""host""#, KeyPart::Host),
         (r#"{"arg": 0}"#, KeyPart::Arg(0)),
         (r#"{"arg": -2}"#, KeyPart::Arg(-2)),
+        (r#""peer""#, KeyPart::Peer),
     ];
     for (part, expected) in cases {
         let read = rules(&one_rule(&format!(r#", "key": [{part}]"#)));
         assert_eq!(read.flow, [login(by([expected]))], "{part}");
     }
+}
+
+#[test]
+fn each_attribute_is_read_as_text_or_as_a_number() {
+    use AttributeSource::{FilterState, Metadata, RouteMetadata, TypedMetadata};
+    let claim = |path: &[&str]| Attribute::jwt_claim("jwt_payload", path).unwrap();
+    let jwt = "envoy.filters.http.jwt_authn";
+    let cases = [
+        (r#"{"jwtClaim": "sub"}"#, claim(&["sub"]), "jwtClaim:sub"),
+        (
+            r#"{"jwtClaim": ["sub"], "payload": null}"#,
+            claim(&["sub"]),
+            "jwtClaim:sub",
+        ),
+        (
+            r#"{"jwtClaim": ["org", "id"], "payload": "pl", "type": "number"}"#,
+            attribute(Metadata, &[jwt, "pl", "org", "id"]).as_number(),
+            "jwtClaim:org/id@pl",
+        ),
+        (
+            r#"{"jwtClaim": "https://shop.example/tenant"}"#,
+            claim(&["https://shop.example/tenant"]),
+            "jwtClaim:https://shop.example/tenant",
+        ),
+        (
+            r#"{"metadata": ["io.example", "a~/b"], "type": "string"}"#,
+            attribute(Metadata, &["io.example", "a~/b"]),
+            "metadata:io.example/a~/b",
+        ),
+        (
+            r#"{"typedMetadata": ["envoy.ai.token_usage", "total_tokens"], "type": "number"}"#,
+            attribute(TypedMetadata, &["envoy.ai.token_usage", "total_tokens"]).as_number(),
+            "typedMetadata:envoy.ai.token_usage/total_tokens",
+        ),
+        (
+            r#"{"routeMetadata": ["envoy-gateway", "resources", "0", "name"]}"#,
+            attribute(RouteMetadata, &["envoy-gateway", "resources", "0", "name"]),
+            "routeMetadata:envoy-gateway/resources/0/name",
+        ),
+        (
+            r#"{"filterState": "my.key"}"#,
+            attribute(FilterState, &["my.key"]),
+            "filterState:my.key",
+        ),
+    ];
+    for (part, expected, text) in cases {
+        let read = rules(&one_rule(&format!(r#", "key": [{part}]"#)));
+        let expected = KeyPart::Attribute(expected);
+        assert_eq!(expected.to_string(), text);
+        assert_eq!(read.flow, [login(by([expected]))], "{part}");
+    }
+}
+
+#[test]
+fn an_attribute_that_is_wrong_is_refused() {
+    let long = "x".repeat(257);
+    let path = "`[…]` is not a valid path; use a namespace and 1 to 7 keys, for a claim 1 to 6 names, for the filter state one, each of 1 to 256 bytes without a zero byte";
+    let of = |what: &str| format!("{what}: {path}");
+    let cases = [
+        (r#"{"metadata": "a"}"#, "metadata: `a` is a string; use an array".into()),
+        (r#"{"metadata": ["a"]}"#, of("metadata")),
+        (
+            r#"{"routeMetadata": ["1", "2", "3", "4", "5", "6", "7", "8", "9"]}"#,
+            of("routeMetadata"),
+        ),
+        (
+            r#"{"jwtClaim": []}"#,
+            of("jwtClaim"),
+        ),
+        (
+            r#"{"jwtClaim": ["1", "2", "3", "4", "5", "6", "7"]}"#,
+            of("jwtClaim"),
+        ),
+        (r#"{"jwtClaim": 7}"#, "jwtClaim: `7` is a number; use a string".into()),
+        (r#"{"filterState": ["a"]}"#, "filterState: `[…]` is an array; use a string".into()),
+        (
+            r#"{"typedMetadata": ["a", 0]}"#,
+            "typedMetadata[1]: `0` is a number; use a string".into(),
+        ),
+        (
+            r#"{"metadata": ["a", ""]}"#,
+            of("metadata"),
+        ),
+        (
+            &format!(r#"{{"jwtClaim": "sub", "payload": "{long}"}}"#),
+            format!("payload: `{}…` is not a valid name; use 1 to 256 bytes", &long[..64]),
+        ),
+        (
+            r#"{"metadata": ["a", "b\u0000c"]}"#,
+            of("metadata"),
+        ),
+        (r#"{"filterState": ""}"#, of("filterState").replace("[…]", "")),
+        (r#"{"jwtClaim": "a\u0000b"}"#, of("jwtClaim").replace("[…]", r"a\u{0}b")),
+        (
+            r#"{"metadata": ["a", "b"], "type": "u64"}"#,
+            "type: `u64` is not a valid value; use one of `string`, `number`".into(),
+        ),
+        (
+            r#"{"metadata": ["a", "b"], "payload": "jwt"}"#,
+            "payload: `jwt` does not go with `metadata`; leave it out".into(),
+        ),
+        (
+            r#"{"filterState": "a", "type": "number"}"#,
+            "type: `number` does not go with `filterState`; leave it out".into(),
+        ),
+        (
+            r#"{"header": "a", "type": "number"}"#,
+            "type: `number` does not go with `header`; leave it out".into(),
+        ),
+    ];
+    for (part, sentence) in cases {
+        let fields = format!(r#", "key": ["path", {part}]"#);
+        assert_eq!(says(&one_rule(&fields)), format!("flowRules[0].key[1].{sentence}"));
+    }
+    let again = r#", "key": [{"jwtClaim": "sub"}, {"metadata": ["envoy.filters.http.jwt_authn", "jwt_payload", "sub"]}]"#;
+    assert_eq!(
+        says(&one_rule(again)),
+        "flowRules[0].key[1]: `{…}` is given twice; keep one of the two"
+    );
 }
 
 #[test]
@@ -169,7 +293,7 @@ fn each_field_of_a_rule_with_a_key_does_what_it_says() {
 
 #[test]
 fn a_key_that_is_wrong_is_refused() {
-    let no_part = "is not a part of a request; use `clientIp`, `path`, `method`, `host`, or an object: `{\"header\": \"x-api-key\"}`";
+    let no_part = "is not a part of a request; use `clientIp`, `path`, `method`, `host`, `peer`, or an object: `{\"header\": \"x-api-key\"}`";
     let range = "use a whole number from -2147483647 to 2147483647";
     let long = format!(
         r#"["path", {}"host"]"#,
@@ -184,7 +308,7 @@ fn a_key_that_is_wrong_is_refused() {
         (r#""key": [7]"#, "key[0]: `7` is a number; use an object".into()),
         (r#""key": [{}]"#, "key[0]: `{…}` is not a part of a request; use one key".into()),
         (r#""key": [{"header": "a", "query": "b"}]"#, "key[0]: `{…}` is not a part of a request; use one key".into()),
-        (r#""key": [{"headers": "a"}]"#, "key[0]: `headers` is not a known key; use `header`, or one of `clientIp`, `query`, `cookie`, `arg`".into()),
+        (r#""key": [{"headers": "a"}]"#, "key[0]: `headers` is not a known key; use `header`, or one of `clientIp`, `query`, `cookie`, `arg`, `jwtClaim`, `metadata`, `typedMetadata`, `routeMetadata`, `filterState`, `payload`, `type`".into()),
         (r#""key": [{"header": ""}]"#, "key[0].header: `` is not a valid name; use 1 to 256 bytes".into()),
         (r#""key": [{"cookie": 1}]"#, "key[0].cookie: `1` is a number; use a string".into()),
         (r#""key": [{"clientIp": 24}]"#, "key[0].clientIp: `24` is a number; use an object".into()),

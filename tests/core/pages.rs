@@ -16,40 +16,40 @@ use std::time::Duration;
 
 const SEED: [u64; 2] = [0x5eed, 0xcafe];
 
-fn qps(interval_ms: u64, samples: u32, counting: Counting) -> Grade {
+pub(crate) fn qps(interval_ms: u64, samples: u32, counting: Counting) -> Grade {
     let window = RuleGeometry::new(interval_ms, Some(samples)).unwrap();
     Grade::Qps { window, counting }
 }
 
-fn terms(count: f64) -> KeyedTerms {
+pub(crate) fn terms(count: f64) -> KeyedTerms {
     KeyedTerms::of(Count::new(count).unwrap())
 }
 
 /// Pages, and where they are kept: each with the number of its version.
-struct Shelf {
-    pages: KeyedPages,
+pub(crate) struct Shelf {
+    pub(crate) pages: KeyedPages,
     kept: RefCell<BTreeMap<usize, (u64, Vec<u8>)>>,
 }
 
 impl Shelf {
-    fn new(geometry: KeyedGeometry) -> Shelf {
+    pub(crate) fn new(geometry: KeyedGeometry) -> Shelf {
         Shelf {
             pages: KeyedPages::new(&geometry, SEED),
             kept: RefCell::default(),
         }
     }
 
-    fn key(&self, number: u64) -> Key {
+    pub(crate) fn key(&self, number: u64) -> Key {
         self.pages.key([Some(&number.to_le_bytes()[..])])
     }
 
-    fn read(&self, key: Key) -> (u64, Vec<u8>) {
+    pub(crate) fn read(&self, key: Key) -> (u64, Vec<u8>) {
         let page = self.pages.page(key);
         self.kept.borrow().get(&page).cloned().unwrap_or_default()
     }
 
     /// Replaces the page if it still has that version. Returns whether it did.
-    fn swap(&self, key: Key, version: u64, bytes: Vec<u8>) -> bool {
+    pub(crate) fn swap(&self, key: Key, version: u64, bytes: Vec<u8>) -> bool {
         let mut kept = self.kept.borrow_mut();
         let place = kept.entry(self.pages.page(key)).or_default();
         let is_it = place.0 == version;
@@ -59,25 +59,25 @@ impl Shelf {
         is_it
     }
 
-    fn ask(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> KeyVerdict {
+    pub(crate) fn ask(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> KeyVerdict {
         self.pages.ask(&self.read(key).1, key, terms, cost, now)
     }
 
-    fn reserve(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Option<Reserved> {
+    pub(crate) fn reserve(&self, key: Key, terms: &KeyedTerms, cost: u64, now: Timestamp) -> Option<Reserved> {
         let (version, mut page) = self.read(key);
         let reserved = self.pages.reserve(&mut page, key, terms, cost, 0, now)?;
         assert!(self.swap(key, version, page));
         Some(reserved)
     }
 
-    fn change(&self, key: Key, change: impl Fn(&mut Vec<u8>) -> bool) {
+    pub(crate) fn change(&self, key: Key, change: impl Fn(&mut Vec<u8>) -> bool) {
         let (version, mut page) = self.read(key);
         if change(&mut page) {
             assert!(self.swap(key, version, page));
         }
     }
 
-    fn give_back(&self, reserved: Reserved, cost: u64) {
+    pub(crate) fn give_back(&self, reserved: Reserved, cost: u64) {
         self.change(reserved.handle.key(), |page| {
             self.pages.release(page, reserved, cost)
         });
@@ -87,7 +87,7 @@ impl Shelf {
         self.give_back(reserved, 1);
     }
 
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.kept
             .borrow()
             .values()

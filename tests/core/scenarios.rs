@@ -21,6 +21,7 @@ fn keys(engine: &Engine, arguments: &Value) -> Vec<Vec<String>> {
     let values = |part: &KeyPart| match &arguments["keys"][part.to_string()] {
         Value::Null => Vec::new(),
         Value::String(value) => vec![value.clone()],
+        Value::Number(value) => vec![value.to_string()],
         values => serde_json::from_value(values.clone()).unwrap(),
     };
     resource.key_parts().iter().map(values).collect()

@@ -16,6 +16,9 @@ const rules = {
       compat: 'sentinel',
       clusterMode: false,
     },
+    { resource: 'peers', count: 1, key: ['peer', { jwtClaim: 'sub' }, { jwtClaim: ['org', 'id'], payload: 'pl', type: 'number' }] },
+    { resource: 'plans', count: 1, key: [{ metadata: ['plans', 'tier'], type: 'string' }, { typedMetadata: ['ai', 'n'], type: 'number' }] },
+    { resource: 'owners', count: 1, key: [{ routeMetadata: ['envoy-gateway', 'resources', '0', 'name'] }, { filterState: 'my.key' }] },
   ],
   paramFlowRules: [
     { resource: 'a', paramIdx: 0, count: 1, grade: 0, paramFlowItemList: [{ object: 'gold', count: 2, classType: 'String' }] },
@@ -38,7 +41,7 @@ const result: EngineResult = engine.limit('login', { key: 'a', cost: 2, origin: 
 const rule: string | null = result.rule;
 const window: number | null | undefined = result.policies[0]?.windowMs;
 engine.limit('login', { key: [1, 2n, null] });
-engine.limit('login', { key: { clientIp: '10.0.0.1', 'header:x-api-key': ['a', 'b'], 'arg:0': null } });
+engine.limit('login', { key: { clientIp: '10.0.0.1', 'header:x-api-key': ['a', 'b'], 'arg:0': null, 'jwtClaim:org/id@pl': 7 } });
 engine.policies('login', { key: 7 })[0]?.remaining.toFixed();
 {
   using entry = engine.enter('pay', { canWait: true });
@@ -72,6 +75,14 @@ new Engine({ flowRules: [{ resource: 'a', count: 1, key: ['ip'] }] });
 new Engine({ flowRules: [{ resource: 'a', count: 1, key: [{ header: 'a', query: 'b' }] }] });
 // @ts-expect-error a part that is not there
 new Engine({ flowRules: [{ resource: 'a', count: 1, key: [{ headers: 'a' }] }] });
+// @ts-expect-error a path that is not an array
+new Engine({ flowRules: [{ resource: 'a', count: 1, key: [{ metadata: 'plans/tier' }] }] });
+// @ts-expect-error a header is text
+new Engine({ flowRules: [{ resource: 'a', count: 1, key: [{ header: 'a', type: 'number' }] }] });
+// @ts-expect-error only a claim has a payload
+new Engine({ flowRules: [{ resource: 'a', count: 1, key: [{ metadata: ['a', 'b'], payload: 'pl' }] }] });
+// @ts-expect-error another type
+new Engine({ flowRules: [{ resource: 'a', count: 1, key: [{ jwtClaim: 'sub', type: 'boolean' }] }] });
 // @ts-expect-error a pattern
 new Engine({ flowRules: [{ resource: 'a', count: 1, regex: true }] });
 // @ts-expect-error no warm-up for values

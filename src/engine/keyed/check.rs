@@ -8,6 +8,7 @@ use crate::rule::{
     MAX_KEYS_OF_REQUEST, Network, RuleId, Target,
 };
 use crate::state::keyed::{Key, KeyedGeometry, KeyedStates, KeyedTerms};
+use crate::time::Timestamp;
 use hashbrown::HashMap;
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -197,10 +198,21 @@ impl KeyCheck {
         }
     }
 
+    /// Charges what was settled at an unknown time.
+    #[inline]
+    pub(super) fn charge_late(&self, now: Timestamp) {
+        if self.tariff.is_some()
+            && let Some(opened) = self.opened.get()
+        {
+            opened.measured.charge_late(now);
+        }
+    }
+
     pub(crate) fn terms(&self, count: Count) -> KeyedTerms {
         KeyedTerms {
             count,
             max_queueing_ns: self.rule.max_queueing().as_nanos(),
+            holds: self.rule.cost().is_some(),
         }
     }
 

@@ -1,8 +1,9 @@
 //! The states of one keyed rule, and how it has decided.
 
 use crate::rule::Counting;
-use crate::state::keyed::KeyedStates;
-use std::cell::Cell;
+use crate::state::keyed::{KeyedStates, Reserved};
+use crate::time::Timestamp;
+use std::cell::{Cell, RefCell};
 
 /// The states of one rule by key, and how it has decided.
 pub struct KeyedController<K: ?Sized = dyn KeyedStates> {
@@ -10,6 +11,10 @@ pub struct KeyedController<K: ?Sized = dyn KeyedStates> {
     pub(super) waited: Cell<u64>,
     pub(super) blocked: Cell<u64>,
     pub(super) shadow_blocked: Cell<u64>,
+    /// How much more requests have cost than they held.
+    debt: Cell<u64>,
+    /// What was settled at an unknown time: what is held, how much that is, and the actual cost.
+    late: RefCell<Vec<(Reserved, u64, u64)>>,
     /// How windows count: as the rule says that asks.
     counting: Cell<Counting>,
     states: K,
@@ -22,6 +27,8 @@ impl<K: KeyedStates> KeyedController<K> {
             waited: Cell::new(0),
             blocked: Cell::new(0),
             shadow_blocked: Cell::new(0),
+            debt: Cell::new(0),
+            late: RefCell::default(),
             counting: Cell::new(Counting::Strict),
             states,
         }
@@ -53,6 +60,16 @@ impl<K: ?Sized> KeyedController<K> {
     pub fn shadow_blocked(&self) -> u64 {
         self.shadow_blocked.get()
     }
+
+    /// How much more requests have cost than they held, so far: what was charged over the limit, if need be.
+    pub fn debt(&self) -> u64 {
+        self.debt.get()
+    }
+
+    /// Records that a request has cost `n` more than it held.
+    pub(super) fn owe(&self, n: u64) {
+        self.debt.set(self.debt.get().wrapping_add(n));
+    }
 }
 
 impl KeyedController {
@@ -62,6 +79,22 @@ impl KeyedController {
         if self.counting.get() != counting {
             self.counting.set(counting);
             self.states.count_as(counting);
+        }
+    }
+
+    /// Ends a hold: `actual` counts from `now` on instead of `amount`; without a `now`, from the next call with a time on, and
+    /// `amount` is held until then.
+    pub(super) fn settle(&self, held: Reserved, amount: u64, actual: u64, now: Option<Timestamp>) {
+        match now {
+            Some(now) => self.states.settle(held, amount, actual, now),
+            None => self.late.borrow_mut().push((held, amount, actual)),
+        }
+    }
+
+    /// Charges what was settled at an unknown time.
+    pub(super) fn charge_late(&self, now: Timestamp) {
+        for (held, amount, actual) in self.late.take() {
+            self.states.settle(held, amount, actual, now);
         }
     }
 }

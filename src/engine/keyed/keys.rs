@@ -2,7 +2,8 @@
 
 use super::check::{KeyCaller, KeyCheck, Opened};
 use super::controller::count;
-use super::holds::{EntryExtras, HeldKey, Hold, Holds};
+use super::reservations::{EntryExtras, HeldKey, KeyEnd, Reservation, Reservations};
+use crate::engine::held::Held;
 use crate::inline_vec::InlineVec;
 use crate::rule::{Count, FlowRule, LimitApp, RuleId};
 use crate::state::keyed::{Key, KeyHandle, KeyStatus, KeyVerdict, Reserved};
@@ -33,7 +34,7 @@ impl Keys {
     /// rule would not have it so.
     pub(crate) fn reserve_at_once(
         &self,
-        holds: &mut Holds,
+        reservations: &mut Reservations,
         caller: &KeyCaller<'_>,
         now: Timestamp,
     ) -> bool {
@@ -43,8 +44,9 @@ impl Keys {
             if !check.applies_to(caller) {
                 continue;
             }
+            check.charge_late(now);
             let fits = check.each_key(caller, |opened, key, count| {
-                if holds.has(i, key) {
+                if reservations.has(i, key) {
                     return;
                 }
                 let cost = check.cost(caller, count);
@@ -55,7 +57,7 @@ impl Keys {
                     // In shadow mode the request waits, perhaps: that is found out where all rules are asked.
                     could = reserved.is_some_and(|reserved| reserved.wait == 0);
                 }
-                holds.holds.push(Hold {
+                reservations.list.push(Reservation {
                     check: i,
                     handle,
                     count,
@@ -64,18 +66,23 @@ impl Keys {
                 });
             });
             if !fits {
-                holds.too_many |= 1 << i;
+                reservations.too_many |= 1 << i;
                 could = false;
             }
         }
         if !could {
-            self.release(holds, caller, now);
+            self.release(reservations, caller, now);
         }
         could
     }
 
     /// What the rules say to the keys that were resolved. Takes nothing.
-    pub(crate) fn ask(&self, holds: &mut Holds, caller: &KeyCaller<'_>, now: Timestamp) {
+    pub(crate) fn ask(
+        &self,
+        reservations: &mut Reservations,
+        caller: &KeyCaller<'_>,
+        now: Timestamp,
+    ) {
         let (mut wait, mut retry_after) = (0, Some(Duration::ZERO));
         let (mut refusing, mut shadow_refusing) = (0, 0);
         let mut refuse = |i: usize, enforced: bool, own: Option<Duration>| {
@@ -86,92 +93,97 @@ impl Keys {
                 shadow_refusing |= 1 << i;
             }
         };
-        for hold in holds.holds.iter_mut() {
-            let Some((check, opened)) = self.opened(hold.check) else {
+        for reservation in reservations.list.iter_mut() {
+            let Some((check, opened)) = self.opened(reservation.check) else {
                 continue;
             };
-            let (states, terms) = (check.states(opened), check.terms(hold.count));
-            hold.wait = 0;
-            let cost = check.cost(caller, hold.count);
-            match states.ask(&mut hold.handle, &terms, cost, now) {
+            let (states, terms) = (check.states(opened), check.terms(reservation.count));
+            reservation.wait = 0;
+            let cost = check.cost(caller, reservation.count);
+            match states.ask(&mut reservation.handle, &terms, cost, now) {
                 KeyVerdict::Pass => {}
-                KeyVerdict::Wait(own) => hold.wait = own,
+                KeyVerdict::Wait(own) => reservation.wait = own,
                 KeyVerdict::Block { retry_after } => {
-                    refuse(hold.check, check.enforced, retry_after)
+                    refuse(reservation.check, check.enforced, retry_after)
                 }
             }
             if check.enforced {
-                wait = wait.max(hold.wait);
+                wait = wait.max(reservation.wait);
             }
         }
-        let mut too_many = holds.too_many;
+        let mut too_many = reservations.too_many;
         while too_many != 0 {
             let i = too_many.trailing_zeros() as usize;
             too_many &= too_many - 1;
             let enforced = self.0.get(i).is_some_and(|check| check.enforced);
             refuse(i, enforced, None);
         }
-        (holds.wait, holds.retry_after) = (wait, retry_after);
-        (holds.refusing, holds.shadow_refusing) = (refusing, shadow_refusing);
+        (reservations.wait, reservations.retry_after) = (wait, retry_after);
+        (reservations.refusing, reservations.shadow_refusing) = (refusing, shadow_refusing);
     }
 
     /// Reserves for a request that waits for `wait` nanoseconds what its keys need. Where another worker was faster, nothing,
     /// and the rule that lacks it refuses.
     pub(crate) fn reserve(
         &self,
-        holds: &mut Holds,
+        reservations: &mut Reservations,
         wait: u64,
         caller: &KeyCaller<'_>,
         now: Timestamp,
     ) -> bool {
-        let (mut refusing, mut shadow_refusing) = (0, holds.shadow_refusing);
-        for hold in holds.holds.iter_mut() {
-            let Some((check, opened)) = self.opened(hold.check) else {
+        let (mut refusing, mut shadow_refusing) = (0, reservations.shadow_refusing);
+        for reservation in reservations.list.iter_mut() {
+            let Some((check, opened)) = self.opened(reservation.check) else {
                 continue;
             };
-            if shadow_refusing >> hold.check & 1 == 1 {
+            if shadow_refusing >> reservation.check & 1 == 1 {
                 continue;
             }
             if check.beside.is_some() {
                 continue; // the other rule does
             }
-            let (states, terms) = (check.states(opened), check.terms(hold.count));
+            let (states, terms) = (check.states(opened), check.terms(reservation.count));
             // A turn is taken for when the request is released.
-            let longest = wait.max(hold.wait);
-            let cost = check.cost(caller, hold.count);
-            hold.reserved = match longest {
-                0 => states.reserve(&mut hold.handle, &terms, cost, now),
-                wait => states.reserve_later(&mut hold.handle, &terms, cost, wait, now),
+            let longest = wait.max(reservation.wait);
+            let cost = check.cost(caller, reservation.count);
+            reservation.reserved = match longest {
+                0 => states.reserve(&mut reservation.handle, &terms, cost, now),
+                wait => states.reserve_later(&mut reservation.handle, &terms, cost, wait, now),
             };
             let reserved = |reserved: Reserved| reserved.wait <= longest;
-            if hold.reserved.is_some_and(reserved) {
+            if reservation.reserved.is_some_and(reserved) {
                 continue;
             }
-            if let Some(reserved) = hold.reserved.take() {
+            if let Some(reserved) = reservation.reserved.take() {
                 states.release(reserved, cost, now); // a turn later than the request can wait
             }
             if check.enforced {
-                refusing |= 1 << hold.check;
+                refusing |= 1 << reservation.check;
                 break;
             }
-            shadow_refusing |= 1 << hold.check;
+            shadow_refusing |= 1 << reservation.check;
         }
-        holds.shadow_refusing = shadow_refusing;
+        reservations.shadow_refusing = shadow_refusing;
         if refusing != 0 {
-            self.release(holds, caller, now);
-            holds.refusing = refusing;
+            self.release(reservations, caller, now);
+            reservations.refusing = refusing;
         }
         refusing == 0
     }
 
     /// Gives back what was reserved, because another rule refused.
-    pub(crate) fn release(&self, holds: &mut Holds, caller: &KeyCaller<'_>, now: Timestamp) {
-        for hold in holds.holds.iter_mut() {
-            if let Some(reserved) = hold.reserved.take()
-                && let Some((check, opened)) = self.opened(hold.check)
+    pub(crate) fn release(
+        &self,
+        reservations: &mut Reservations,
+        caller: &KeyCaller<'_>,
+        now: Timestamp,
+    ) {
+        for reservation in reservations.list.iter_mut() {
+            if let Some(reserved) = reservation.reserved.take()
+                && let Some((check, opened)) = self.opened(reservation.check)
             {
                 let states = opened.states();
-                states.release(reserved, check.cost(caller, hold.count), now);
+                states.release(reserved, check.cost(caller, reservation.count), now);
             }
         }
     }
@@ -179,51 +191,55 @@ impl Keys {
     /// Admits what was reserved. Adds the keys that look at how the call ends to the `rest` that does.
     pub(crate) fn admit(
         &self,
-        holds: &Holds,
+        reservations: &Reservations,
         mut rest: Option<Box<EntryExtras>>,
         wait: u64,
         caller: &KeyCaller<'_>,
     ) -> Option<Box<EntryExtras>> {
         let mut passed = 0_u64;
-        for hold in holds.holds.iter() {
-            let Some((check, opened)) = self.opened(hold.check) else {
+        for reservation in reservations.list.iter() {
+            let Some((check, opened)) = self.opened(reservation.check) else {
                 continue;
             };
-            let looks_on = check.beside.is_some() && holds.shadow_refusing >> hold.check & 1 == 0;
-            if hold.reserved.is_none() && !looks_on {
+            let looks_on = check.beside.is_some()
+                && reservations.shadow_refusing >> reservation.check & 1 == 0;
+            if reservation.reserved.is_none() && !looks_on {
                 continue;
             }
-            if passed >> hold.check & 1 == 0 {
+            if passed >> reservation.check & 1 == 0 {
                 count(&opened.state.passed);
-                if hold.wait > 0 {
+                if reservation.wait > 0 {
                     count(&opened.state.waited);
                 }
             }
-            passed |= 1 << hold.check;
-            let Some(reserved) = hold.reserved else {
+            passed |= 1 << reservation.check;
+            let Some(reserved) = reservation.reserved else {
                 continue;
             };
-            let cost = check.cost(caller, hold.count);
-            let in_flight = opened.states().admit(reserved, cost);
-            if in_flight || check.geometry.is_paced && wait.max(hold.wait) > 0 {
-                rest.get_or_insert_default().keys.push(HeldKey {
-                    check: hold.check,
-                    reserved,
-                    cost,
-                    in_flight,
-                });
-            }
+            let cost = check.cost(caller, reservation.count);
+            let ends = match opened.states().admit(reserved, cost) {
+                true if reserved.is_held => KeyEnd::Settles,
+                true => KeyEnd::Leaves,
+                false if check.geometry.is_paced && wait.max(reservation.wait) > 0 => KeyEnd::Waits,
+                false => continue,
+            };
+            rest.get_or_insert_default().keys.push(HeldKey {
+                check: reservation.check,
+                reserved,
+                held: Held::new(cost),
+                ends,
+            });
         }
-        if holds.shadow_refusing != 0 {
-            self.shadow_block(holds);
+        if reservations.shadow_refusing != 0 {
+            self.shadow_block(reservations);
         }
         rest
     }
 
     /// Records which rules in shadow mode would have refused.
-    pub(crate) fn shadow_block(&self, holds: &Holds) {
+    pub(crate) fn shadow_block(&self, reservations: &Reservations) {
         for (i, check) in self.0.iter().enumerate() {
-            if holds.shadow_refusing >> i & 1 == 1
+            if reservations.shadow_refusing >> i & 1 == 1
                 && let Some(opened) = check.opened.get()
             {
                 count(&opened.state.shadow_blocked);
@@ -233,11 +249,31 @@ impl Keys {
 
     /// Ends a call: its keys have one less in flight.
     pub(crate) fn leave(&self, rest: &EntryExtras) {
-        for held in rest.keys.iter().filter(|held| held.in_flight) {
-            if let Some((_, opened)) = self.opened(held.check) {
+        for held in rest.keys.iter() {
+            if held.ends == KeyEnd::Leaves
+                && let Some((_, opened)) = self.opened(held.check)
+            {
                 opened.states().leave(held.reserved);
             }
         }
+    }
+
+    /// Ends what a call holds of its keys: at an unknown time, if there is no `now`. A call that `is_waiting` still has cost
+    /// nothing.
+    pub(crate) fn settle(&self, rest: &EntryExtras, is_waiting: bool, now: Option<Timestamp>) {
+        for held in rest.keys.iter().filter(|held| held.holds()) {
+            if let Some((_, opened)) = self.opened(held.check) {
+                let cost = if is_waiting { 0 } else { held.held.cost() };
+                let (state, amount) = (&opened.state, held.held.amount);
+                state.owe(cost.saturating_sub(amount));
+                opened.measured.settle(held.reserved, amount, cost, now);
+            }
+        }
+    }
+
+    /// The rule of a key that looks at how a call ends.
+    pub(crate) fn rule_of(&self, held: &HeldKey) -> Option<&FlowRule> {
+        Some(self.0.get(held.check)?.rule())
     }
 
     /// Gives up a call which was to be released at `release`. Its turn is given back if it is known to be still to
@@ -247,16 +283,22 @@ impl Keys {
         let Some(now) = now.filter(|now| *now < release) else {
             return;
         };
-        for held in rest.keys.iter().filter(|held| !held.in_flight) {
-            if let Some((_, opened)) = self.opened(held.check) {
-                opened.states().release(held.reserved, held.cost, now);
+        for held in rest.keys.iter() {
+            if held.ends == KeyEnd::Waits
+                && let Some((_, opened)) = self.opened(held.check)
+            {
+                opened
+                    .states()
+                    .release(held.reserved, held.held.amount, now);
             }
         }
     }
 
     /// Gives back what windows were charged at `charged` for the keys of a request.
     pub(crate) fn refund(&self, caller: &KeyCaller<'_>, charged: Timestamp, now: Timestamp) {
-        let checks = self.0.iter().filter(|check| check.enforced);
+        // What is held was not charged.
+        let is_charged = |check: &&KeyCheck| check.enforced && check.rule.cost().is_none();
+        let checks = self.0.iter().filter(is_charged);
         for check in checks.filter(|check| check.applies_to(caller)) {
             let mut known: InlineVec<Key, 4> = InlineVec::default();
             check.for_each_key(caller, &mut |opened, key, count| {
@@ -279,6 +321,7 @@ impl Keys {
         now: Timestamp,
     ) -> Option<(&FlowRule, &RuleId, Count, KeyStatus)> {
         let check = self.0.get(index).filter(|check| check.applies_to(caller))?;
+        check.charge_late(now);
         let mut least: Option<(Count, KeyStatus)> = None;
         check.for_each_key(caller, &mut |opened, key, count| {
             let own = opened.states().status(key, &check.terms(count), now);

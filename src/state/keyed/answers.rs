@@ -37,6 +37,8 @@ pub struct Reserved {
     pub wait: u64,
     /// The request's turn, if requests take turns.
     pub turn: Option<Turn>,
+    /// Whether it is held until it is settled ([`KeyedTerms::holds`](super::KeyedTerms::holds)).
+    pub is_held: bool,
 }
 
 impl Reserved {
@@ -46,6 +48,7 @@ impl Reserved {
             handle,
             wait: 0,
             turn: None,
+            is_held: false,
         }
     }
 }

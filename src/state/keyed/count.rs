@@ -3,10 +3,19 @@
 use super::answers::KeyStatus;
 use super::key::{Key, KeyHandle};
 use super::table::Table;
-use super::window::{BucketPos, StateMut};
+use super::window::{BucketPos, HOLDS, StateMut};
 use super::windows::KeyedWindows;
 use crate::rule::Count;
 use crate::time::Timestamp;
+
+/// What a decision does with the cost of a request that passes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Charges {
+    Nothing,
+    AtOnce,
+    /// It is held until then.
+    WhenSettled,
+}
 
 impl Table {
     /// The same for a key that shares, and how much then counts for it.
@@ -17,58 +26,64 @@ impl Table {
         key: Key,
         limit: Count,
         cost: u64,
-        charges: bool,
+        charges: Charges,
         now: Timestamp,
     ) -> (bool, Option<(StateMut<'_>, BucketPos)>) {
         let to = self.bucket(now);
         let used = self.shared(key, to).map_or(0, |(held, _)| *held.used);
         let fits = used.saturating_add(cost) <= limit.whole();
-        if fits && charges {
-            self.sketch().charge(key, cost);
+        match charges {
+            Charges::AtOnce if fits => self.sketch().charge(key, cost),
+            Charges::WhenSettled if fits => self.hold_shared(key, cost),
+            _ => {}
         }
         (fits, self.shared(key, to))
     }
 }
 
 impl KeyedWindows {
-    /// Whether `cost` more fits into `limit` in the window of `key`, and the window's status afterwards. Charges the cost if it
-    /// fits and the request `charges`: else it opens no window.
+    /// Whether `cost` more fits into `limit` in the window of `key`, the window's status afterwards, and whether the key shares
+    /// entries with others. Charges or holds the cost if it fits, as `charges` says; if that is nothing, it opens no window.
     #[inline]
     pub(crate) fn count(
         &self,
         key: Key,
         limit: Count,
         cost: u64,
-        charges: bool,
+        charges: Charges,
         now: Timestamp,
-    ) -> (bool, KeyStatus) {
+    ) -> (bool, KeyStatus, bool) {
         let table = &mut *self.table.borrow_mut();
         let now_in = table.bucket(now);
         let place = match table.find(key) {
             Some(slot) => KeyHandle::own(key, slot),
-            None if charges => table.open(key, now),
+            None if charges != Charges::Nothing => table.open(key, now),
             None => KeyHandle::shared(key),
         };
+        let elsewhere = table.elsewhere(place);
         let (fits, held) = if place.is_shared {
             table.count_shared(key, limit, cost, charges, now)
         } else {
             let mut held = table.at(place);
             let fits = held.as_mut().is_some_and(|held| {
                 held.advance(now, now_in);
-                let fits = held.fits(limit, cost, now, now_in);
-                if fits && charges {
+                let fits = held.fits(limit, cost.saturating_add(elsewhere), now, now_in);
+                if fits && charges == Charges::AtOnce {
                     *held.used += cost;
                     held.admit(cost, now_in);
+                } else if fits && charges == Charges::WhenSettled {
+                    *held.used += cost;
+                    held.set(HOLDS);
                 }
                 fits
             });
             (fits, held.map(|held| (held, now_in)))
         };
-        let status = held.and_then(|(mut held, to)| held.status(limit, now, to));
+        let status = held.and_then(|(mut held, to)| held.status(limit, elsewhere, now, to));
         let unused = KeyStatus {
             remaining: limit.whole(),
             ..KeyStatus::default()
         };
-        (fits, status.unwrap_or(unused))
+        (fits, status.unwrap_or(unused), place.is_shared)
     }
 }

@@ -59,6 +59,12 @@ impl KeyedGeometry {
         slots(keys) * (state + 1) + Sketch::max_bytes(&shape, keys) + LABEL_BYTES
     }
 
+    /// How many more bytes it is if keys that share have held something: 8 for each key of the bound.
+    pub fn max_bytes_more_if_held(&self) -> usize {
+        let shape = Shape::new(self.grade, self.is_paced);
+        Sketch::max_bytes_more_if_held(&shape, self.keys())
+    }
+
     /// The same if the counters of all windows have widened.
     pub fn max_bytes_wide(&self) -> usize {
         let (shape, keys) = (Shape::new(self.grade, self.is_paced), self.keys());
@@ -80,6 +86,9 @@ pub struct KeyedTerms {
     pub count: Count,
     /// For turns: how long a request waits at most, in nanoseconds.
     pub max_queueing_ns: u64,
+    /// Whether a window holds what is reserved until its actual cost is settled
+    /// ([`KeyedStates::settle`](super::KeyedStates::settle)). It counts in full until then.
+    pub holds: bool,
 }
 
 impl KeyedTerms {
@@ -88,6 +97,16 @@ impl KeyedTerms {
         KeyedTerms {
             count,
             max_queueing_ns: 0,
+            holds: false,
+        }
+    }
+
+    /// These terms, for requests that hold.
+    #[must_use]
+    pub const fn holding(self) -> KeyedTerms {
+        KeyedTerms {
+            holds: true,
+            ..self
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What is left in a window that has been brought up to date, and when more will be: only the next buckets to leave are read.
 
 use super::answers::KeyStatus;
-use super::window::{BucketPos, NARROW, StateMut, WIDE, kept_part};
+use super::window::{BucketPos, MAY_HOLD, NARROW, StateMut, WIDE, kept_part};
 use crate::rule::{Count, Counting};
 use crate::time::Timestamp;
 use crate::window::Window;
@@ -10,11 +10,16 @@ use std::time::Duration;
 /// Counters per word.
 const BYTES: usize = size_of::<u64>();
 
+/// What is held may end at any moment, or much later: a request that only this keeps from passing tries again no sooner.
+const A_HOLD: Duration = Duration::from_secs(1);
+
 /// What counts in a window.
 struct Counted {
     window: Window,
     /// The count of whole buckets. In a weighted window the leaving one is included.
     used: u64,
+    /// What is held besides.
+    held: u64,
     /// What a weighted window counts.
     weighted: Option<f64>,
     /// The counters of the newest bucket, and of the oldest one in `used`.
@@ -25,11 +30,16 @@ struct Counted {
 impl StateMut<'_> {
     /// `None` for calls in flight.
     #[inline]
-    fn count_at(&mut self, now: Timestamp, to: BucketPos) -> Option<Counted> {
+    fn count_at(&mut self, elsewhere: u64, now: Timestamp, to: BucketPos) -> Option<Counted> {
         let (window, counting) = self.shape.window?;
         let newest = self.newest_counter(to);
         let next = self.shape.after(newest, 1);
         let (mut oldest, mut used, mut weighted) = (next, *self.used, None);
+        let mut held = elsewhere;
+        if self.has(MAY_HOLD) {
+            used = self.counted();
+            held = held.saturating_add(self.used.saturating_sub(used));
+        }
         if counting != Counting::Strict {
             let leaving = self.counter(next);
             let full = used.saturating_sub(leaving);
@@ -44,24 +54,29 @@ impl StateMut<'_> {
         Some(Counted {
             window,
             used,
+            held,
             weighted,
             newest,
             oldest,
         })
     }
 
-    /// The status of the window; `None` for calls in flight.
+    /// The status of the window, of whose key so much is held elsewhere; `None` for calls in flight.
     #[inline]
     pub(super) fn status(
         &mut self,
         limit: Count,
+        elsewhere: u64,
         now: Timestamp,
         to: BucketPos,
     ) -> Option<KeyStatus> {
-        let of = self.count_at(now, to)?;
+        let of = self.count_at(elsewhere, now, to)?;
         let remaining = match of.weighted {
-            None => limit.whole().saturating_sub(of.used),
-            Some(sum) => (limit.get() - sum) as u64,
+            None => limit
+                .whole()
+                .saturating_sub(of.used)
+                .saturating_sub(of.held),
+            Some(sum) => (limit.get() - sum - of.held as f64) as u64,
         };
         // How much has to leave, and how much a weighted window may count then.
         let (over, most) = match remaining {
@@ -79,29 +94,40 @@ impl StateMut<'_> {
                 ),
             },
         };
-        let reset = match over {
+        let mut reset = match over {
             0 => Duration::ZERO,
             over => self.time_to_leave(&of, over, most, now),
         };
+        if of.held > 0 && remaining == 0 && limit.whole() > 0 {
+            reset = reset.max(A_HOLD);
+        }
         Some(KeyStatus { remaining, reset })
     }
 
-    /// How long it is until `cost`, at most `limit`, fits. `None` for calls in flight.
+    /// How long it is until `cost`, at most `limit`, fits, if what is held were given back: 1 s at least while that is needed, since
+    /// no time tells when. `elsewhere` is held elsewhere. `None` for calls in flight.
     pub(super) fn time_to_fit(
         &mut self,
         limit: Count,
-        cost: u64,
+        (cost, elsewhere): (u64, u64),
         now: Timestamp,
         to: BucketPos,
     ) -> Option<Duration> {
-        let of = self.count_at(now, to)?;
+        let of = self.count_at(elsewhere, now, to)?;
+        let fits = |held: u64| {
+            let used = of.used.saturating_add(held).saturating_add(cost);
+            let sum = of.weighted.unwrap_or(of.used as f64) + held as f64;
+            used <= limit.whole() || sum + cost as f64 <= limit.get()
+        };
+        if fits(of.held) {
+            return Some(Duration::ZERO);
+        }
         let over = of.used.saturating_add(cost).saturating_sub(limit.whole());
-        let sum = of.weighted.unwrap_or(of.used as f64);
-        Some(if over == 0 || sum + cost as f64 <= limit.get() {
-            Duration::ZERO
-        } else {
-            self.time_to_leave(&of, over, (limit.get(), cost), now)
-        })
+        let ring = match fits(0) {
+            true => Duration::ZERO,
+            false => self.time_to_leave(&of, over, (limit.get(), cost), now),
+        };
+        Some(if of.held > 0 { ring.max(A_HOLD) } else { ring })
     }
 
     /// How long after `now` `over` of whole buckets will have left; in a weighted window, enough that its count with a cost is

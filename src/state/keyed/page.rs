@@ -7,12 +7,13 @@
 //!             newest bucket   8 bytes, with three flags
 //!             counters        1 byte per bucket, n + 1 of them, rounded up to 8 bytes; 8 bytes each, where one has outgrown its
 //!                             byte. Of calls in flight it is their number; of turns there is only how far they reach
-//!             room            none, or where the third flag is set n in 8 bytes and n words of 8 bytes, n <= 8: for what
-//!                             a key holds and leases. Of turns there is none
+//!             room            none, or where the third flag is set n in 8 bytes and n words of 8 bytes, n <= 8: what requests
+//!                             hold of a window (`room.rs`). So a key takes 16 bytes more while one worker holds, and 8 for
+//!                             each further one. Of turns there is none
 //! ```
 //!
-//! Nothing is written to the room yet: later versions can use it without other pages. A worker keeps the words that it finds
-//! there with their key, ignores their meaning, and reuses no entry while one of them is not zero.
+//! A worker keeps the words that it finds in the room and does not know, and reuses no entry while one of them is not zero: so an
+//! entry is not reused while its key holds.
 //!
 //! An entry is reused only when nothing counts in it any more. If none can be reused, the key shares one of [`SHARED_PER_PAGE`]
 //! entries, chosen by another part of its hash; a key that gets its own entry later continues from its shared one. A pacer that
@@ -35,6 +36,7 @@ use super::answers::{KeyStatus, KeyVerdict, Reserved, Turn};
 use super::geometry::{KeyedGeometry, KeyedTerms};
 use super::idle_ttl::{IdleTtl, reach, reach_word};
 use super::key::{Key, KeyHandle};
+use super::room::{self, MOST_ROOM, WORD, word};
 use super::window::{BucketPos, FLAGS, LISTED, SHARES, Shape, Slab, StateMut, WIDE};
 use crate::rule::{Counting, MAX_KEYS};
 use crate::state::pacer::Spacing;
@@ -60,10 +62,8 @@ const KEYS_AT_BOUND: usize = 4;
 /// listed key.)
 const ROOM: u64 = LISTED;
 
-/// The most words in the room of an entry.
-const MOST_ROOM: usize = 8;
-
-const WORD: usize = size_of::<u64>();
+/// The worker that holds.
+const HOLDER: u16 = 1;
 
 /// When to try again if a call in flight has to end first, which may be at any moment.
 const A_CALL: Duration = Duration::from_millis(1);
@@ -73,38 +73,38 @@ const A_CALL: Duration = Duration::from_millis(1);
 /// Their layout has the version [`KeyedPages::LAYOUT`], which has to be part of the name of each page.
 pub struct KeyedPages {
     seed: [u64; 2],
-    shape: Shape,
+    pub(super) shape: Shape,
     compat: bool,
     /// The time to live in a full page. Workers do not share the costs of their requests: it stays the shortest, so that a
     /// batch of more than the count may wait for other keys whose pacers were forgotten.
     idle_ttl: IdleTtl,
     pages: usize,
-    work: RefCell<Work>,
+    pub(super) work: RefCell<Work>,
 }
 
 /// The entry of the present decision: the words of a [`KeyedWindows`]' state.
-struct Work {
-    words: Vec<u64>,
-    slab: Slab,
+pub(super) struct Work {
+    pub(super) words: Vec<u64>,
+    pub(super) slab: Slab,
     /// The words behind its counters, and their number, as they lie in the page.
-    room: Vec<u8>,
+    pub(super) room: Vec<u8>,
     /// Windows count as set by the latest [`KeyedPages::count_as`].
-    shape: Shape,
+    pub(super) shape: Shape,
 }
 
 /// Where the entry of a key is or will be in its page, and the entry that it continues from.
-struct Found {
+pub(super) struct Found {
     /// From byte to byte.
-    span: Range<usize>,
-    from: Option<Range<usize>>,
-    is_own: bool,
-    is_shared: bool,
+    pub(super) span: Range<usize>,
+    pub(super) from: Option<Range<usize>>,
+    pub(super) is_own: bool,
+    pub(super) is_shared: bool,
     /// Where the shared entry is.
-    shared: Option<Range<usize>>,
+    pub(super) shared: Option<Range<usize>>,
     /// The key whose pacer is to be reused, and the pacer's word, if it can still delay a request.
-    forgotten: Option<(Key, u64)>,
+    pub(super) forgotten: Option<(Key, u64)>,
     /// The bucket of the decision.
-    to: BucketPos,
+    pub(super) to: BucketPos,
 }
 
 impl Key {
@@ -112,11 +112,6 @@ impl Key {
     fn shared(self) -> u64 {
         (self.0 >> 8) % SHARED_PER_PAGE
     }
-}
-
-fn word(page: &[u8], at: usize) -> Option<u64> {
-    let word = page.get(at..)?.first_chunk()?;
-    Some(u64::from_le_bytes(*word))
 }
 
 impl KeyedPages {
@@ -196,16 +191,27 @@ impl KeyedPages {
         }
     }
 
+    /// The room of the entry at `at`: the number of its words, and the words.
+    fn room<'p>(&self, page: &'p [u8], at: usize, head: u64) -> &'p [u8] {
+        let end = self.size(page, at, head).map(|size| at + size);
+        let room = end.and_then(|end| page.get(at + self.size_without_room(head)..end));
+        room.unwrap_or_default()
+    }
+
     /// Whether any word in the room of the entry at `at` is not zero.
     #[cold]
     fn keeps_room(&self, page: &[u8], at: usize, head: u64) -> bool {
-        let words = at + self.size_without_room(head) + WORD;
-        let end = self.size(page, at, head).map(|size| at + size);
-        let room = end.and_then(|end| page.get(words..end));
-        room.is_some_and(|room| room.iter().any(|byte| *byte != 0))
+        let words = self.room(page, at, head).iter().skip(WORD);
+        words.copied().any(|byte| byte != 0)
     }
 
-    fn find(&self, page: &[u8], key: Key, now: Timestamp) -> Found {
+    /// How much is held in the entry from byte to byte.
+    fn held_in(&self, page: &[u8], span: &Range<usize>) -> u64 {
+        let head = word(page, span.start + WORD).filter(|head| self.has_room(*head));
+        head.map_or(0, |head| room::held(self.room(page, span.start, head)))
+    }
+
+    pub(super) fn find(&self, page: &[u8], key: Key, now: Timestamp) -> Found {
         let which = key.shared();
         let counted = self.shape.window.filter(|_| self.shape.buckets > 0);
         let number = counted.map_or(0, |(window, _)| window.number(now));
@@ -273,8 +279,16 @@ impl KeyedPages {
         }
     }
 
-    /// Loads the entry that `key` continues from. Returns how many calls in the shared entry may be the key's, besides those.
-    fn load(&self, work: &mut Work, page: &[u8], key: Key, now: Timestamp, found: &Found) -> u64 {
+    /// Loads the entry that `key` continues from. Returns how many calls in the shared entry may be the key's besides, or how much
+    /// of what is held there.
+    pub(super) fn load(
+        &self,
+        work: &mut Work,
+        page: &[u8],
+        key: Key,
+        now: Timestamp,
+        found: &Found,
+    ) -> u64 {
         let Work {
             words, slab, room, ..
         } = work;
@@ -309,30 +323,47 @@ impl KeyedPages {
             return 0; // a pacer
         };
         if self.shape.buckets > 0 {
-            held.restore(head, kept);
+            held.restore(head, kept.by_ref());
             if from.is_none() {
                 held.set_number(found.to.number);
             }
             held.advance(now, found.to);
-            return 0;
+            *held.used = held.used.saturating_add(room::held(room));
         }
-        let of_shared = |span: &Range<usize>| word(page, span.start + 2 * WORD);
-        let elsewhere = found.shared.as_ref().and_then(of_shared).unwrap_or(0);
-        if found.is_own {
+        let shared = found.shared.as_ref().filter(|_| !found.is_shared);
+        let elsewhere = shared.map_or(0, |span| match self.shape.buckets {
+            0 => word(page, span.start + 2 * WORD).unwrap_or(0),
+            _ => self.held_in(page, span),
+        });
+        let shares = elsewhere > 0 && (!found.is_own || held.has(SHARES));
+        if self.shape.buckets > 0 {
+            held.unset(SHARES);
+            if shares {
+                held.set(SHARES);
+            }
+            return if shares { elsewhere } else { 0 };
+        }
+        if found.is_own || found.is_shared {
             *held.used = kept.next().unwrap_or(0);
-        } else if found.is_shared {
-            *held.used = elsewhere;
         }
-        let shares = elsewhere > 0 && !found.is_shared && (!found.is_own || held.has(SHARES));
         *held.newest = if shares { SHARES } else { 0 } | head & ROOM;
         if shares { elsewhere } else { 0 }
     }
 
     /// The page with the entry as it is now.
-    fn store(&self, work: &mut Work, page: &mut Vec<u8>, span: &Range<usize>) {
+    pub(super) fn store(&self, work: &mut Work, page: &mut Vec<u8>, span: &Range<usize>) {
         let Work {
             words, slab, room, ..
         } = work;
+        if let [_, head, ..] = words.as_mut_slice()
+            && !self.shape.is_paced
+        {
+            *head = if room.is_empty() {
+                *head & !ROOM
+            } else {
+                *head | ROOM
+            };
+        }
         let end = page.split_off(span.end.min(page.len()));
         page.truncate(span.start);
         let mut put = |words: &[u64]| {
@@ -353,7 +384,7 @@ impl KeyedPages {
     }
 
     /// Whether a pacer can still delay a request when its entry is reused (see [`IdleTtl`]).
-    fn keeps_forgotten(&self) -> bool {
+    pub(super) fn keeps_forgotten(&self) -> bool {
         self.shape.is_paced && self.compat
     }
 
@@ -427,7 +458,7 @@ impl KeyedPages {
             return KeyVerdict::Pass;
         }
         let wait = || {
-            let wait = held.time_to_fit(limit, cost, now, found.to);
+            let wait = held.time_to_fit(limit, (cost, elsewhere), now, found.to);
             wait.unwrap_or(A_CALL)
         };
         KeyVerdict::Block {
@@ -435,8 +466,8 @@ impl KeyedPages {
         }
     }
 
-    /// [`KeyedStates::reserve_later`](crate::backend::KeyedStates::reserve_later) in the key's page, charged at once: if it
-    /// succeeds, the caller has to swap the changed page in.
+    /// [`KeyedStates::reserve_later`](crate::backend::KeyedStates::reserve_later) in the key's page, charged or held at once: if
+    /// it succeeds, the caller has to swap the changed page in.
     pub fn reserve(
         &self,
         page: &mut Vec<u8>,
@@ -460,8 +491,14 @@ impl KeyedPages {
             if !held.fits(terms.count, needed, now, found.to) {
                 return None;
             }
-            *held.used = held.used.saturating_add(cost);
-            held.admit(cost, found.to);
+            if terms.holds && self.shape.buckets > 0 {
+                // The handle tells in whose word it is held: one that holds is in no bucket.
+                reserved.handle.at = room::hold(&mut work.room, HOLDER, cost)?.into();
+                reserved.is_held = true;
+            } else {
+                *held.used = held.used.saturating_add(cost);
+                held.admit(cost, found.to);
+            }
         } else if cost > 0 {
             let pace = self.pace(terms, cost, now)?;
             let from = work.pacer();
@@ -475,47 +512,6 @@ impl KeyedPages {
             self.keep_forgotten(work, page, key, pacer);
         }
         Some(reserved)
-    }
-
-    /// [`KeyedStates::release`](crate::backend::KeyedStates::release) in the key's page, and
-    /// [`KeyedStates::leave`](crate::backend::KeyedStates::leave), with a cost of 1. Returns whether the page has changed.
-    pub fn release(&self, page: &mut Vec<u8>, reserved: Reserved, cost: u64) -> bool {
-        let work = &mut *self.work.borrow_mut();
-        let KeyHandle { key, at, is_shared } = reserved.handle;
-        let now = Timestamp::ZERO; // whatever is in the page is later
-        let found = self.find(page, key, now);
-        let own = found.span.clone();
-        let entry = match is_shared {
-            true => found.shared.clone(),
-            false => found.is_own.then_some(own),
-        };
-        let Some(span) = entry else { return false };
-        let found = Found {
-            from: Some(span.clone()),
-            span: span.clone(),
-            is_own: !is_shared,
-            is_shared,
-            ..found
-        };
-        self.load(work, page, key, now, &found);
-        if let Some(turn) = reserved.turn {
-            // Since then a pacer may have been forgotten that reached further than the keys that shared before.
-            let is_kept = is_shared && self.keeps_forgotten();
-            if is_kept || work.pacer() != Some(turn.to) {
-                return false;
-            }
-            work.set_line(turn.from);
-        } else if let Some(mut held) = StateMut::of(&mut work.words, &mut work.slab, &work.shape) {
-            // From the bucket where it was counted: taken from a newer one, it would leave too soon.
-            let behind = (found.to.number as u32).wrapping_sub(at) as usize;
-            if self.shape.buckets == 0 {
-                *held.used = held.used.saturating_sub(1);
-            } else if behind < self.shape.buckets {
-                held.take_off(self.shape.before(found.to.counter, behind), cost);
-            }
-        }
-        self.store(work, page, &span);
-        true
     }
 
     /// [`KeyedStates::status`](crate::backend::KeyedStates::status) for the key's page.
@@ -532,7 +528,7 @@ impl KeyedPages {
             return self.pace(terms, 1, now).map(status).unwrap_or_default();
         };
         held.advance(now, found.to);
-        if let Some(status) = held.status(terms.count, now, found.to) {
+        if let Some(status) = held.status(terms.count, elsewhere, now, found.to) {
             return status;
         }
         let in_flight = held.used.saturating_add(elsewhere);
@@ -547,11 +543,11 @@ impl KeyedPages {
 
 impl Work {
     /// How far the turns of a pacer reach.
-    fn pacer(&self) -> Option<Timestamp> {
+    pub(super) fn pacer(&self) -> Option<Timestamp> {
         self.words.get(1).copied().and_then(reach)
     }
 
-    fn set_line(&mut self, to: Option<Timestamp>) {
+    pub(super) fn set_line(&mut self, to: Option<Timestamp>) {
         if let Some(pacer) = self.words.get_mut(1) {
             *pacer = reach_word(to);
         }

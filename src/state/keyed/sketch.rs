@@ -17,10 +17,11 @@
 //! off both, so that the lesser is an upper bound, too, and 0 when all have ended. Turns raise both cells to the instant that
 //! they reach.
 //!
-//! Reservations stand beside the cells until they are charged or released.
+//! Reservations stand beside the cells until they are charged, held or released. What keys hold is added to both of their cells
+//! and taken off both when it is settled, as calls in flight are: 8 bytes for each cell, none before a key that shares holds.
 
 use super::key::Key;
-use super::window::{BucketPos, FLAGS, Shape, Slab, StateMut, WIDE};
+use super::window::{BucketPos, FLAGS, HOLDS, Shape, Slab, StateMut, WIDE};
 use crate::rule::{Counting, MAX_KEYS_OF_REQUEST};
 use crate::time::Timestamp;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -71,6 +72,8 @@ pub(super) struct Sketch {
     /// The reservations and their number: a cost each, or how far a turn reaches.
     pending: [(Key, u64); MAX_PENDING],
     reservations: usize,
+    /// What is held in each cell, once anything was.
+    held: Vec<u64>,
     charged: u64,
 }
 
@@ -112,6 +115,7 @@ impl Sketch {
             ahead: 0,
             pending: [(Key(0), 0); MAX_PENDING],
             reservations: 0,
+            held: Vec::new(),
             charged: 0,
         }
     }
@@ -120,6 +124,16 @@ impl Sketch {
     pub(super) fn max_bytes(shape: &Shape, max_keys: usize) -> usize {
         let (shape, _, cells) = layout(shape, max_keys);
         size_of::<Sketch>() + words(&shape, cells) * size_of::<u64>()
+    }
+
+    /// How many more bytes it has once a key that shares has held something.
+    pub(super) fn max_bytes_more_if_held(shape: &Shape, max_keys: usize) -> usize {
+        let (shape, _, cells) = layout(shape, max_keys);
+        if shape.buckets > 0 {
+            ROWS * cells * size_of::<u64>()
+        } else {
+            0
+        }
     }
 
     /// How many more bytes it has if all counters have widened.
@@ -134,7 +148,7 @@ impl Sketch {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let words = self.words.capacity() * size_of::<u64>();
+        let words = (self.words.capacity() + self.held.capacity()) * size_of::<u64>();
         size_of::<Sketch>() + words + self.slab.bytes()
     }
 
@@ -195,6 +209,35 @@ impl Sketch {
     #[inline(never)]
     fn cost_reserved(&self, key: Key) -> u64 {
         self.reserved(key).fold(0, u64::saturating_add)
+    }
+
+    // === What is held ===
+
+    /// Holds `cost` for `key`.
+    pub(super) fn hold(&mut self, key: Key, cost: u64) {
+        if self.held.is_empty() {
+            self.held = vec![0; self.cells.saturating_mul(ROWS)];
+        }
+        for cell in self.cells_of(key) {
+            if let Some(held) = self.held.get_mut(cell) {
+                *held = held.saturating_add(cost);
+            }
+        }
+    }
+
+    /// Gives back what `key` has held.
+    pub(super) fn give_back(&mut self, key: Key, cost: u64) {
+        for cell in self.cells_of(key) {
+            if let Some(held) = self.held.get_mut(cell) {
+                *held = held.saturating_sub(cost);
+            }
+        }
+    }
+
+    /// An upper bound of what `key` holds here.
+    pub(super) fn held_of(&self, key: Key) -> u64 {
+        let held = self.cells_of(key).map(|cell| self.held.get(cell));
+        held.into_iter().flatten().min().copied().unwrap_or(0)
     }
 
     // === Windows ===
@@ -265,13 +308,15 @@ impl Sketch {
         }
         self.follow(number);
         let [one, other] = self.cells_of(key).map(|cell| self.visit(cell, 0));
-        let reserved = self.cost_reserved(key);
+        let (reserved, on_hold) = (self.cost_reserved(key), self.held_of(key));
         let current = self.current().counter;
         let now = self.bucket(self.number() / self.times);
         // After the clock has stepped back, it numbers buckets differently.
         let turned = self.shape.steps(now.counter, current);
         let mut held = StateMut::of(&mut self.latest_window, &mut self.slab, &self.shape)?;
         held.clear();
+        *held.newest = if on_hold > 0 { HOLDS } else { 0 };
+        *held.used = on_hold;
         held.set_number(now.number);
         for counter in 0..held.shape.buckets {
             let from = held.shape.after(counter, turned);

@@ -47,11 +47,28 @@ pub trait KeyedStates {
     /// before it passes: the turn is free again if no later one was taken.
     fn release(&self, reserved: Reserved, cost: u64, now: Timestamp);
 
-    /// The request passes: charges the reservation. Returns whether the call is in flight from now on ([`KeyedStates::leave`]).
+    /// The request passes: charges the reservation, or holds it. Returns whether the states have to know when the request ends:
+    /// because it holds ([`KeyedStates::settle`]), or because it is in flight from now on ([`KeyedStates::leave`]).
     fn admit(&self, reserved: Reserved, cost: u64) -> bool;
 
-    /// Records that a call in flight has ended: once for each [`KeyedStates::admit`] that returned true.
+    /// Records that a call in flight has ended: once for each [`KeyedStates::admit`] of it that returned true.
     fn leave(&self, reserved: Reserved);
+
+    /// A request that has held `cost` has ended: gives that back, and charges the `actual` cost at `now`, even if it is more and
+    /// exceeds the limit. Once for each [`KeyedStates::admit`] of a reservation that is held. (By default nothing is held.)
+    ///
+    /// # Why no interval has too much
+    ///
+    /// In a strict window with a limit that does not fall, whose requests hold upper bounds of their costs, no interval of the
+    /// window's length has more than the limit of the cost of requests that ran in it, even in part. Take the last admission
+    /// among them. If it was in the interval, each of the others was, at that instant, either held still, and counted with its
+    /// upper bound, or settled since the interval began: its charge is dated at its end, which is less than a window ago, so that
+    /// it counted with its cost. If it was before the interval, each ran until the interval began at least, and all were held at
+    /// that instant. In both cases the admission has found that all of them fit together. So a hold has no time-out, and its
+    /// rest does not go back to the bucket of its admission: the cost of a request is dated when it has ended, never earlier.
+    ///
+    /// A cost that was underestimated adds the difference at most, once for each request in flight.
+    fn settle(&self, _held: Reserved, _cost: u64, _actual: u64, _now: Timestamp) {}
 
     /// Gives back the `cost` that a window was charged at `charged`; nothing if windows are shared.
     fn refund(&self, _key: Key, _cost: u64, _charged: Timestamp, _now: Timestamp) {}

@@ -52,6 +52,8 @@ pub(super) struct Table {
     furthest: u64,
     labels: Labels,
     reclaimed: u64,
+    /// Whether shared entries may count something for keys that have states of their own: calls in flight, or what is held.
+    counts_elsewhere: bool,
 }
 
 impl Table {
@@ -76,6 +78,7 @@ impl Table {
             furthest: 0,
             labels: Labels::default(),
             reclaimed: 0,
+            counts_elsewhere: shape.window.is_none(),
         };
         table.resize(FIRST_KEYS.min(max_keys));
         table
@@ -212,8 +215,9 @@ impl Table {
         limit: Count,
         now: Timestamp,
     ) -> Option<KeyStatus> {
+        let elsewhere = self.elsewhere(place);
         let (mut held, to) = self.held_at(place, now)?;
-        held.status(limit, now, to)
+        held.status(limit, elsewhere, now, to)
     }
 
     /// How long after `now` a `cost` first fits into `limit`, if no other request came; `None` if it never does. A call in
@@ -229,8 +233,9 @@ impl Table {
             return None;
         }
         let is_window = self.shape.window.is_some();
+        let elsewhere = self.elsewhere(place);
         let wait = match self.held_at(place, now) {
-            Some((mut held, to)) => held.time_to_fit(limit, cost, now, to),
+            Some((mut held, to)) => held.time_to_fit(limit, (cost, elsewhere), now, to),
             None => is_window.then_some(Duration::ZERO),
         };
         wait.or(Some(Duration::from_millis(1)))
@@ -245,7 +250,7 @@ impl Table {
         }
     }
 
-    /// The state of `key`, opened if it has none and brought up to `now`, and its calls in flight that are counted elsewhere.
+    /// The state of `key`, opened if it has none and brought up to `now`, and what shared entries count for it besides.
     /// No window if requests take turns.
     #[inline(always)]
     pub(super) fn enter(
@@ -259,7 +264,7 @@ impl Table {
             Some(slot) => KeyHandle::own(key, slot),
             None => self.open(key, now),
         };
-        let elsewhere = self.in_flight_elsewhere(place);
+        let elsewhere = self.elsewhere(place);
         let mut held = self.at(place);
         if let Some(held) = &mut held {
             held.advance(now, to);

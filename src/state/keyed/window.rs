@@ -13,8 +13,14 @@ pub(super) const NARROW: u64 = u8::MAX as u64;
 /// A flag beside the number of the newest bucket: the counters are in the slab.
 pub(super) const WIDE: u64 = 1;
 
-/// A flag beside it: shared entries may hold calls in flight of this key.
+/// A flag beside it: shared entries may count calls in flight of this key.
 pub(super) const SHARES: u64 = 2;
+
+/// The same flag of a window: something is or was held for its key, in the window itself or in shared entries.
+pub(super) const HOLDS: u64 = SHARES;
+
+/// The flags of windows beside whose counters something may be held: in a page, the key has room for it then ([`LISTED`]).
+pub(super) const MAY_HOLD: u64 = HOLDS | LISTED;
 
 /// A flag beside it: the key is listed, that is, its label is kept.
 pub(super) const LISTED: u64 = 4;
@@ -170,7 +176,7 @@ pub(super) struct StateMut<'a> {
     pub(super) shape: &'a Shape,
     /// The number of the newest bucket, and the flags.
     pub(super) newest: &'a mut u64,
-    /// The sum of all buckets, reservations included; or the calls in flight.
+    /// The sum of all buckets, with reservations and what is held; or the calls in flight.
     pub(super) used: &'a mut u64,
     /// A byte each, or, if they are wide, their block of the slab in the first word.
     pub(super) counters: &'a mut [u64],
@@ -296,8 +302,8 @@ impl<'a> StateMut<'a> {
         *self.used = self.used.saturating_sub(cost);
     }
 
-    /// What all counters hold together.
-    fn counted(&mut self) -> u64 {
+    /// The sum of all counters.
+    pub(super) fn counted(&mut self) -> u64 {
         const LOW: u64 = 0x00ff_00ff_00ff_00ff;
         const ADD: u64 = 0x0001_0001_0001_0001;
         if self.has(WIDE) {
@@ -307,7 +313,7 @@ impl<'a> StateMut<'a> {
         self.counters.iter().map(sum).sum()
     }
 
-    /// Empties all counters, which are narrow again. Reservations stay.
+    /// Empties all counters, which are narrow again. Reservations and what is held stay.
     pub(super) fn clear(&mut self) {
         *self.used = self.used.saturating_sub(self.counted());
         if self.has(WIDE) {
@@ -375,7 +381,7 @@ impl<'a> StateMut<'a> {
     /// An upper bound of the sum in the bucket `to`.
     pub(super) fn used_by(&self, to: BucketPos) -> u64 {
         let age = to.number.saturating_sub(self.number());
-        if self.shape.window.is_some() && age >= self.shape.buckets as u64 {
+        if self.shape.window.is_some() && age >= self.shape.buckets as u64 && !self.has(HOLDS) {
             return 0;
         }
         *self.used
@@ -418,6 +424,19 @@ impl<'a> StateMut<'a> {
                 full as f64 + kept_part(leaving, elapsed, window) + cost as f64 <= limit.get()
             }
         }
+    }
+
+    /// Gives back what is `held`, and charges the `actual` cost to the newest bucket, which counts at most the largest count: no
+    /// limit exceeds it. Returns whether anything is held still.
+    pub(super) fn settle(&mut self, held: u64, actual: u64, known: BucketPos) -> bool {
+        let counted = self.counted();
+        let beside = self.used.saturating_sub(counted).saturating_sub(held);
+        let counter = self.newest_counter(known);
+        let before = self.counter(counter);
+        let actual = actual.min((Count::MAX as u64).saturating_sub(before));
+        self.set_counter(counter, before.saturating_add(actual));
+        *self.used = counted.saturating_add(actual).saturating_add(beside);
+        beside > 0
     }
 
     /// Charges a reservation.

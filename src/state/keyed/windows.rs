@@ -7,7 +7,7 @@ use super::idle_ttl::reach_word;
 use super::key::{Key, KeyHandle};
 use super::states::KeyedStates;
 use super::table::Table;
-use super::window::{LISTED, Shape};
+use super::window::{HOLDS, LISTED, Shape};
 use crate::rule::{Count, Counting};
 use crate::state::pacer::Spacing;
 use crate::time::Timestamp;
@@ -204,6 +204,7 @@ impl KeyedWindows {
         let mut reserved = Reserved::at_once(place);
         let amount = if !self.shape.is_paced {
             let fits = table.shared_fits(place.key, terms.count, cost, now);
+            reserved.is_held = terms.holds && self.shape.window.is_some();
             fits.then_some(cost)?
         } else if cost > 0 {
             let pace = self.pace(table, terms, cost, now)?;
@@ -240,6 +241,7 @@ impl KeyedWindows {
             handle: place,
             wait,
             turn: Some(Turn { from, to }),
+            is_held: false,
         })
     }
 
@@ -285,7 +287,7 @@ impl KeyedWindows {
     }
 
     fn sum_at(&self, table: &mut Table, place: KeyHandle, now: Timestamp) -> f64 {
-        let (known, elsewhere) = (table.known(), table.in_flight_elsewhere(place));
+        let (known, elsewhere) = (table.known(), table.elsewhere(place));
         let held = if place.is_shared {
             table.shared(place.key, known)
         } else {
@@ -297,7 +299,7 @@ impl KeyedWindows {
         let in_flight = held.used.saturating_add(elsewhere);
         held.future(known).map_or(in_flight as f64, |mut future| {
             future.go_to(now);
-            future.sum(now)
+            future.sum(now) + elsewhere as f64
         })
     }
 
@@ -425,7 +427,12 @@ impl KeyedStates for KeyedWindows {
             return None;
         }
         *held.used += cost;
-        Some(Reserved::at_once(place))
+        let mut reserved = Reserved::at_once(place);
+        if terms.holds && self.shape.window.is_some() {
+            held.set(HOLDS);
+            reserved.is_held = true;
+        }
+        Some(reserved)
     }
 
     fn release(&self, reserved: Reserved, cost: u64, _now: Timestamp) {
@@ -449,13 +456,15 @@ impl KeyedStates for KeyedWindows {
         let Some(mut held) = table.held(reserved.handle) else {
             return table.charge_shared(&reserved, cost);
         };
-        held.admit(cost, known);
+        if !reserved.is_held {
+            held.admit(cost, known);
+        }
         let heat = *held.used;
         if heat >= floor && !held.has(LISTED) {
             let now = table.known_start();
             self.list(table, reserved.handle, heat, now);
         }
-        self.shape.window.is_none()
+        reserved.is_held || self.shape.window.is_none()
     }
 
     fn leave(&self, reserved: Reserved) {
@@ -472,6 +481,11 @@ impl KeyedStates for KeyedWindows {
         } else if reserved.handle.is_shared {
             table.sketch().leave(reserved.handle.key);
         }
+    }
+
+    fn settle(&self, held: Reserved, cost: u64, actual: u64, now: Timestamp) {
+        let KeyHandle { key, is_shared, .. } = held.handle;
+        self.settle_at(key, is_shared, cost, actual, now);
     }
 
     fn refund(&self, key: Key, cost: u64, charged: Timestamp, now: Timestamp) {

@@ -1,6 +1,6 @@
 //! Turns of many keys, against a log of turns per key, Sentinel's answers and floods.
 
-use super::{SEED, count, numbered, qps};
+use super::{SEED, numbered, qps, terms};
 use crate::support::at;
 use crate::vectors::each_trace;
 use fastrand::Rng;
@@ -26,8 +26,8 @@ fn throttle(interval_ms: u64, max_keys: usize) -> KeyedWindows {
 
 fn queueing(limit: f64, max_queueing_ms: u64) -> KeyedTerms {
     KeyedTerms {
-        count: count(limit),
         max_queueing_ns: max_queueing_ms * 1_000_000,
+        ..terms(limit)
     }
 }
 

@@ -139,9 +139,9 @@ impl Request {
 
     /// Sets a property.
     #[must_use]
-    pub fn property(mut self, segments: &[&str], value: &str) -> Self {
+    pub fn property(mut self, segments: &[&str], value: impl AsRef<[u8]>) -> Self {
         self.properties
-            .insert(path(segments), value.as_bytes().to_vec());
+            .insert(path(segments), value.as_ref().to_vec());
         self
     }
 }

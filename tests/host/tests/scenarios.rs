@@ -53,6 +53,34 @@ fn seconds(millis: u64) -> u64 {
     millis.div_ceil(1000)
 }
 
+/// Where Envoy has an attribute, and its value as Envoy hands it over: a number in metadata is a double, one in typed metadata an
+/// unsigned integer.
+fn attribute<'a>(part: &'a str, value: &Value) -> Option<(Vec<&'a str>, Vec<u8>)> {
+    let (kind, path) = part.split_once(':').unwrap_or((part, ""));
+    let (mut place, path) = match kind {
+        "peer" => (vec!["connection", "uri_san_peer_certificate"], ""),
+        "metadata" => (vec!["metadata", "filter_metadata"], path),
+        "typedMetadata" => (vec!["metadata", "typed_filter_metadata"], path),
+        "routeMetadata" => (vec!["xds", "route_metadata", "filter_metadata"], path),
+        "filterState" => (vec!["filter_state"], path),
+        "jwtClaim" => {
+            let (path, payload) = path.split_once('@').unwrap_or((path, "jwt_payload"));
+            let jwt = "envoy.filters.http.jwt_authn";
+            (vec!["metadata", "filter_metadata", jwt, payload], path)
+        }
+        _ => return None,
+    };
+    place.extend(path.split('/').filter(|name| !name.is_empty()));
+    let bytes = match value {
+        Value::Number(number) if kind == "typedMetadata" => {
+            number.as_u64().unwrap().to_le_bytes().to_vec()
+        }
+        Value::Number(number) => number.as_f64().unwrap().to_le_bytes().to_vec(),
+        value => value.as_str().unwrap().as_bytes().to_vec(),
+    };
+    Some((place, bytes))
+}
+
 /// A scenario as it is played.
 struct Play {
     host: Rc<Host>,
@@ -152,6 +180,10 @@ impl Play {
             request = request.header("x-app", text(call, "origin"));
         }
         for (part, value) in call["keys"].as_object().into_iter().flatten() {
+            if let Some((path, value)) = attribute(part, value) {
+                request = request.property(&path, value);
+                continue;
+            }
             let value = value.as_str().unwrap();
             request = match part.split_once(':') {
                 None if part == "clientIp" => {

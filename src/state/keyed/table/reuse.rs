@@ -6,7 +6,7 @@
 use super::Table;
 use crate::state::keyed::idle_ttl::reach_word;
 use crate::state::keyed::key::{Key, KeyHandle};
-use crate::state::keyed::window::{BucketPos, SHARES, StateMut};
+use crate::state::keyed::window::{BucketPos, HOLDS, SHARES, StateMut};
 use crate::time::Timestamp;
 
 /// A table grows to its bound in one step from an eighth of it: the small tables that are left behind would otherwise take as
@@ -229,6 +229,9 @@ impl Table {
             return;
         }
         own.set_number(newest);
+        if shared.has(HOLDS) {
+            own.set(HOLDS);
+        }
         for behind in 0..shared.shape.buckets {
             let count = shared.counter(shared.shape.before(at.counter, behind));
             // The requests of a coarse bucket may have come at its end.

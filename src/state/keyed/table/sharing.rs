@@ -67,7 +67,7 @@ impl Table {
         }
     }
 
-    /// Charges the reservation of a key that shares. Returns whether it is a call in flight from now on.
+    /// Charges the reservation of a key that shares, or holds it. Returns whether it has an end: it is held, or a call in flight.
     #[cold]
     #[inline(never)]
     pub(crate) fn charge_shared(&mut self, reserved: &Reserved, cost: u64) -> bool {
@@ -77,30 +77,44 @@ impl Table {
             return false;
         }
         match turn {
+            _ if reserved.is_held => self.hold_shared(key, cost),
             Some(to) => self.sketch().extend(key, to),
             None => self.sketch().charge(key, cost),
         }
-        self.shape.window.is_none()
+        reserved.is_held || self.shape.window.is_none()
     }
 
-    /// Shared calls in flight that may be this key's, besides those in its own state.
+    /// Holds `cost` for a key that shares.
+    #[cold]
+    pub(crate) fn hold_shared(&mut self, key: Key, cost: u64) {
+        self.counts_elsewhere = true;
+        self.sketch().hold(key, cost);
+    }
+
+    /// Calls in flight in shared entries that may be this key's, or what is held there, besides those in its own state.
     #[inline(always)]
-    pub(crate) fn in_flight_elsewhere(&mut self, place: KeyHandle) -> u64 {
-        if self.shape.window.is_some() || place.is_shared {
+    pub(crate) fn elsewhere(&mut self, place: KeyHandle) -> u64 {
+        if !self.counts_elsewhere || place.is_shared {
             return 0;
         }
         if !self.held(place).is_some_and(|held| held.has(SHARES)) {
             return 0;
         }
-        self.shared_calls(place)
+        self.counted_elsewhere(place)
     }
 
     #[cold]
     #[inline(never)]
-    pub(super) fn shared_calls(&mut self, place: KeyHandle) -> u64 {
-        let elsewhere = self.calls_shared(place.key);
+    fn counted_elsewhere(&mut self, place: KeyHandle) -> u64 {
+        let is_window = self.shape.window.is_some();
+        let sketch = self.sketch.as_ref();
+        let elsewhere = sketch.map_or(0, |sketch| match is_window {
+            true => sketch.held_of(place.key),
+            false => sketch.calls_of(place.key),
+        });
         if elsewhere == 0
             && let Some(mut held) = self.held(place)
+            && !(is_window && *held.used > held.counted())
         {
             held.unset(SHARES);
         }

@@ -10,17 +10,17 @@ use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 use hashbrown::DefaultHashBuilder;
-use leapgate::Timestamp;
 use leapgate::backend::{
     KeyHandle, KeyVerdict, KeyedGeometry, KeyedStates as _, KeyedTerms, KeyedWindows,
 };
-use leapgate::rule::{Count, Counting, Grade, RuleGeometry};
+use leapgate::rule::{Count, Counting, Grade, RuleGeometry, RuleId};
+use leapgate::{Limit, Limiter, Timestamp, Verdict};
 
 use super::cases::SetClock;
 use crate::statistics::{median, ratio};
@@ -75,7 +75,80 @@ pub(super) fn run() -> Result<()> {
         }
     }
     table.print();
+    section(
+        "core: a limiter's hold and settle",
+        "The short form with one limit, 20 buckets, 100 a second for each key, of which half are asked for. Aim: at most 2.5 of\n\
+         a `limit`.",
+    );
+    let mut table = Table::new(&["", "keys", "ns", "ns / limit"]);
+    for keys in KEYS {
+        measure_holds(keys, &mut table)?;
+    }
+    table.print();
     Ok(())
+}
+
+fn measure_holds(keys: usize, table: &mut Table) -> Result<()> {
+    let limit = || -> Result<Limiter> {
+        let limit = Limit {
+            id: RuleId::new("limit")?,
+            count: Count::new(f64::from(LIMIT))?,
+            window: RuleGeometry::new(1000, Some(20))?,
+            counting: Counting::Strict,
+        };
+        // Its error names a rule, which threads cannot share.
+        Limiter::new(vec![limit], keys, SEED).map_err(|error| anyhow!("{error}"))
+    };
+    let (limiting, holding) = (limit()?, limit()?);
+    let names: Vec<String> = (0..keys).map(|i| format!("client {i}")).collect();
+    let key = |limiter: &Limiter, name: &String| limiter.key([Some(name.as_bytes())]);
+    let limits = |name: &String, now| {
+        let (key, now) = (key(&limiting, name), Timestamp::from_nanos(now));
+        limiting.limit(key, 1, None, now, |_| ()) == Verdict::Pass
+    };
+    let holds = |name: &String, now| {
+        let (key, now) = (key(&holding, name), Timestamp::from_nanos(now));
+        let held = holding.hold(key, 2, None, now, |_| ());
+        held.is_ok_and(|held| holding.settle(held, 1, now).is_some())
+    };
+    let mut peers = [
+        peer("limit", limits, || 0.0),
+        peer("hold + settle", holds, || 0.0),
+    ];
+    rounds(&mut peers, &names, RATES[0].0);
+    let [limit, _] = &peers;
+    let reference = limit.nanos.clone();
+    for peer in &peers {
+        let nanos = median(&peer.nanos);
+        table.row([
+            peer.name.to_owned(),
+            grouped(keys as f64),
+            format!("{nanos:.1}"),
+            format!("{:.2}", ratio(&peer.nanos, &reference)),
+        ]);
+    }
+    Ok(())
+}
+
+/// Measures each of the peers in turn, in many rounds, with so many requests of each key in a second.
+fn rounds(peers: &mut [Peer<'_>], names: &[String], rate: u64) {
+    let order = shuffled(names);
+    let step = (1_000_000_000 / rate / names.len() as u64).max(1);
+    for peer in peers.iter_mut() {
+        peer.decide(names.len(), &order, step);
+        let per_decision = peer.decide(5000, &order, step);
+        peer.nanos = vec![per_decision];
+    }
+    for _ in 0..ROUNDS {
+        for peer in peers.iter_mut() {
+            let batch = peer
+                .nanos
+                .first()
+                .map_or(1.0, |nanos| NANOS_PER_BATCH / nanos);
+            let nanos = peer.decide(batch as usize, &order, step);
+            peer.nanos.push(nanos);
+        }
+    }
 }
 
 fn measure(names: &[String], rate: u64, what: &str, table: &mut Table) -> Result<()> {
@@ -128,23 +201,7 @@ fn measure(names: &[String], rate: u64, what: &str, table: &mut Table) -> Result
         ),
     ];
 
-    let order = shuffled(names);
-    let step = (1_000_000_000 / rate / names.len() as u64).max(1);
-    for peer in &mut peers {
-        peer.decide(names.len(), &order, step);
-        let per_decision = peer.decide(5000, &order, step);
-        peer.nanos = vec![per_decision];
-    }
-    for _ in 0..ROUNDS {
-        for peer in &mut peers {
-            let batch = peer
-                .nanos
-                .first()
-                .map_or(1.0, |nanos| NANOS_PER_BATCH / nanos);
-            let nanos = peer.decide(batch as usize, &order, step);
-            peer.nanos.push(nanos);
-        }
-    }
+    rounds(&mut peers, names, rate);
     let reference = peers.first().map_or(Vec::new(), |peer| peer.nanos.clone());
     for peer in &peers {
         let nanos = median(&peer.nanos);

@@ -1,4 +1,5 @@
-//! The keys of a request, each resolved once, and what they hold: while it is decided, and while its call lasts.
+//! The keys of a request, each resolved once: what is reserved for them while it is decided, and what they look at while its call
+//! lasts.
 
 use crate::engine::held::Held;
 use crate::inline_vec::InlineVec;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 /// A key of a request, under the check of this number.
 #[derive(Clone, Copy)]
-pub(super) struct Hold {
+pub(super) struct Reservation {
     pub(super) check: usize,
     /// The key, and where its state was found.
     pub(super) handle: KeyHandle,
@@ -20,8 +21,8 @@ pub(super) struct Hold {
 }
 
 /// What the rules say to the keys of a request, and what is reserved for them.
-pub(crate) struct Holds {
-    pub(super) holds: InlineVec<Hold, 4>,
+pub(crate) struct Reservations {
+    pub(super) list: InlineVec<Reservation, 4>,
     /// The longest wait, in nanoseconds, of rules that are enforced.
     pub(crate) wait: u64,
     /// A bit for each check.
@@ -38,17 +39,34 @@ pub(crate) struct Holds {
 pub(crate) struct HeldKey {
     pub(super) check: usize,
     pub(super) reserved: Reserved,
-    /// What the request costs the key.
-    pub(super) cost: u64,
-    /// Whether the call is in flight. Else it waits for its turn.
-    pub(super) in_flight: bool,
+    /// What the request costs the key, or holds of it until its cost is known.
+    pub(crate) held: Held,
+    pub(super) ends: KeyEnd,
+}
+
+/// How a key looks at the end of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyEnd {
+    /// It is in flight.
+    Leaves,
+    /// It holds an estimate of its cost.
+    Settles,
+    /// It waits for its turn.
+    Waits,
+}
+
+impl HeldKey {
+    /// Whether it holds an estimate of the cost.
+    pub(crate) fn holds(&self) -> bool {
+        self.ends == KeyEnd::Settles
+    }
 }
 
 /// Keys in flight, holds and breaker probes. Boxed: most entries have none.
 #[derive(Default)]
 pub(crate) struct EntryExtras {
     /// The keys that look at how the call ends.
-    pub(super) keys: InlineVec<HeldKey, 1>,
+    pub(crate) keys: InlineVec<HeldKey, 1>,
     /// By check without a key: what the request holds until its cost is known.
     pub(crate) holds: Vec<(usize, Held)>,
     /// By breaker: how it let a probe in.
@@ -56,6 +74,11 @@ pub(crate) struct EntryExtras {
 }
 
 impl EntryExtras {
+    /// Whether any rule holds an estimate of the cost.
+    pub(crate) fn holds(&self) -> bool {
+        !self.holds.is_empty() || self.keys.iter().any(HeldKey::holds)
+    }
+
     /// Goes on with the keys and the holds of another one.
     pub(crate) fn keep(&mut self, other: EntryExtras) {
         self.keys = other.keys;
@@ -63,10 +86,10 @@ impl EntryExtras {
     }
 }
 
-impl Default for Holds {
-    fn default() -> Holds {
-        Holds {
-            holds: InlineVec::default(),
+impl Default for Reservations {
+    fn default() -> Reservations {
+        Reservations {
+            list: InlineVec::default(),
             wait: 0,
             refusing: 0,
             shadow_refusing: 0,
@@ -76,11 +99,11 @@ impl Default for Holds {
     }
 }
 
-impl Holds {
+impl Reservations {
     /// Whether the key is known, under the check of this number.
     pub(super) fn has(&self, check: usize, key: Key) -> bool {
-        let mut holds = self.holds.iter();
-        holds.any(|hold| hold.check == check && hold.handle.key() == key)
+        let mut list = self.list.iter();
+        list.any(|known| known.check == check && known.handle.key() == key)
     }
 
     /// The rules that refuse: a bit for each.
