@@ -22,34 +22,30 @@ use std::cell::RefCell;
 pub(crate) struct Readings(RefCell<Vec<(CostSource, Option<f64>)>>);
 
 impl Readings {
-    /// Reads the headers of the response that rules name; nothing follows them if that `is_all`, not even the trailers.
-    pub(crate) fn begins<H: Host>(&self, host: &H, entry: &Entry<EnvoyBackend<H>>, is_all: bool) {
-        self.read(entry, &|source| match source {
-            CostSource::Header(name) => Some(host.response_header(name)),
-            CostSource::Trailer(name) if is_all => Some(host.response_header(name)),
-            _ => None,
-        });
-    }
-
-    /// Reads the trailers of the response that rules name.
-    pub(crate) fn ends<H: Host>(&self, host: &H, entry: &Entry<EnvoyBackend<H>>) {
-        self.read(entry, &|source| match source {
-            CostSource::Trailer(name) => Some(host.response_trailer(name)),
-            _ => None,
-        });
-    }
-
-    /// Reads the sources of the rules that hold something for which `text` has an answer.
-    fn read<H: Host>(
+    /// Reads what rules name of the headers of the response, or of its trailers, and of both if the headers are `all` of it.
+    pub(crate) fn read<H: Host>(
         &self,
+        host: &H,
         entry: &Entry<EnvoyBackend<H>>,
-        text: &dyn Fn(&CostSource) -> Option<Option<Vec<u8>>>,
+        [headers, trailers]: [bool; 2],
     ) {
         entry.for_each_hold(&mut |rule| {
             let actual = rule.cost().and_then(|cost| cost.actual());
             for source in actual.iter().flat_map(|actual| actual.sources()) {
-                if let Some(text) = text(source) {
-                    self.number(source, || source.number(&text?));
+                let text = || match source {
+                    CostSource::Trailer(name) if !headers => host.response_trailer(name),
+                    CostSource::Header(name) | CostSource::Trailer(name) => {
+                        host.response_header(name)
+                    }
+                    _ => None,
+                };
+                let is_there = match source {
+                    CostSource::Header(_) => headers,
+                    CostSource::Trailer(_) => trailers,
+                    _ => false,
+                };
+                if is_there {
+                    self.number(source, || source.number(&text()?));
                 }
             }
         });

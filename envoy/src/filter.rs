@@ -459,7 +459,7 @@ impl<H: Host> Filter<H> {
             tracked.answer.begins(&self.host, is_all);
         }
         if let Some((readings, entry)) = passed.held() {
-            readings.begins(&self.host, entry, is_all);
+            readings.read(&self.host, entry, [true, is_all]);
         }
         if self.settings.on_passed {
             self.add_policy_headers(passed);
@@ -502,7 +502,7 @@ impl<H: Host> Filter<H> {
             tracked.answer.ends(&self.host);
         }
         if let Some((readings, entry)) = passed.held() {
-            readings.ends(&self.host, entry);
+            readings.read(&self.host, entry, [false, true]);
         }
     }
 

@@ -68,8 +68,8 @@ fn actual_of(at: &Located<'_>) -> Result<Actual, ConfigError> {
                 return Err(weights.error(&fault));
             }
             return Ok(match name {
-                "header" => Actual::of([CostSource::Header(header(&of)?)]),
-                "trailer" => Actual::of([CostSource::Trailer(header(&of)?)]),
+                "header" => Actual::of(vec![CostSource::Header(header(&of)?)]),
+                "trailer" => Actual::of(vec![CostSource::Trailer(header(&of)?)]),
                 "bytes" => Actual::of(bytes(&of)?),
                 _ => Actual::listed(read_statuses(&of)?),
             });
@@ -79,13 +79,18 @@ fn actual_of(at: &Located<'_>) -> Result<Actual, ConfigError> {
     for name in of.array()? {
         path.push(name.string()?);
     }
-    let Some(weights) = weights else {
-        let attribute = Attribute::new(source, &path).map_err(|_| of.error(BAD_PATH))?;
-        return Ok(Actual::of([CostSource::Attribute(attribute.as_number())]));
+    let (actual, fault) = match weights {
+        None => {
+            let attribute = Attribute::at(source, None, &path).map(Attribute::as_number);
+            let source = attribute.map(CostSource::Attribute);
+            (source.map(|source| Actual::of(vec![source])), BAD_PATH)
+        }
+        Some(weights) => (
+            Actual::weighted_at(source, path, weights_of(&weights)?),
+            "is not a valid path; use 1 to 6 names of 1 to 256 bytes without a zero byte",
+        ),
     };
-    Actual::weighted(source, &path, weights_of(&weights)?).map_err(|_| {
-        of.error("is not a valid path; use 1 to 6 names of 1 to 256 bytes without a zero byte")
-    })
+    actual.ok_or_else(|| of.error(fault))
 }
 
 fn weights_of(at: &Located<'_>) -> Result<Weights, ConfigError> {

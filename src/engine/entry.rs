@@ -123,11 +123,16 @@ impl<S: Backend> Entry<S> {
         let Some(extras) = self.admissions.extras() else {
             return;
         };
-        let checks = extras.holds.iter();
-        let rules = checks.filter_map(|(i, _)| Some(&*self.resource.checks.get(*i)?.rule));
-        let keys = extras.keys.iter().filter(|key| key.holds());
-        let keyed = keys.filter_map(|key| self.resource.keys.rule_of(key));
-        rules.chain(keyed).for_each(with);
+        for (i, _) in extras.holds.iter() {
+            if let Some(check) = self.resource.checks.get(*i) {
+                with(&check.rule);
+            }
+        }
+        for key in extras.keys.iter().filter(|key| key.holds()) {
+            if let Some(rule) = self.resource.keys.rule_of(key) {
+                with(rule);
+            }
+        }
     }
 
     /// Reads the shared counts of the rules that hold an estimate of its cost. To be called before the clock is read at its end.

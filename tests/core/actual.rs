@@ -21,7 +21,7 @@ fn header() -> CostSource {
 
 /// What a rule is settled at if its one source has `value`, as shells hand it in.
 fn amount(source: &CostSource, value: Option<&str>) -> Option<u64> {
-    let actual = Actual::of([source.clone()]);
+    let actual = Actual::of(vec![source.clone()]);
     actual.amount(&mut |asked| {
         assert_eq!(asked, source);
         asked.number(value?.as_bytes())
@@ -205,7 +205,7 @@ fn what_is_missing_costs_what_the_rule_says() {
         (Missing::Zero, Some(401.0), Some(0)),
     ];
     for (missing, bytes, expected) in rows {
-        let actual = Actual::of([header()]).or(missing);
+        let actual = Actual::of(vec![header()]).or(missing);
         assert_eq!(actual.substitute(&mut sent(bytes)), expected, "{missing:?} {bytes:?}");
     }
 }
@@ -245,7 +245,7 @@ fn each_source_is_read_from_a_document() {
     let typed = AttributeSource::TypedMetadata;
     let usage = |source| {
         let attribute = Attribute::new(source, &USAGE).unwrap();
-        Actual::of([CostSource::Attribute(attribute.as_number())])
+        Actual::of(vec![CostSource::Attribute(attribute.as_number())])
     };
     let listed = |statuses| Actual::listed(Statuses::new(statuses).unwrap());
     let tokens = |weights| Actual::weighted(typed, &USAGE[..1], weights).unwrap();
@@ -257,14 +257,14 @@ fn each_source_is_read_from_a_document() {
             format!(r#"{{"metadata": {path}, "header": null}}"#),
             usage(AttributeSource::Metadata),
         ),
-        (r#"{"header": "X-Cost"}"#.into(), Actual::of([header()])),
+        (r#"{"header": "X-Cost"}"#.into(), Actual::of(vec![header()])),
         (
             r#"{"trailer": "X-Cost"}"#.into(),
-            Actual::of([CostSource::Trailer("x-cost".into())]),
+            Actual::of(vec![CostSource::Trailer("x-cost".into())]),
         ),
-        (r#"{"bytes": "received"}"#.into(), Actual::of([received.clone()])),
-        (r#"{"bytes": "sent"}"#.into(), Actual::of([sent.clone()])),
-        (r#"{"bytes": "total"}"#.into(), Actual::of([received, sent])),
+        (r#"{"bytes": "received"}"#.into(), Actual::of(vec![received.clone()])),
+        (r#"{"bytes": "sent"}"#.into(), Actual::of(vec![sent.clone()])),
+        (r#"{"bytes": "total"}"#.into(), Actual::of(vec![received, sent])),
         (
             r#"{"status": ["401", 403, "4xx", "5xx"]}"#.into(),
             listed(vec![401..=401, 403..=403, 400..=499, 500..=599]),
