@@ -71,9 +71,10 @@ fn at_most(at: &Located<'_>) -> Result<AtMost, ConfigError> {
     let Value::String(text) = at.value() else {
         return Ok(AtMost::Amount(at.integer(1..=Count::MAX as u64)?));
     };
-    let percent = text.strip_suffix('%');
-    let percent = percent.and_then(|text| number_of(text.as_bytes()));
-    let share = percent.map(|percent| Ratio::new(percent / 100.0));
+    let percent = text
+        .strip_suffix('%')
+        .and_then(|text| number_of(text.as_bytes()));
+    let share = percent.map(|percent: f64| Ratio::new(percent / 100.0));
     match share {
         Some(Ok(share)) if share.get() > 0.0 => Ok(AtMost::Share(share)),
         _ => Err(at.error(
