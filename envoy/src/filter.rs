@@ -116,7 +116,7 @@ impl<H: Host> Filter<H> {
             store.set_inbound(Inbound::default());
         }
         let period_ms = tick_ms(&rules, system.as_ref());
-        let definitions = rules.apis.clone();
+        let definitions = Rc::clone(&rules.apis);
         let engine = Engine::with_store(Rc::clone(&store), rules)
             .map_err(|error| ConfigError::from_rules(&error))?;
         let is_plain = settings.prioritized.is_none()

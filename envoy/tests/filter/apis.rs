@@ -182,7 +182,7 @@ fn a_request_of_too_many_apis_is_refused_counted_and_told_once() {
         panic!("{warnings:?}")
     };
     assert!(
-        told.starts_with("leapgate: a request is refused because it belongs to more than 16 APIs with rules, or to APIs with more than 64 rules together; make these overlap less: a"),
+        told.starts_with("leapgate: a request is refused because it belongs to more than 16 APIs with rules, or to APIs with more than 64 rules together; make them overlap less, as `a"),
         "{told}"
     );
     process.millis.set(5100);
