@@ -220,7 +220,7 @@ pub fn read(document: &Value) -> Result<Document<'_>, ConfigError> {
             system: list(&fields, "systemRules", system_rule)?,
             authority: list(&fields, "authorityRules", authority_rule)?,
             ban: list(&fields, "banRules", ban_rule)?,
-            apis,
+            apis: apis.into(),
         },
         envoy: value::find(document, "envoy").filter(|envoy| **envoy != Value::Null),
     })

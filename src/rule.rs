@@ -75,7 +75,7 @@ pub struct Rules {
     pub ban: Vec<BanRule>,
     /// The APIs that requests may belong to besides their route ([`ApiMatcher`](crate::api::ApiMatcher)).
     #[doc(alias = "apiDefinitions")]
-    pub apis: Vec<ApiDefinition>,
+    pub apis: Rc<[ApiDefinition]>,
     /// Whether anything refuses: in shadow mode each rule is.
     pub mode: Mode,
 }

@@ -5,8 +5,8 @@ use crate::backend::EnvoyBackend;
 use crate::host::{Host, Level};
 use crate::keys::{self, WrongTypes};
 use crate::vm::Vm;
-use leapgate::api::{ApiMatcher, MAX_APIS};
-use leapgate::rule::{ApiDefinition, KeyPart, MAX_RULES_PER_RESOURCE};
+use leapgate::api::ApiMatcher;
+use leapgate::rule::{ApiDefinition, KeyPart};
 use leapgate::{Engine, Resource};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -48,14 +48,10 @@ impl Apis {
         let found = self.matcher.find(&path, &read);
         let resource = engine.resource_with(route, found.names());
         if resource.is_over() && !self.has_told.replace(true) {
-            let names = found.names().join(", ");
-            host.log(
-                Level::Warn,
-                &format!(
-                    "leapgate: a request is refused because it belongs to more than {MAX_APIS} APIs with rules, or to APIs with more than \
-                     {MAX_RULES_PER_RESOURCE} rules together; make these overlap less: {names}"
-                ),
-            );
+            let name = found.names().first().copied().unwrap_or_default();
+            let because = "leapgate: a request is refused because it belongs to more than 16 APIs with rules, or to APIs with more than \
+                           64 rules together; make them overlap less, as `";
+            host.log(Level::Warn, &[because, name, "` and others do"].concat());
         }
         resource
     }

@@ -117,7 +117,7 @@ impl<H: Host> Filter<H> {
             store.set_inbound(Inbound::default());
         }
         let period_ms = tick_ms(&rules, system.as_ref());
-        let definitions = rules.apis.clone();
+        let definitions = Rc::clone(&rules.apis);
         store.backend().holder().expect(&rules);
         let engine = Engine::with_store(Rc::clone(&store), rules)
             .map_err(|error| ConfigError::from_rules(&error))?;

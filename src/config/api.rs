@@ -5,8 +5,8 @@
 use super::value::{ConfigError, Fields, Located, Value};
 use crate::api::without_port;
 use crate::rule::{
-    ApiDefinition, FlowRule, KeyPart, MAX_API_DEFINITIONS, MAX_CONDITIONS, MAX_NAME,
-    MAX_PREDICATE_ITEMS, PredicateItem, Regex, ResourceMode, Target,
+    ApiDefinition, FlowRule, KeyPart, MAX_API_DEFINITIONS, MAX_NAME, PredicateItem, Regex,
+    ResourceMode, Target,
 };
 use hashbrown::HashMap;
 use std::rc::Rc;
@@ -25,6 +25,8 @@ const ITEM_KEYS: [&str; 6] = [
     "headers",
     "query",
 ];
+
+const CONDITIONS: [&str; 4] = ["method", "host", "headers", "query"];
 
 #[derive(Clone, Copy)]
 enum Match {
@@ -51,9 +53,7 @@ pub(super) fn definitions(
         return Ok((Vec::new(), names));
     };
     if at.array()?.len() > MAX_API_DEFINITIONS {
-        return Err(at.error(&format!(
-            "has too many APIs; use at most {MAX_API_DEFINITIONS}"
-        )));
+        return Err(at.error("has too many APIs; use at most 10000"));
     }
     let definitions = at.list(|at| {
         let fields = at.rule(&KEYS)?;
@@ -65,11 +65,8 @@ pub(super) fn definitions(
         if !matches!(Target::new(name.string()?), Ok(Target::Resource(_))) {
             return Err(name.error("is not the name of an API; use 1 to 256 bytes, and not `*`"));
         }
-        let definition = ApiDefinition::new(name.string()?, items).map_err(|_| {
-            name.error(&format!(
-                "has too many items; use at most {MAX_PREDICATE_ITEMS} for one API"
-            ))
-        })?;
+        let definition = ApiDefinition::new(name.string()?, items)
+            .map_err(|_| name.error("has too many items; use at most 1000 for one API"))?;
         let places = names.entry(Rc::clone(definition.name())).or_default();
         places.push(0);
         if places.len() > 1 {
@@ -94,48 +91,45 @@ fn item(at: &Located<'_>, parts: &mut Vec<KeyPart>) -> Result<PredicateItem, Con
         Match::Regex => Regex::new(text).map(PredicateItem::regex),
     };
     let mut item = item.map_err(|error| ConfigError::from_display(pattern.to_string(), &error))?;
-    if let Some(method) = fields.get("method") {
-        item = with(
-            item,
-            &method,
-            KeyPart::Method,
-            Some(method.string()?),
-            parts,
-        )?;
-    }
-    if let Some(host) = fields.get("host") {
-        let name = host.string()?;
-        let is_host = !name.is_empty()
-            && !name.bytes().any(|byte| b"/*?# @".contains(&byte))
-            && without_port(name.as_bytes()).len() == name.len();
-        if !is_host {
-            return Err(
-                host.error("is not a host; use one such as `shop.example.com`, without a port")
-            );
-        }
-        item = with(item, &host, KeyPart::Host, Some(name), parts)?;
-    }
-    for key in ["headers", "query"] {
+    for key in CONDITIONS {
         let Some(at) = fields.get(key) else { continue };
-        for (name, value) in at.entries()? {
-            let is_name = (1..=MAX_NAME).contains(&name.len());
-            let wanted = match value.value() {
-                Value::Bool(true) => None,
-                Value::String(text) if is_name => Some(text.as_str()),
-                _ => {
-                    return Err(value.error(
+        if matches!(key, "headers" | "query") {
+            for (name, value) in at.entries()? {
+                let part = match key {
+                    "query" => KeyPart::Query(name.into()),
+                    _ => KeyPart::Header(name.to_ascii_lowercase().into()),
+                };
+                let wanted = match value.value() {
+                    Value::Bool(true) => None,
+                    Value::String(text) if (1..=MAX_NAME).contains(&name.len()) => Some(&**text),
+                    _ => return Err(value.error(
                         "is not a value to compare with; use a name, and a text or `true` for any value",
-                    ));
-                }
-            };
-            let part = match key {
-                "headers" => KeyPart::Header(name.to_ascii_lowercase().into()),
-                _ => KeyPart::Query(name.into()),
-            };
-            item = with(item, &value, part, wanted, parts)?;
+                    )),
+                };
+                item = with(item, &value, part, wanted, parts)?;
+            }
+            continue;
         }
+        let text = at.string()?;
+        let part = match key {
+            "method" => KeyPart::Method,
+            _ if is_host(text) => KeyPart::Host,
+            _ => {
+                return Err(
+                    at.error("is not a host; use one such as `shop.example.com`, without a port")
+                );
+            }
+        };
+        item = with(item, &at, part, Some(text), parts)?;
     }
     Ok(item)
+}
+
+fn is_host(text: &str) -> bool {
+    let is_strange = |byte: u8| b"/*?# @".contains(&byte);
+    !text.is_empty()
+        && !text.bytes().any(is_strange)
+        && without_port(text.as_bytes()).len() == text.len()
 }
 
 /// The item with one more condition, which stands at that place.
@@ -151,17 +145,14 @@ fn with(
     }
     if !parts.contains(&part) {
         if parts.len() == MAX_PARTS {
-            return Err(at.error(&format!(
-                "is for one header or parameter too many; use at most {MAX_PARTS} of them in all APIs"
-            )));
+            return Err(at.error(
+                "is for one header or parameter too many; use at most 64 of them in all APIs",
+            ));
         }
         parts.push(part.clone());
     }
-    item.with(part, value).map_err(|_| {
-        at.error(&format!(
-            "is one condition too many; use at most {MAX_CONDITIONS} in one item"
-        ))
-    })
+    item.with(part, value)
+        .map_err(|_| at.error("is one condition too many; use at most 16 in one item"))
 }
 
 /// The gateway rules, each for the kind of resource that its mode names, where there is an API of that name. Elsewhere the mode

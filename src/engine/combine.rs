@@ -41,7 +41,7 @@ impl<S: Backend> Engine<S> {
 
     /// Whether any rule is for the API of that name, or measures it.
     pub fn has_api(&self, name: &str) -> bool {
-        self.table.borrow().has_api(name)
+        self.table.borrow().api(&self.store, name).is_some()
     }
 }
 
@@ -98,13 +98,19 @@ impl<S: Backend> Table<S> {
         if let Some(known) = self.apis.borrow().get(name) {
             return Some(Rc::clone(known));
         }
-        if !self.has_api(name) {
-            return None;
-        }
-        let name: Rc<str> = name.into();
+        let name = Rc::clone(
+            &self
+                .resources
+                .get(name)
+                .filter(|known| known.is_named)?
+                .name,
+        );
         let mut rules = Applicable::default();
         self.add_rules(&name, ResourceMode::Api, &mut rules);
         let api = Rc::new(self.make_of(store, (&name, None), &rules));
+        if !api.has_rules() {
+            return None;
+        }
         self.apis.borrow_mut().insert(name, Rc::clone(&api));
         Some(api)
     }
@@ -162,14 +168,22 @@ impl<S: Backend> Resource<S> {
         self.prechecks.over.is_some()
     }
 
-    /// The resource of the route and those of the APIs that it stands for. Of the route there is none once its name has lost
-    /// its windows.
-    pub(super) fn members(&self) -> impl Iterator<Item = Option<Rc<Resource<S>>>> {
+    /// How many resources it stands for; 0, if for itself alone.
+    #[inline]
+    pub(super) fn count_members(&self) -> usize {
         let members = self.members.as_deref();
-        members.into_iter().flat_map(|members| {
-            let apis = members.apis.iter().map(|api| Some(Rc::clone(api)));
-            std::iter::once(members.route.upgrade()).chain(apis)
-        })
+        members.map_or(0, |members| 1 + members.apis.len())
+    }
+
+    /// The resource of the route, or of one of the APIs that it stands for. Of the route there is none once its name has lost
+    /// its windows.
+    #[inline(never)]
+    pub(super) fn member(&self, number: usize) -> Option<Rc<Resource<S>>> {
+        let members = self.members.as_deref()?;
+        match number.checked_sub(1) {
+            None => members.route.upgrade(),
+            Some(api) => members.apis.get(api).cloned(),
+        }
     }
 
     /// The statistics of the APIs of a request, but for one with the name of the route, in which the request is counted already.
@@ -205,11 +219,16 @@ impl<S: Backend> Resource<S> {
         name: &str,
         now: Option<Timestamp>,
     ) -> Rc<Origin<S>> {
-        let of_member = |member: Option<Rc<Resource<S>>>| match member {
-            Some(member) => member.origin(store, name, now),
-            None => Rc::new(self.make_origin(store, &name.into(), None)),
-        };
-        let members: Box<[Rc<Origin<S>>]> = self.members().map(of_member).collect();
+        let mut members = Vec::with_capacity(MAX_APIS + 1);
+        let mut is_other = 0;
+        for i in 0..self.count_members() {
+            let origin = match self.member(i) {
+                Some(member) => member.origin(store, name, now),
+                None => Rc::new(self.make_origin(store, &name.into(), None)),
+            };
+            is_other |= (origin.is_other & 1) << i;
+            members.push(origin);
+        }
         let state = |check: &Check<S>| {
             let origin = members.get(usize::from(check.member))?;
             let applies = matches!(check.applies, Applies::OtherOrigins) && origin.is_other != 0;
@@ -217,17 +236,13 @@ impl<S: Backend> Resource<S> {
             (applies && check.is_by_origin())
                 .then(|| check.open(store, (&self.name, self.place), Some(of)))
         };
-        let mut is_other = 0;
-        for (i, member) in members.iter().enumerate() {
-            is_other |= (member.is_other & 1) << i;
-        }
         Rc::new(Origin {
             name: name.into(),
             place: None,
             statistics: members.first().and_then(|route| route.statistics.clone()),
             states: self.checks.iter().map(state).collect(),
             is_other,
-            members,
+            members: members.into(),
         })
     }
 }

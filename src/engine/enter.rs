@@ -71,16 +71,23 @@ impl<S: Backend> Resource<S> {
             self.decide(origin.as_deref(), request, None, now)
                 .map(|admitted| (admitted, Admissions::default()))
         };
-        let apis = self.api_nodes(store, &scope, origin.as_deref(), request);
+        let apis = match S::STATISTICS {
+            true => self.api_nodes(store, &scope, origin.as_deref(), request),
+            false => Vec::new(),
+        };
         let (mut admitted, mut admissions) = match decided {
             Ok(admitted) => admitted,
             Err(blocked) => {
-                apis.iter().for_each(|api| api.block(request.cost, now));
+                if S::STATISTICS {
+                    apis.iter().for_each(|api| api.block(request.cost, now));
+                }
                 return self.block(blocked, origin.as_deref(), &scope, request, now);
             }
         };
         admissions.keep(admitted.extras.take());
-        admissions.keep_apis(apis);
+        if S::STATISTICS {
+            admissions.keep_apis(apis);
+        }
         let Admitted {
             held, wait, lender, ..
         } = admitted;
@@ -97,7 +104,9 @@ impl<S: Backend> Resource<S> {
         match lender {
             None => {
                 entry.begin();
-                entry.begin_in_apis();
+                if S::STATISTICS {
+                    entry.begin_in_apis();
+                }
             }
             Some(lender) => entry.begin_on_loan(store.tree(), lender),
         }

@@ -70,8 +70,10 @@ impl<S: Backend> Entry<S> {
         }
         if !self.admissions.are_none() {
             let admissions = std::mem::take(&mut self.admissions);
-            for api in admissions.apis() {
-                api.complete(rt, self.cost, failed, now);
+            if S::STATISTICS {
+                for api in admissions.apis() {
+                    api.complete(rt, self.cost, failed, now);
+                }
             }
             if let Some(extras) = admissions.extras() {
                 self.resource.keys.leave(extras);
@@ -181,7 +183,9 @@ impl<S: Backend> Entry<S> {
         if !self.admissions.are_none() {
             let admissions = std::mem::take(&mut self.admissions);
             let lasted = now.millis_since(self.started);
-            admissions.apis().iter().for_each(ApiNode::abandon);
+            if S::STATISTICS {
+                admissions.apis().iter().for_each(ApiNode::abandon);
+            }
             self.resource
                 .prechecks
                 .breakers
@@ -302,7 +306,9 @@ impl<S: Backend> Entry<S> {
     fn give_up(&mut self, now: Option<Timestamp>) {
         if !self.admissions.are_none() {
             let admissions = std::mem::take(&mut self.admissions);
-            admissions.apis().iter().for_each(ApiNode::abandon);
+            if S::STATISTICS {
+                admissions.apis().iter().for_each(ApiNode::abandon);
+            }
             let Resource {
                 prechecks, keys, ..
             } = &*self.resource;

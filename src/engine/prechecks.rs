@@ -117,13 +117,6 @@ impl PrecheckRules {
         names.chain(self.ban.named.keys())
     }
 
-    /// Whether any of them names that resource.
-    pub(super) fn name(&self, resource: &str) -> bool {
-        self.degrade.named.contains_key(resource)
-            || self.authority.named.contains_key(resource)
-            || self.ban.named.contains_key(resource)
-    }
-
     /// How many breakers look at requests for these names.
     pub(super) fn count_breakers(&self, names: &[(Rc<str>, ResourceMode)]) -> usize {
         self.degrade.of(names).len()

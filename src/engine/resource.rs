@@ -51,6 +51,8 @@ pub struct Resource<S: Backend> {
     pub(super) by_context: bool,
     /// Whether any rule asks where a request comes from.
     pub(super) by_origin: bool,
+    /// Whether a rule names it.
+    pub(super) is_named: bool,
     /// What it stands for, if that is a route and APIs together.
     pub(super) members: Option<Box<Members<S>>>,
     /// Those that stand for it and for APIs together: they go when it goes.
@@ -118,8 +120,10 @@ impl<S: Backend> Resource<S> {
     pub fn observe_from(&self, origin: &str) {
         self.observe();
         self.observe_origin(origin);
-        for member in self.members().flatten() {
-            member.observe_origin(origin);
+        for i in 0..self.count_members() {
+            if let Some(member) = self.member(i) {
+                member.observe_origin(origin);
+            }
         }
     }
 
@@ -268,8 +272,11 @@ impl<S: Backend> Resource<S> {
 
     /// Whether a request of that origin was decided by the windows that are its own.
     pub(super) fn is_current_for(&self, origin: &str) -> bool {
-        let mut members = self.members();
-        if !members.all(|member| member.is_none_or(|member| member.is_current_for(origin))) {
+        let mut members = 0..self.count_members();
+        if members.any(|i| {
+            self.member(i)
+                .is_some_and(|member| !member.is_current_for(origin))
+        }) {
             return false;
         }
         let places = self.origin_places.as_deref();

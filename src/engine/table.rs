@@ -169,10 +169,12 @@ impl<S: Backend> Table<S> {
         let mut named: HashSet<&Rc<str>> = table.named.keys().chain(measured).collect();
         named.extend(table.prechecks.named());
         for name in named {
-            table.resources.keep(table.make(store, name, None));
+            let mut resource = table.make(store, name, None);
+            resource.is_named = true;
+            table.resources.keep(resource);
         }
         // Their windows begin now, and not with their first request.
-        for api in &apis {
+        for api in &*apis {
             table.api(store, api.name());
         }
         table.known = table.resources.len();
@@ -263,18 +265,6 @@ impl<S: Backend> Table<S> {
         let measuring = self.measuring.get(name).map_or(&[][..], Vec::as_slice);
         let name = (Rc::clone(name), mode);
         to.add(name, own.iter().filter(is_for).copied(), measuring);
-    }
-
-    /// Whether any rule is for the API of that name, or measures it.
-    pub(super) fn has_api(&self, name: &str) -> bool {
-        let is_api = |i: &usize| {
-            let listed = self.rules.get(*i);
-            listed.is_some_and(|listed| listed.rule.resource_mode() != Some(ResourceMode::Route))
-        };
-        let named = self.named.get(name);
-        named.is_some_and(|rules| rules.iter().any(is_api))
-            || self.measuring.contains_key(name)
-            || self.prechecks.name(name)
     }
 
     /// The most rules of one kind among these.
@@ -405,6 +395,7 @@ impl<S: Backend> Table<S> {
             keys,
             origins: Apart::default(),
             default_node: OnceCell::new(),
+            is_named: false,
             members: None,
             combined: RefCell::default(),
         }

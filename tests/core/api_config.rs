@@ -81,7 +81,7 @@ fn each_field_of_an_item_does_what_it_says() {
     ];
     for (fields, expected) in cases {
         assert_eq!(
-            rules(&one_item(fields)).apis,
+            *rules(&one_item(fields)).apis,
             [api("a", [expected])],
             "{fields}"
         );
@@ -109,7 +109,7 @@ fn definitions_that_sentinel_has_written_are_read() {
         ),
     ];
     assert_eq!(
-        rules(&format!(r#"{{"apiDefinitions": {text}}}"#)).apis,
+        *rules(&format!(r#"{{"apiDefinitions": {text}}}"#)).apis,
         expected
     );
     for nothing in [
@@ -120,7 +120,7 @@ fn definitions_that_sentinel_has_written_are_read() {
         let read = rules(&format!(
             r#"{{"apiDefinitions": [{{"apiName": "a", {nothing}}}]}}"#
         ));
-        assert_eq!(read.apis, [api("a", [])]);
+        assert_eq!(*read.apis, [api("a", [])]);
     }
 }
 

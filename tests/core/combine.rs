@@ -430,7 +430,7 @@ fn too_many_apis_are_refused_and_counted() {
 
     let mut shadow = rules(limits());
     shadow.mode = Mode::Shadow;
-    shadow.apis = vec![ApiDefinition::new("a0", []).unwrap()];
+    shadow.apis = [ApiDefinition::new("a0", []).unwrap()].into();
     let engine = Engine::new(shadow).unwrap();
     assert_eq!(report(&engine), [("api", "apis".into(), 0, 0)]);
     assert_eq!(refused(&engine, &to("x", &names), 0), None);

@@ -26,7 +26,7 @@ impl Vm {
         self.request(route).is_some()
     }
 
-    fn asked(&self) -> Vec<String> {
+    fn asked_for_apis(&self) -> Vec<String> {
         self.host.0.asked.borrow().clone()
     }
 
@@ -65,25 +65,25 @@ fn no_more_of_a_request_is_read_than_its_apis_ask_for() {
     let process = process();
     let plain = Vm::born(&process, TEN);
     assert!(plain.request_to("login", "/login", &[]));
-    assert_eq!(plain.asked(), [""; 0]);
+    assert_eq!(plain.asked_for_apis(), [""; 0]);
     // Of an API without rules, nothing.
     let unused = LOGIN.replace(r#""resource": "login""#, r#""resource": "web""#);
     let unused = Vm::born(&process, &unused);
     assert!(unused.request_to("web", "/login", &[]));
-    assert_eq!(unused.asked(), [""; 0]);
+    assert_eq!(unused.asked_for_apis(), [""; 0]);
     let path = Vm::born(&process, LOGIN);
     assert!(path.request_to("web", "/login", &[]));
-    assert_eq!(path.asked(), [":path"]);
+    assert_eq!(path.asked_for_apis(), [":path"]);
     let more = r#"{"apiDefinitions": [
         {"apiName": "a", "predicateItems": [{"pattern": "/a", "method": "POST", "host": "shop.example.com"}]},
         {"apiName": "b", "predicateItems": [{"pattern": "/a", "method": "GET", "headers": {"x-app": "ios"}}]}
     ], "flowRules": [{"resource": "a", "count": 1, "id": "a"}, {"resource": "b", "count": 0, "id": "b"}]}"#;
     let more = Vm::born(&process, more);
     assert!(more.request_to("web", "/b", &[]));
-    assert_eq!(more.asked(), [":path"]);
+    assert_eq!(more.asked_for_apis(), [":path"]);
     let host = (":authority", "Shop.Example.com:8443");
     assert!(more.request_to("web", "/a", &[host, (":method", "POST")]));
-    assert_eq!(more.asked(), [":path", ":method", ":authority"]);
+    assert_eq!(more.asked_for_apis(), [":path", ":method", ":authority"]);
     assert!(!more.request_to("web", "/a", &[host, (":method", "POST")]));
     assert_eq!(more.details(), "leapgate{rule=a}");
     assert!(more.request_to("web", "/a", &[(":authority", "other"), (":method", "POST")]));
@@ -182,7 +182,7 @@ fn a_request_of_too_many_apis_is_refused_counted_and_told_once() {
         panic!("{warnings:?}")
     };
     assert!(
-        told.starts_with("leapgate: a request is refused because it belongs to more than 16 APIs with rules, or to APIs with more than 64 rules together; make these overlap less: a"),
+        told.starts_with("leapgate: a request is refused because it belongs to more than 16 APIs with rules, or to APIs with more than 64 rules together; make them overlap less, as `a"),
         "{told}"
     );
     process.millis.set(5100);
