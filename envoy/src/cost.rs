@@ -10,10 +10,11 @@
 
 use crate::backend::EnvoyBackend;
 use crate::host::{Host, Kind, Property};
+use crate::keys::{self, WrongTypes};
 use crate::names::label;
 use crate::vm::Vm;
 use leapgate::Entry;
-use leapgate::rule::{AttributeSource, CostSource, FlowRule, number_text};
+use leapgate::rule::{CostSource, FlowRule};
 use std::cell::RefCell;
 
 /// What has been read for the rules of a request, each source once.
@@ -21,34 +22,30 @@ use std::cell::RefCell;
 pub(crate) struct Readings(RefCell<Vec<(CostSource, Option<f64>)>>);
 
 impl Readings {
-    /// Reads the headers of the response that rules name; nothing follows them if that `is_all`, not even the trailers.
-    pub(crate) fn begins<H: Host>(&self, host: &H, entry: &Entry<EnvoyBackend<H>>, is_all: bool) {
-        self.read(entry, &|source| match source {
-            CostSource::Header(name) => Some(host.response_header(name)),
-            CostSource::Trailer(name) if is_all => Some(host.response_header(name)),
-            _ => None,
-        });
-    }
-
-    /// Reads the trailers of the response that rules name.
-    pub(crate) fn ends<H: Host>(&self, host: &H, entry: &Entry<EnvoyBackend<H>>) {
-        self.read(entry, &|source| match source {
-            CostSource::Trailer(name) => Some(host.response_trailer(name)),
-            _ => None,
-        });
-    }
-
-    /// Reads the sources of the rules that hold something for which `text` has an answer.
-    fn read<H: Host>(
+    /// Reads what rules name of the headers of the response, or of its trailers, and of both if the headers are `all` of it.
+    pub(crate) fn read<H: Host>(
         &self,
+        host: &H,
         entry: &Entry<EnvoyBackend<H>>,
-        text: &dyn Fn(&CostSource) -> Option<Option<Vec<u8>>>,
+        [headers, trailers]: [bool; 2],
     ) {
         entry.for_each_hold(&mut |rule| {
             let actual = rule.cost().and_then(|cost| cost.actual());
             for source in actual.iter().flat_map(|actual| actual.sources()) {
-                if let Some(text) = text(source) {
-                    self.number(source, || source.number(&text?));
+                let text = || match source {
+                    CostSource::Trailer(name) if !headers => host.response_trailer(name),
+                    CostSource::Header(name) | CostSource::Trailer(name) => {
+                        host.response_header(name)
+                    }
+                    _ => None,
+                };
+                let is_there = match source {
+                    CostSource::Header(_) => headers,
+                    CostSource::Trailer(_) => trailers,
+                    _ => false,
+                };
+                if is_there {
+                    self.number(source, || source.number(&text()?));
                 }
             }
         });
@@ -67,15 +64,19 @@ impl Readings {
     }
 
     /// Tells the rules that hold something what the request has cost, now that all of it is over.
-    pub(crate) fn settle<H: Host>(&self, vm: &Vm<H>, entry: &mut Entry<EnvoyBackend<H>>) {
-        let host = vm.host();
-        let is_reached = host.property(Property::UpstreamLocalAddress).is_some();
+    pub(crate) fn settle<H: Host>(
+        &self,
+        vm: &Vm<H>,
+        wrong: &WrongTypes,
+        entry: &mut Entry<EnvoyBackend<H>>,
+    ) {
+        let is_reached = vm.host().property(Property::UpstreamLocalAddress).is_some();
         entry.settle_each(|rule, held| {
             if !is_reached {
                 return Some(0);
             }
             let actual = rule.cost()?.actual()?;
-            let mut read = |source: &CostSource| self.number(source, || at_end(host, source));
+            let mut read = |source: &CostSource| self.number(source, || at_end(vm, wrong, source));
             let cost = actual.amount(&mut read).or_else(|| {
                 count(vm, "cost_missing", rule, 1);
                 actual.substitute(&mut read)
@@ -90,24 +91,15 @@ impl Readings {
 }
 
 /// The number of a source that can be read when all is over.
-fn at_end<H: Host>(host: &H, source: &CostSource) -> Option<f64> {
+fn at_end<H: Host>(vm: &Vm<H>, wrong: &WrongTypes, source: &CostSource) -> Option<f64> {
     let number = |property| {
-        let bytes = host.property(property)?.try_into().ok()?;
+        let bytes = vm.host().property(property)?.try_into().ok()?;
         Some(u64::from_le_bytes(bytes) as f64)
     };
     match source {
         CostSource::Attribute(attribute) => {
-            let (place, is_typed) = match attribute.source() {
-                AttributeSource::TypedMetadata => ("metadata\0typed_filter_metadata\0", true),
-                _ => ("metadata\0filter_metadata\0", false),
-            };
-            let value = host.property_at(&[place, attribute.path()].concat())?;
-            let text = match <[u8; 8]>::try_from(value) {
-                Ok(bytes) if is_typed => u64::from_le_bytes(bytes).to_string(),
-                Ok(bytes) => number_text(f64::from_le_bytes(bytes)),
-                Err(_) => String::new(),
-            };
-            source.number(text.as_bytes())
+            let text = keys::typed(vm, wrong, attribute)?;
+            source.number(&text.unwrap_or_default())
         }
         CostSource::BytesReceived => number(Property::RequestSize),
         CostSource::BytesSent => number(Property::ResponseSize),

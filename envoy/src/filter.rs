@@ -491,7 +491,7 @@ impl<H: Host> Filter<H> {
             tracked.answer.begins(&self.host, is_all);
         }
         if let Some((readings, entry)) = passed.held() {
-            readings.begins(&self.host, entry, is_all);
+            readings.read(&self.host, entry, [true, is_all]);
         }
         if self.settings.on_passed {
             self.add_policy_headers(passed);
@@ -538,7 +538,7 @@ impl<H: Host> Filter<H> {
             tracked.answer.ends(&self.host);
         }
         if let Some((readings, entry)) = passed.held() {
-            readings.ends(&self.host, entry);
+            readings.read(&self.host, entry, [false, true]);
         }
     }
 
@@ -564,7 +564,8 @@ impl<H: Host> Filter<H> {
 
     #[inline(never)]
     fn on_end_of_tracked(&self, passed: &mut Passed<H>) {
-        let settles = passed.settle(self.engine.store().backend().vm());
+        let vm = self.engine.store().backend().vm();
+        let settles = passed.settle(vm, &self.wrong_types);
         let tracked = passed.tracked_to_its_end();
         if tracked.is_none() && !settles {
             return;

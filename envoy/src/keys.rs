@@ -95,6 +95,17 @@ pub(crate) fn attribute<H: Host>(
     wrong: &WrongTypes,
     attribute: &Attribute,
 ) -> Option<Vec<u8>> {
+    typed(vm, wrong, attribute)
+        .flatten()
+        .filter(|value| !value.is_empty())
+}
+
+/// The same, where it has any value: `None` for one of a wrong type.
+pub(crate) fn typed<H: Host>(
+    vm: &Vm<H>,
+    wrong: &WrongTypes,
+    attribute: &Attribute,
+) -> Option<Option<Vec<u8>>> {
     let place = match attribute.source() {
         AttributeSource::Metadata => "metadata\0filter_metadata\0",
         AttributeSource::TypedMetadata => "metadata\0typed_filter_metadata\0",
@@ -106,7 +117,7 @@ pub(crate) fn attribute<H: Host>(
     if value.is_none() {
         warn(vm, wrong, attribute);
     }
-    value.filter(|value| !value.is_empty())
+    Some(value)
 }
 
 /// The value of an attribute as text; `None` if it has another type.

@@ -5,6 +5,7 @@ use crate::caller::Caller;
 use crate::cost::Readings;
 use crate::host::Host;
 use crate::inbound::Call;
+use crate::keys::WrongTypes;
 use crate::outcome::Answer;
 use crate::vm::Vm;
 use crate::waiting::Slot;
@@ -60,13 +61,13 @@ impl<H: Host> Passed<H> {
     }
 
     /// Tells the rules that hold an estimate what the request has cost, and reads their counts. Returns whether there are any.
-    pub(crate) fn settle(&mut self, vm: &Vm<H>) -> bool {
+    pub(crate) fn settle(&mut self, vm: &Vm<H>, wrong: &WrongTypes) -> bool {
         let (Some(entry), Some(tracked)) = (&mut self.entry, &self.tracked) else {
             return false;
         };
         let holds = entry.holds();
         if holds {
-            tracked.readings.settle(vm, entry);
+            tracked.readings.settle(vm, wrong, entry);
             entry.observe();
         }
         holds

@@ -1,7 +1,7 @@
 //! The reply to a refused request, and the headers about limits on the responses to admitted ones.
 
 use crate::settings::{Format, RateLimitHeaders, Reply, Settings};
-use leapgate::rule::Grade;
+use leapgate::rule::{FlowRule, Grade, REQUESTS};
 use leapgate::{Blocked, Policy, RefusalKind};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -44,9 +44,18 @@ pub fn statuses(reply: &Reply, kind: RefusalKind) -> (u16, i32) {
     (status, kind.grpc_status())
 }
 
-/// What the access log shows as the response code details.
+/// What the access log shows as the response code details: the rule, and, where it counts more than requests, what the request
+/// costs under it or would hold.
 pub fn details(blocked: &Blocked) -> String {
-    ["leapgate{rule=", blocked.id().as_str(), "}"].concat()
+    let mut details = ["leapgate{rule=", blocked.id().as_str()].concat();
+    let flow = blocked.cause().flow_rule();
+    let counts_more = |rule: &&FlowRule| rule.cost().is_some() || rule.unit() != REQUESTS;
+    if let (Some(_), Some(cost)) = (flow.filter(counts_more), blocked.cost()) {
+        details.push_str(",cost=");
+        push_number(&mut details, cost);
+    }
+    details.push('}');
+    details
 }
 
 /// The headers of a refusal. A gRPC request chooses its content type itself.

@@ -104,27 +104,11 @@ export interface KeyItem {
   count: number;
 }
 
-/** Parts of a request that clients do not choose. */
-export interface CountSources {
-  /** Dynamic metadata of a proxy: a namespace, and the keys in it. */
-  metadata: readonly string[];
-  /** Dynamic metadata of a known type. A number that is not set is 0, and is missing. */
-  typedMetadata: readonly string[];
-  /** The metadata of the route. */
-  routeMetadata: readonly string[];
-  /** A claim of a JSON web token that a proxy has checked. */
-  jwtClaim: string | readonly string[];
-}
-
 /**
- * Where the count of a key is found in a request: in a part that the caller passes in `key`, as a number or its digits. Clients must
- * not choose it.
+ * Where the count of a key is found in a request: in a part that the caller passes in `key`, as a number or its digits, and that
+ * clients do not choose. In typed metadata 0 is a number that is not set.
  */
-export type CountFrom = OneOf<CountSources> & {
-  /** For a claim: where the proxy has left the claims; `jwt_payload` unless given. */
-  payload?: string;
-  /** The type of the value: `number` unless given. */
-  type?: 'string' | 'number';
+export type CountFrom = OneOf<MetadataParts> & {
   /** The count of a request that brings none along, or one that is not valid. */
   default: number;
   /** The highest count that is taken from a request; unlimited unless given. */

@@ -1,10 +1,10 @@
 //! Where the actual cost of a request is read, in a document.
 
-use super::parts::name_error;
+use super::key_part::named;
 use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{
-    Actual, Attribute, AttributeSource, BAD_PATH, CostSource, MAX_NAME, MAX_STATUSES, MAX_WEIGHT,
-    Missing, RuleError, Statuses, Weights,
+    Actual, Attribute, AttributeSource, BAD_PATH, CostSource, MAX_STATUSES, MAX_WEIGHT, Missing,
+    Statuses, Weights,
 };
 
 /// The sources, of which an object names one, and what goes with metadata besides.
@@ -68,8 +68,8 @@ fn actual_of(at: &Located<'_>) -> Result<Actual, ConfigError> {
                 return Err(weights.error(&fault));
             }
             return Ok(match name {
-                "header" => Actual::of([CostSource::Header(named(&of)?)]),
-                "trailer" => Actual::of([CostSource::Trailer(named(&of)?)]),
+                "header" => Actual::of(vec![CostSource::Header(header(&of)?)]),
+                "trailer" => Actual::of(vec![CostSource::Trailer(header(&of)?)]),
                 "bytes" => Actual::of(bytes(&of)?),
                 _ => Actual::listed(read_statuses(&of)?),
             });
@@ -79,19 +79,18 @@ fn actual_of(at: &Located<'_>) -> Result<Actual, ConfigError> {
     for name in of.array()? {
         path.push(name.string()?);
     }
-    let is_weighted = weights.is_some();
-    let actual = match weights {
-        None => Attribute::new(source, &path)
-            .map(|attribute| Actual::of([CostSource::Attribute(attribute.as_number())])),
-        Some(weights) => Actual::weighted(source, &path, weights_of(&weights)?),
-    };
-    actual.map_err(|error| match error {
-        RuleError::BadPath { .. } if is_weighted => of.error(
-            "is not a valid path; beside `weights`, use 1 to 6 names of 1 to 256 bytes without a zero byte",
+    let (actual, fault) = match weights {
+        None => {
+            let attribute = Attribute::at(source, None, &path).map(Attribute::as_number);
+            let source = attribute.map(CostSource::Attribute);
+            (source.map(|source| Actual::of(vec![source])), BAD_PATH)
+        }
+        Some(weights) => (
+            Actual::weighted_at(source, path, weights_of(&weights)?),
+            "is not a valid path; use 1 to 6 names of 1 to 256 bytes without a zero byte",
         ),
-        RuleError::BadPath { .. } => of.error(BAD_PATH),
-        error => ConfigError::from_display(of.to_string(), &error),
-    })
+    };
+    actual.ok_or_else(|| of.error(fault))
 }
 
 fn weights_of(at: &Located<'_>) -> Result<Weights, ConfigError> {
@@ -114,12 +113,8 @@ fn weights_of(at: &Located<'_>) -> Result<Weights, ConfigError> {
     Ok(weights)
 }
 
-fn named(at: &Located<'_>) -> Result<Box<str>, ConfigError> {
-    let name = at.string()?;
-    if name.is_empty() || name.len() > MAX_NAME {
-        return Err(name_error(at));
-    }
-    Ok(name.to_ascii_lowercase().into())
+fn header(at: &Located<'_>) -> Result<Box<str>, ConfigError> {
+    Ok(named(at)?.to_ascii_lowercase().into())
 }
 
 fn bytes(at: &Located<'_>) -> Result<Vec<CostSource>, ConfigError> {

@@ -3,7 +3,7 @@
 use super::actual::actual;
 use super::key_part::{names_part, part_fields, part_of};
 use super::value::{ConfigError, Fields, Located, Value};
-use crate::rule::{AtMost, Cost, Count, FlowRule, MAX_NAME, Ratio, RuleError, Unit};
+use crate::rule::{AtMost, Cost, Count, FlowRule, MAX_NAME, Ratio, RuleError, Unit, number_of};
 
 const COST_KEYS: [&str; 3] = ["estimate", "actual", "missing"];
 const ESTIMATE_KEYS: [&str; 2] = ["default", "atMost"];
@@ -73,7 +73,7 @@ fn at_most(at: &Located<'_>) -> Result<AtMost, ConfigError> {
     };
     let percent = text
         .strip_suffix('%')
-        .and_then(|text| crate::rule::number_of(text.as_bytes()));
+        .and_then(|text| number_of(text.as_bytes()));
     let share = percent.map(|percent: f64| Ratio::new(percent / 100.0));
     match share {
         Some(Ok(share)) if share.get() > 0.0 => Ok(AtMost::Share(share)),

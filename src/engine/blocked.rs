@@ -9,6 +9,8 @@ pub struct Blocked {
     pub(super) cause: Cause,
     pub(super) id: RuleId,
     pub(super) retry_after: Option<Duration>,
+    /// `None` unless a flow rule refused.
+    pub(super) cost: Option<u64>,
 }
 
 impl Blocked {
@@ -26,5 +28,11 @@ impl Blocked {
     /// refuse. `None` where it never can.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
+    }
+
+    /// What the request costs under the flow rule that refused it, in the rule's unit, or how much it would hold; `None` if a rule
+    /// of another kind refused it.
+    pub fn cost(&self) -> Option<u64> {
+        self.cost
     }
 }

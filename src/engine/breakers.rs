@@ -22,6 +22,7 @@ impl<B> BreakerCheck<B> {
             cause: Cause::Degrade(Rc::clone(&self.rule.rule)),
             id: self.rule.id.clone(),
             retry_after: Some(retry_after),
+            cost: None,
         }
     }
 }

@@ -415,14 +415,22 @@ impl<S: Backend> Resource<S> {
                 .zip(wait)
                 .map(|(longest, wait)| longest.max(wait));
         });
-        let (rule, id) = match refusal.first {
-            First::Check(check) => (Rc::clone(&check.rule), check.id.clone()),
-            First::Keyed(check) => check.block(),
+        let (rule, id, cost) = match refusal.first {
+            First::Check(check) => {
+                let cost = check.cost(&request.costs());
+                (Rc::clone(&check.rule), check.id.clone(), cost)
+            }
+            First::Keyed(check) => {
+                let (rule, id) = check.block();
+                let cost = check.cost(&self.key_caller(origin, request), rule.count());
+                (rule, id, cost)
+            }
         };
         Blocked {
             cause: Cause::Flow(rule),
             id,
             retry_after,
+            cost: Some(cost),
         }
     }
 }

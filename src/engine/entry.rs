@@ -124,19 +124,18 @@ impl<S: Backend> Entry<S> {
 
     /// Calls `with` with each rule that holds an estimate of its cost.
     pub fn for_each_hold(&self, with: &mut dyn FnMut(&FlowRule)) {
-        let extras = self.admissions.extras();
-        for (i, _) in extras.iter().flat_map(|extras| extras.holds.iter()) {
+        let Some(extras) = self.admissions.extras() else {
+            return;
+        };
+        for (i, _) in extras.holds.iter() {
             if let Some(check) = self.resource.checks.get(*i) {
                 with(&check.rule);
             }
         }
-        let keys = extras.iter().flat_map(|extras| extras.keys.iter());
-        for key in keys.filter(|key| key.holds()) {
-            self.resource
-                .keys
-                .rule_of(key)
-                .into_iter()
-                .for_each(&mut *with);
+        for key in extras.keys.iter().filter(|key| key.holds()) {
+            if let Some(rule) = self.resource.keys.rule_of(key) {
+                with(rule);
+            }
         }
     }
 

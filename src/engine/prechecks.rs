@@ -273,6 +273,7 @@ impl<S: Backend> Prechecks<S> {
                 cause: Cause::Apis,
                 id: over.id.clone(),
                 retry_after: None,
+                cost: None,
             });
         }
         for rule in &self.authority {
@@ -281,6 +282,7 @@ impl<S: Backend> Prechecks<S> {
                     cause: Cause::Authority(Rc::clone(&rule.rule)),
                     id: rule.id.clone(),
                     retry_after: None,
+                    cost: None,
                 });
             }
         }
@@ -320,6 +322,7 @@ impl<S: Backend> Prechecks<S> {
                     id: rule.id.clone(),
                     // What the machine bears may change at any moment.
                     retry_after: Some(Duration::from_millis(1)),
+                    cost: None,
                 });
             }
         }
@@ -391,6 +394,7 @@ impl BanCheck {
             cause: Cause::Ban(Rc::clone(&self.rule.rule)),
             id: self.rule.id.clone(),
             retry_after,
+            cost: None,
         })
     }
 

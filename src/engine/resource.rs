@@ -207,7 +207,7 @@ impl<S: Backend> Resource<S> {
         }
         let make = |name: &Rc<str>, place| self.make_origin(store, name, place);
         // One that a rule names is always known: no flood of others frees it of its rule.
-        if self.names_origin(name) || self.exempts_origin(name) {
+        if self.names_origin(name) {
             return self.origins.keep(make(&name.into(), None));
         }
         if let Some(places) = &self.origin_places {
@@ -216,7 +216,8 @@ impl<S: Backend> Resource<S> {
                 .origins
                 .meet(&**places, MAX_ORIGINS, name, &clock, &make);
         }
-        if self.origins.len() < MAX_ORIGINS {
+        // One that is exempt keeps its name, or a refund would not know it.
+        if self.origins.len() < MAX_ORIGINS || self.exempts_origin(name) {
             return self.origins.keep(make(&name.into(), None));
         }
         self.origins.further(&make)

@@ -1,6 +1,6 @@
 //! The actual cost of a request: where it is read when the request has ended, and how it is counted.
 
-use super::attribute::{Attribute, AttributeSource, MAX_PATH, number_of};
+use super::attribute::{Attribute, AttributeSource, number_of};
 use super::parts::{Count, RuleError};
 use std::ops::RangeInclusive;
 
@@ -130,7 +130,7 @@ enum Reading {
 
 impl Actual {
     /// The number that these sources have, together.
-    pub fn of(sources: impl IntoIterator<Item = CostSource>) -> Actual {
+    pub fn of(sources: Vec<CostSource>) -> Actual {
         let sources = sources.into_iter().map(|source| (source, SCALE));
         Actual::from(Reading::Sum(sources.collect()))
     }
@@ -145,21 +145,28 @@ impl Actual {
     ///
     /// # Errors
     ///
-    /// If the path does not have 1 to 6 valid names, or a weight is not a number from 0 to [`MAX_WEIGHT`].
+    /// If the path is not valid, or a weight is not a number from 0 to [`MAX_WEIGHT`].
     pub fn weighted(
         source: AttributeSource,
         path: &[&str],
         weights: Weights,
     ) -> Result<Actual, RuleError> {
-        if !(1..=MAX_PATH - 2).contains(&path.len()) {
-            let path = path.join("/");
-            return Err(RuleError::BadPath { path });
+        let of_all = [weights.input, weights.cached, weights.output];
+        let is_bad = |weight: &f64| !(0.0..=MAX_WEIGHT).contains(weight);
+        if let Some(count) = of_all.into_iter().flatten().find(is_bad) {
+            return Err(RuleError::BadCount { count });
         }
-        let Weights {
-            input,
-            cached,
-            output,
-        } = weights;
+        Actual::weighted_at(source, path.to_vec(), weights).ok_or_else(|| RuleError::BadPath {
+            path: path.join("/"),
+        })
+    }
+
+    /// The same for weights in range; `None` if the path is not valid.
+    pub(crate) fn weighted_at(
+        source: AttributeSource,
+        mut path: Vec<&str>,
+        weights: Weights,
+    ) -> Option<Actual> {
         let names: [&[&str]; 3] = match source {
             AttributeSource::TypedMetadata => [
                 &["input_tokens"],
@@ -172,22 +179,21 @@ impl Actual {
                 &["llm_output_token"],
             ],
         };
-        let mut sum = Vec::new();
-        for (name, weight) in names.into_iter().zip([input, cached, output]) {
-            let Some(weight) = weight else { continue };
-            if !(0.0..=MAX_WEIGHT).contains(&weight) {
-                return Err(RuleError::BadCount { count: weight });
+        let of_all = [weights.input, weights.cached, weights.output]
+            .map(|weight| weight.map(|weight| (weight * SCALE).round()));
+        let (mut sum, namespace) = (Vec::new(), path.len());
+        // Cached tokens have been counted as input already.
+        let counted = [0.0, of_all[0].unwrap_or(0.0), 0.0];
+        for ((name, weight), counted) in names.into_iter().zip(of_all).zip(counted) {
+            if let Some(weight) = weight {
+                path.extend(name);
+                let attribute = Attribute::at(source, None, &path)?.as_number();
+                path.truncate(namespace);
+                sum.push((CostSource::Attribute(attribute), weight - counted));
             }
-            let attribute = Attribute::new(source, &[path, name].concat())?.as_number();
-            // Cached tokens have been counted as input already.
-            let counted = match sum.len() {
-                1 if input.is_some() && name == names[1] => input.unwrap_or_default(),
-                _ => 0.0,
-            };
-            let weight = (weight * SCALE).round() - (counted * SCALE).round();
-            sum.push((CostSource::Attribute(attribute), weight));
         }
-        Ok(Actual::from(Reading::Sum(sum)))
+        // The namespace itself is not a number.
+        (namespace > 0).then(|| Actual::from(Reading::Sum(sum)))
     }
 
     fn from(reading: Reading) -> Actual {

@@ -1,10 +1,12 @@
 //! The actual cost of a request: what is read at its end, and what that comes to.
 
+use crate::support::at;
 use leapgate::config::{Value, read};
 use leapgate::rule::{
-    Actual, Attribute, AttributeSource, Cost, CostSource, MAX_WEIGHT, Missing, RuleError, Statuses,
+    Actual, Attribute, AttributeSource, Cost, CostSource, MAX_WEIGHT, Missing, KeyPart, KeyValue, RuleError, Statuses,
     Weights,
 };
+use leapgate::{Decision, Engine, Request};
 use std::cell::RefCell;
 
 const USAGE: [&str; 2] = ["envoy.ai.token_usage", "total_tokens"];
@@ -19,7 +21,7 @@ fn header() -> CostSource {
 
 /// What a rule is settled at if its one source has `value`, as shells hand it in.
 fn amount(source: &CostSource, value: Option<&str>) -> Option<u64> {
-    let actual = Actual::of([source.clone()]);
+    let actual = Actual::of(vec![source.clone()]);
     actual.amount(&mut |asked| {
         assert_eq!(asked, source);
         asked.number(value?.as_bytes())
@@ -203,7 +205,7 @@ fn what_is_missing_costs_what_the_rule_says() {
         (Missing::Zero, Some(401.0), Some(0)),
     ];
     for (missing, bytes, expected) in rows {
-        let actual = Actual::of([header()]).or(missing);
+        let actual = Actual::of(vec![header()]).or(missing);
         assert_eq!(actual.substitute(&mut sent(bytes)), expected, "{missing:?} {bytes:?}");
     }
 }
@@ -243,7 +245,7 @@ fn each_source_is_read_from_a_document() {
     let typed = AttributeSource::TypedMetadata;
     let usage = |source| {
         let attribute = Attribute::new(source, &USAGE).unwrap();
-        Actual::of([CostSource::Attribute(attribute.as_number())])
+        Actual::of(vec![CostSource::Attribute(attribute.as_number())])
     };
     let listed = |statuses| Actual::listed(Statuses::new(statuses).unwrap());
     let tokens = |weights| Actual::weighted(typed, &USAGE[..1], weights).unwrap();
@@ -255,14 +257,14 @@ fn each_source_is_read_from_a_document() {
             format!(r#"{{"metadata": {path}, "header": null}}"#),
             usage(AttributeSource::Metadata),
         ),
-        (r#"{"header": "X-Cost"}"#.into(), Actual::of([header()])),
+        (r#"{"header": "X-Cost"}"#.into(), Actual::of(vec![header()])),
         (
             r#"{"trailer": "X-Cost"}"#.into(),
-            Actual::of([CostSource::Trailer("x-cost".into())]),
+            Actual::of(vec![CostSource::Trailer("x-cost".into())]),
         ),
-        (r#"{"bytes": "received"}"#.into(), Actual::of([received.clone()])),
-        (r#"{"bytes": "sent"}"#.into(), Actual::of([sent.clone()])),
-        (r#"{"bytes": "total"}"#.into(), Actual::of([received, sent])),
+        (r#"{"bytes": "received"}"#.into(), Actual::of(vec![received.clone()])),
+        (r#"{"bytes": "sent"}"#.into(), Actual::of(vec![sent.clone()])),
+        (r#"{"bytes": "total"}"#.into(), Actual::of(vec![received, sent])),
         (
             r#"{"status": ["401", 403, "4xx", "5xx"]}"#.into(),
             listed(vec![401..=401, 403..=403, 400..=499, 500..=599]),
@@ -322,7 +324,7 @@ fn each_mistake_in_a_source_has_its_sentence() {
         (r#"{"actual": {"metadata": ["tokens"]}}"#, ".actual.metadata: `[…]` is not a valid path; use a namespace and 1 to 7 keys, for a claim 1 to 6 names, for the filter state one, each of 1 to 256 bytes without a zero byte"),
         (&long_path, ".actual.metadata: `[…]` is not a valid path; use a namespace and 1 to 7 keys, for a claim 1 to 6 names, for the filter state one, each of 1 to 256 bytes without a zero byte"),
         (r#"{"actual": {"typedMetadata": ["a", 7]}}"#, ".actual.typedMetadata[1]: `7` is a number; use a string"),
-        (r#"{"actual": {"typedMetadata": [], "weights": {"input": 1}}}"#, ".actual.typedMetadata: `[…]` is not a valid path; beside `weights`, use 1 to 6 names of 1 to 256 bytes without a zero byte"),
+        (r#"{"actual": {"typedMetadata": [], "weights": {"input": 1}}}"#, ".actual.typedMetadata: `[…]` is not a valid path; use 1 to 6 names of 1 to 256 bytes without a zero byte"),
         (r#"{"actual": {"header": "x", "weights": {"input": 1}}}"#, ".actual.weights: `{…}` does not go with `header`; leave it out"),
         (r#"{"actual": {"metadata": ["a"], "weights": {}}}"#, ".actual.weights: `{…}` weighs nothing; use `input`, `cached` or `output`"),
         (r#"{"actual": {"metadata": ["a"], "weights": {"input": -1}}}"#, ".actual.weights.input: `-1` is not a valid weight; use a number from 0 to 1000000"),
@@ -335,5 +337,32 @@ fn each_mistake_in_a_source_has_its_sentence() {
         let document = Value::from_json(one_rule(cost)).unwrap();
         let error = read(&document).expect_err(cost);
         assert_eq!(error.to_string(), format!("flowRules[0].cost{sentence}"));
+    }
+}
+
+#[test]
+fn a_refusal_tells_what_the_request_would_have_held() {
+    for key in ["", r#", "key": [{"header": "x-client"}]"#] {
+        let json = format!(
+            r#"{{"flowRules": [{{"resource": "chat", "unit": "tokens", "count": 1000{key},
+                "cost": {{"estimate": {{"header": "x-max-tokens", "default": 300}}}}}}]}}"#
+        );
+        let document = Value::from_json(&json).unwrap();
+        let engine = Engine::new(read(&document).unwrap().rules).unwrap();
+        let parts = engine.resource("chat").key_parts().to_vec();
+        let enter = |max_tokens: &[u8]| {
+            let of_max = KeyPart::Header("x-max-tokens".into());
+            let value = |part: &KeyPart| if *part == of_max { max_tokens } else { b"alice" };
+            let values: Vec<_> = parts.iter().map(|part| KeyValue::One(value(part))).collect();
+            engine.enter(&Request::new("chat").keys(&values), at(5))
+        };
+        let held = [enter(b"500"), enter(b"500")];
+        assert!(held.iter().all(|decision| matches!(decision, Decision::Pass(_))));
+        for (max_tokens, cost) in [("42", 42), ("many", 300), ("9000", 500)] {
+            let Decision::Block(blocked) = enter(max_tokens.as_bytes()) else {
+                panic!("{max_tokens} passes")
+            };
+            assert_eq!(blocked.cost(), Some(cost), "{max_tokens}{key}");
+        }
     }
 }

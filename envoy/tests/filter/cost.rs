@@ -321,3 +321,30 @@ fn a_document_without_costs_reads_nothing_at_the_end() {
     assert_eq!(*process.asked.borrow(), [""; 0]);
     assert_eq!(process.clock_reads.get(), 0);
 }
+
+#[test]
+fn the_access_log_names_the_rule_and_what_a_refused_request_would_have_held() {
+    let process = process();
+    let vm = Vm::born(
+        &process,
+        r#"{"flowRules": [{"resource": "chat", "id": "tokens", "unit": "tokens", "count": 0, "cost": {"estimate": 100}},
+            {"resource": "files", "id": "bytes", "unit": "bytes", "count": 0},
+            {"resource": "plain", "id": "plain", "count": 0}]}"#,
+    );
+    for route in ["chat", "files", "plain"] {
+        assert!(vm.request(route).is_none());
+    }
+    let replies = process.replies.borrow();
+    let details: Vec<_> = replies
+        .iter()
+        .map(|(_, details, ..)| details.as_str())
+        .collect();
+    assert_eq!(
+        details,
+        [
+            "leapgate{rule=tokens,cost=1}",
+            "leapgate{rule=bytes,cost=1}",
+            "leapgate{rule=plain}"
+        ]
+    );
+}

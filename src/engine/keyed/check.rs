@@ -263,7 +263,7 @@ impl KeyCheck {
     /// What a request costs a key with that `count`, or how much it holds until its cost is known. Sentinel's limits on calls in
     /// flight do not look at it.
     #[inline]
-    pub(super) fn cost(&self, caller: &KeyCaller<'_>, count: Count) -> u64 {
+    pub(crate) fn cost(&self, caller: &KeyCaller<'_>, count: Count) -> u64 {
         match (self.geometry.grade, self.tariff) {
             (Grade::Concurrency, _) if self.geometry.compat => 1,
             (_, None) => caller.cost,

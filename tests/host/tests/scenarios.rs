@@ -226,6 +226,7 @@ impl Play {
             self.vm.end(exchange, Vec::new()).unwrap();
             let rule = reply.details.strip_prefix("leapgate{rule=");
             let rule = rule.and_then(|rule| rule.strip_suffix('}')).unwrap();
+            let rule = rule.rsplit_once(",cost=").map_or(rule, |(rule, _)| rule);
             let retry_after = reply.header("retry-after");
             let retry_after = retry_after.map(|seconds| seconds.parse::<u64>().unwrap());
             return json!({ "block": rule, "retryAfterSeconds": retry_after });
