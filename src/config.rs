@@ -8,7 +8,7 @@
 //! {
 //!   "flowRules": [{
 //!     "resource": "login",       // "*": each resource that no other flow rule names, on its own window
-//!     "count": 100,
+//!     "count": 100,              // with a key: {"metadata": ["plans", "requests"], "default": 100, "atMost": 1000}
 //!     "id": "login-burst",       // by default made of the resource and of what differs from the defaults
 //!     "intervalMs": 1000,
 //!     "sampleCount": 100,        // by default the interval's largest divisor up to 100
@@ -29,6 +29,9 @@
 //!     "keyItems": [{"value": "10.0.0.1", "count": 1000}],  // another count; of several parts [.., null], null: missing
 //!     "maxKeys": 100000,         // how many keys are kept apart
 //!     "burst": 0,                // added to the count of each key
+//!     "enforcePercent": 100,     // the share of keys that is refused; for the others the rule is in shadow mode
+//!     "exempt": [{"clientIp": "10.0.0.0/8"}],  // requests that are neither refused nor counted; {"origin": "batch"},
+//!                                // {"header": "x-probe", "value": "1"}
 //!     "mode": "enforce",         // "shadow": decide and count, let through
 //!     "compat": null             // "sentinel": window "sentinel", 2 buckets in 1000 ms
 //!   }],
@@ -48,7 +51,7 @@
 //!   }],
 //!   "gatewayFlowRules": [{       // Sentinel's: limits on parts of a request that comes in by a gateway
 //!     "resource": "route",
-//!     "resourceMode": "route",   // or 0; "customApiName" or 1: it means nothing here
+//!     "resourceMode": "route",   // or 0; "customApiName" or 1: which one it is for, where an API has that name
 //!     "count": 5,
 //!     "grade": "qps",            // or 1; "concurrency" or 0
 //!     "intervalSec": 1,          // the window
@@ -108,6 +111,17 @@
 //!     "id": "bans",
 //!     "mode": "enforce"
 //!   }],
+//!   "apiDefinitions": [{         // requests that rules name together, whatever their routes
+//!     "apiName": "login",
+//!     "predicateItems": [{       // alternatives
+//!       "pattern": "/login",     // on the decoded path; what else is given must hold, too
+//!       "matchStrategy": "exact",  // or 0; "prefix" or 1: "/product/**"; "regex" or 2
+//!       "method": "POST",
+//!       "host": "shop.example.com",
+//!       "headers": {"x-app": "ios"},  // true: any value
+//!       "query": {"debug": true}
+//!     }]
+//!   }],
 //!   "mode": "enforce",           // "shadow": no rule refuses
 //!   "envoy": {}                  // the filter's own settings
 //! }
@@ -124,8 +138,11 @@
 //! `regex`, of any rule, may be `false`.
 
 mod actual;
+mod api;
 mod cost;
+mod count_from;
 mod degrade;
+mod exempt;
 mod flow;
 mod gateway;
 #[cfg(feature = "json")]
@@ -138,6 +155,7 @@ mod parts;
 mod value;
 
 pub use actual::read_statuses;
+pub use exempt::read_exempt;
 #[cfg(feature = "json")]
 pub use json::MAX_DOCUMENT;
 pub use key_part::read_part;
@@ -171,6 +189,7 @@ pub const KEYS: &[&str] = &[
     "systemRules",
     "authorityRules",
     "banRules",
+    "apiDefinitions",
     "mode",
     "envoy",
 ];
@@ -189,16 +208,19 @@ pub fn read(document: &Value) -> Result<Document<'_>, ConfigError> {
         return Err(at.error("is an array; put it in an object, under `flowRules`"));
     }
     let fields = at.object(KEYS)?;
+    let (apis, names) = api::definitions(&fields)?;
+    let gateway = list(&fields, "gatewayFlowRules", gateway::rule)?;
     Ok(Document {
         rules: Rules {
             mode: mode(&fields)?,
             flow: list(&fields, "flowRules", flow::rule)?,
             param_flow: list(&fields, "paramFlowRules", param_flow::rule)?,
-            gateway_flow: list(&fields, "gatewayFlowRules", gateway::rule)?,
+            gateway_flow: api::by_mode(gateway, &names),
             degrade: list(&fields, "degradeRules", degrade::rule)?,
             system: list(&fields, "systemRules", system_rule)?,
             authority: list(&fields, "authorityRules", authority_rule)?,
             ban: list(&fields, "banRules", ban_rule)?,
+            apis: apis.into(),
         },
         envoy: value::find(document, "envoy").filter(|envoy| **envoy != Value::Null),
     })

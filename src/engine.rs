@@ -5,15 +5,19 @@
 //!
 //! Where rules make it wait, it waits for the longest of their waits, and all of them count it when it is released.
 
+pub(crate) mod api_nodes;
+mod applicable;
 pub(crate) mod blocked;
 mod breakers;
 mod caller;
 mod check;
+mod combine;
 mod cost;
 pub(crate) mod decide;
 pub(crate) mod decision;
 pub(crate) mod enter;
 pub(crate) mod entry;
+mod exempt;
 mod held;
 pub(crate) mod in_force;
 mod key_parts;
@@ -154,11 +158,14 @@ impl<S: Backend> Engine<S> {
     /// Decides on a request.
     #[inline]
     pub fn enter(&self, request: &Request<'_>, now: Timestamp) -> Decision<S> {
-        self.resource(request.resource)
-            .enter(&self.store, request, now)
+        let mut resource = self.resource(request.resource);
+        if let Some(apis) = request.apis {
+            resource = self.resource_with(&resource, apis);
+        }
+        resource.enter(&self.store, request, now)
     }
 
-    /// Decides on a request for a resource that has been looked up before; the name in the request is not read.
+    /// Decides on a request for a resource that has been looked up before; the names in the request are not read.
     #[inline]
     pub fn enter_resource(
         &self,

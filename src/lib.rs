@@ -41,6 +41,7 @@
 //! # Modules
 //!
 //! - [`rule`]: the kinds of rules and what they are made of; each part checks itself once, when it is made.
+//! - [`api`]: which APIs a request belongs to, by its path, method, host, headers and query.
 //! - [`config`]: a document in, rules out.
 //! - [`stats`]: Sentinel's statistics, and the leap array by itself.
 //! - [`backend`]: where counts are kept; needed only to share limits between workers.
@@ -63,6 +64,7 @@
 // | `stats` | Sentinel's statistics: sums and rates of one resource, the nodes of all, the tree of calls |
 // | `refusal` | how a refusal is answered: the table of statuses for all shells |
 // | `rule` | the kinds of rules, and the lists of a document |
+// | `api` | which APIs a request belongs to |
 // | `places` | which names have windows of their own, where engines share their counts |
 // | `state` | what rules remember: windows, pacers, breakers, tables of keys |
 // | `engine` | resources, the order of checks, replacing rules |
@@ -72,6 +74,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod backend;
 pub mod config;
 mod engine;

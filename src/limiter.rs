@@ -1,7 +1,7 @@
 //! Some limits on each of many keys, and nothing else: the short form of an [`Engine`](crate::Engine) with keyed rules.
 
 use crate::rule::{Count, Counting, Grade, RuleGeometry, RuleId};
-use crate::state::keyed::{Blocks, Charges, Key, KeyedGeometry, KeyedWindows};
+use crate::state::keyed::{Blocks, Charges, Key, KeyHandle, KeyedGeometry, KeyedWindows};
 use crate::time::Timestamp;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -125,12 +125,13 @@ pub struct Hold {
 
 /// An open hold, or a place for one.
 struct OpenHold {
-    key: Key,
+    /// The key, and where the first limit holds.
+    handle: KeyHandle,
     amount: u64,
+    /// Odd while the hold is open.
     sequence: u32,
     /// By limit, a bit: the key shares the entry that holds.
     shared: u8,
-    is_open: bool,
 }
 
 /// The open holds by place, and the free places.
@@ -141,40 +142,36 @@ struct OpenHolds {
 }
 
 impl OpenHolds {
-    fn add(&mut self, key: Key, amount: u64, shared: u8) -> Hold {
-        let index = self.free.pop().unwrap_or_else(|| {
-            let place = OpenHold {
-                key,
-                amount,
-                sequence: 0,
-                shared,
-                is_open: false,
-            };
-            self.places.push(place);
-            (self.places.len() - 1) as u32
-        });
-        let mut sequence = 0;
-        if let Some(place) = self.places.get_mut(index as usize) {
-            sequence = place.sequence.wrapping_add(1);
-            *place = OpenHold {
-                key,
-                amount,
-                sequence,
-                shared,
-                is_open: true,
-            };
+    fn add(&mut self, handle: KeyHandle, amount: u64, shared: u8) -> Hold {
+        let mut new = OpenHold {
+            handle,
+            amount,
+            sequence: 1,
+            shared,
+        };
+        if let Some(index) = self.free.pop()
+            && let Some(place) = self.places.get_mut(index as usize)
+        {
+            new.sequence = place.sequence.wrapping_add(1);
+            let sequence = new.sequence;
+            *place = new;
+            return Hold { index, sequence };
         }
-        Hold { index, sequence }
+        self.places.push(new);
+        Hold {
+            index: (self.places.len() - 1) as u32,
+            sequence: 1,
+        }
     }
 
-    fn take(&mut self, hold: Hold) -> Option<(Key, u64, u8)> {
+    fn take(&mut self, hold: Hold) -> Option<&OpenHold> {
         let place = self.places.get_mut(hold.index as usize)?;
-        if !place.is_open || place.sequence != hold.sequence {
+        if place.sequence != hold.sequence || hold.sequence.is_multiple_of(2) {
             return None;
         }
-        place.is_open = false;
+        place.sequence = place.sequence.wrapping_add(1);
         self.free.push(hold.index);
-        Some((place.key, place.amount, place.shared))
+        Some(place)
     }
 }
 
@@ -275,7 +272,7 @@ impl Limiter {
     /// of the cost of requests that ran in it. A request that only holds keep from passing may try again after 1 s: no time tells
     /// when a hold is settled.
     ///
-    /// Open holds take 28 bytes each; a limiter that never holds has none. A hold that is not settled is held for good.
+    /// Open holds take 36 bytes each; a limiter that never holds has none. A hold that is not settled is held for good.
     ///
     /// # Errors
     ///
@@ -290,8 +287,10 @@ impl Limiter {
         report: impl FnMut(Left),
     ) -> Result<Hold, Verdict> {
         match self.decide(key, (estimate, count), Charges::WhenSettled, now, report) {
-            (Verdict::Pass, shared) => Ok(self.holds.borrow_mut().add(key, estimate, shared)),
-            (refused, _) => Err(refused),
+            (Verdict::Pass, handle, shared) => {
+                Ok(self.holds.borrow_mut().add(handle, estimate, shared))
+            }
+            (refused, ..) => Err(refused),
         }
     }
 
@@ -300,11 +299,19 @@ impl Limiter {
     /// `None` if the hold has been settled already: nothing changes then.
     #[inline(never)]
     pub fn settle(&self, hold: Hold, actual: u64, now: Timestamp) -> Option<u64> {
-        let (key, held, shared) = self.holds.borrow_mut().take(hold)?;
+        let mut holds = self.holds.borrow_mut();
+        let open = holds.take(hold)?;
+        let (mut handle, key) = (open.handle, open.handle.key());
         for (index, (_, windows)) in self.limits.iter().enumerate() {
-            windows.settle_at(key, shared >> index & 1 == 1, held, actual, now);
+            if index > 0 {
+                handle = match open.shared >> index & 1 {
+                    1 => KeyHandle::shared(key),
+                    _ => KeyHandle::of(key),
+                };
+            }
+            windows.settle_at(handle, open.amount, actual, now);
         }
-        Some(actual.saturating_sub(held))
+        Some(actual.saturating_sub(open.amount))
     }
 
     /// Ends a hold whose request costs nothing: [`Limiter::settle`] with 0. Returns whether it was open.
@@ -319,7 +326,7 @@ impl Limiter {
         mut charges: Charges,
         now: Timestamp,
         mut report: impl FnMut(Left),
-    ) -> (Verdict, u8) {
+    ) -> (Verdict, KeyHandle, u8) {
         let blocked = self.blocked(key, now);
         let fits = |(limit, windows): &(Limit, KeyedWindows)| {
             let count = count.unwrap_or(limit.count);
@@ -332,11 +339,15 @@ impl Limiter {
         {
             charges = Charges::Nothing;
         }
-        let (mut refuses, mut wait, mut shared) = (None, Some(Duration::ZERO), 0);
+        let (mut refuses, mut wait) = (None, Some(Duration::ZERO));
+        let (mut first, mut shared) = (KeyHandle::of(key), 0);
         for (index, (limit, windows)) in self.limits.iter().enumerate() {
             let count = count.unwrap_or(limit.count);
-            let (fits, standing, is_shared) = windows.count(key, count, cost, charges, now);
-            shared |= u8::from(is_shared) << index;
+            let (fits, standing, place) = windows.count(key, count, cost, charges, now);
+            shared |= u8::from(place.is_shared()) << index;
+            if index == 0 {
+                first = place;
+            }
             if !fits {
                 refuses = refuses.or(Some(index));
                 // A refused request of cost 1 waits until quota comes back.
@@ -365,7 +376,7 @@ impl Limiter {
                 retry_after,
             },
         };
-        (verdict, shared)
+        (verdict, first, shared)
     }
 
     /// Gives back the `cost` that `key` was charged at `charged` ([`KeyedWindows::refund`]).

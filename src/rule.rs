@@ -1,18 +1,28 @@
 //! Rules. Their small types check what they are made from, once; after that a rule is right by construction.
 
 mod actual;
+mod api;
 mod attribute;
 pub(crate) mod authority;
 mod ban;
 mod behavior;
 mod cost;
+mod count_from;
 pub(crate) mod degrade;
+mod exempt;
 mod flow;
 mod key;
+mod network;
 mod parts;
+pub(crate) mod path;
 pub(crate) mod system;
 
 pub use actual::{Actual, CostSource, MAX_STATUSES, MAX_WEIGHT, Missing, Statuses, Weights};
+pub(crate) use api::PathMatch;
+pub use api::{
+    ApiDefinition, MAX_API_DEFINITIONS, MAX_CONDITIONS, MAX_PATTERN, MAX_PREDICATE_ITEMS,
+    PredicateItem,
+};
 pub(crate) use attribute::JWT_PAYLOAD;
 pub use attribute::{Attribute, AttributeSource, MAX_PATH, number_of, number_text};
 pub use authority::{AuthorityRule, AuthorityStrategy, MAX_LISTED_ORIGINS};
@@ -20,16 +30,20 @@ pub use ban::BanRule;
 pub use behavior::{ControlBehavior, MaxQueueing, Strategy, WarmUp};
 pub(crate) use cost::amount;
 pub use cost::{AtMost, Cost, REQUESTS, Unit};
+pub use count_from::CountFrom;
 pub use degrade::{
     Comparison, DEFAULT_DEGRADE_SAMPLE_COUNT, DEFAULT_MIN_REQUEST_AMOUNT, DegradeGrade,
     DegradeRule, MAX_PROBES,
 };
-pub use flow::FlowRule;
-pub(crate) use key::Network;
+pub use exempt::{Exempt, Exemption, MAX_EXEMPTIONS};
+
+pub use flow::{FlowRule, ResourceMode};
 pub use key::{
     DEFAULT_MAX_KEYS, KeyItem, KeyMatch, KeyPart, KeyValue, KeyedBy, MAX_KEY_PARTS, MAX_KEYS,
     MAX_KEYS_OF_REQUEST, Regex,
 };
+pub use network::Cidr;
+pub(crate) use network::Network;
 pub(crate) use parts::{BAD_PATH, span};
 pub use parts::{
     Count, Counting, DEFAULT_SAMPLE_COUNT, Grade, KEYED_SAMPLE_COUNT, LimitApp, MAX_NAME,
@@ -59,6 +73,9 @@ pub struct Rules {
     pub authority: Vec<AuthorityRule>,
     /// Bans on keys that are refused too often.
     pub ban: Vec<BanRule>,
+    /// The APIs that requests may belong to besides their route ([`ApiMatcher`](crate::api::ApiMatcher)).
+    #[doc(alias = "apiDefinitions")]
+    pub apis: Rc<[ApiDefinition]>,
     /// Whether anything refuses: in shadow mode each rule is.
     pub mode: Mode,
 }
@@ -98,6 +115,9 @@ pub enum Cause {
     Authority(Rc<AuthorityRule>),
     /// A key that was refused too often.
     Ban(Rc<BanRule>),
+    /// More APIs than a request may belong to ([`MAX_APIS`](crate::api::MAX_APIS)), or more of their rules than one resource may
+    /// have ([`MAX_RULES_PER_RESOURCE`]).
+    Apis,
 }
 
 impl Cause {
@@ -107,7 +127,7 @@ impl Cause {
             Cause::Flow(_) | Cause::Ban(_) | Cause::System(SystemLimit::Qps, _) => {
                 RefusalKind::Limited
             }
-            Cause::Degrade(_) | Cause::System(..) => RefusalKind::Unavailable,
+            Cause::Degrade(_) | Cause::System(..) | Cause::Apis => RefusalKind::Unavailable,
             Cause::Authority(_) => RefusalKind::Forbidden,
         }
     }
@@ -120,6 +140,7 @@ impl Cause {
             Cause::System(..) => "system",
             Cause::Authority(_) => "authority",
             Cause::Ban(_) => BAN,
+            Cause::Apis => "api",
         }
     }
 

@@ -4,6 +4,7 @@ use crate::breakers::{BreakerPlace, StateGauge};
 use crate::counters::Counters;
 use crate::counts::RuleCounts;
 use crate::gauges::{SilentGauge, gauge};
+use crate::holds::{Counts, Holder, Holds};
 use crate::host::{Host, MetricId};
 use crate::inbound::Numbers;
 use crate::names::{exact_labels, label, label_of_name, labels};
@@ -28,7 +29,9 @@ const EACH_READS_LIST: &str =
 
 /// Opens what the engine counts in.
 pub struct EnvoyBackend<H> {
-    vm: Vm<H>,
+    vm: Rc<Vm<H>>,
+    /// What this virtual machine holds, and its watch over others.
+    holder: Rc<Holder<H>>,
     /// What all requests together do; opened by the first system rule.
     inbound: OnceCell<Option<Rc<Numbers<H>>>>,
     /// The gauge of changes to lists of names; `None` if gauges do not work.
@@ -42,8 +45,10 @@ pub struct EnvoyBackend<H> {
 impl<H: Host> EnvoyBackend<H> {
     /// The backend of the plugins with this root id; its counts are the process's if `shared`.
     pub fn new(host: H, root_id: &str, shared: bool) -> EnvoyBackend<H> {
+        let vm = Rc::new(Vm::new(host, root_id, shared));
         EnvoyBackend {
-            vm: Vm::new(host, root_id, shared),
+            holder: Rc::new(Holder::new(&vm)),
+            vm,
             inbound: OnceCell::new(),
             changes: OnceCell::new(),
             resources: OnceCell::new(),
@@ -56,9 +61,14 @@ impl<H: Host> EnvoyBackend<H> {
         &self.vm
     }
 
+    /// What this virtual machine holds, and its watch over others.
+    pub(crate) fn holder(&self) -> &Holder<H> {
+        &self.holder
+    }
+
     /// What all requests together do.
     pub(crate) fn inbound(&self) -> Option<Rc<Numbers<H>>> {
-        let open = || Numbers::new(&self.vm).map(Rc::new);
+        let open = || Numbers::new(&self.vm, &self.holder).map(Rc::new);
         self.inbound.get_or_init(open).clone()
     }
 
@@ -102,12 +112,17 @@ impl<H: Host> Backend for EnvoyBackend<H> {
         if key.is_beside {
             return (RuleCounts::local(&self.vm, labels(key)), Past::Fresh);
         }
-        let (names, window) = match key.grade {
-            Grade::Concurrency => (["in_flight"; 2], None),
-            Grade::Qps { window, .. } => (["tickets", "admitted"], Some(window.window())),
+        let (names, window, counts) = match key.grade {
+            Grade::Concurrency => (["in_flight"; 2], None, Counts::InFlight),
+            Grade::Qps { window, .. } => {
+                let window = Some(window.window());
+                (["tickets", "admitted"], window, Counts::Admitted)
+            }
         };
         let labels = [exact_labels(key), labels(key)];
-        RuleCounts::open(&self.vm, labels, names, window, key.behavior)
+        let holds = Holds::new(&self.holder, counts, &labels[0]);
+        let (counts, past) = RuleCounts::open(&self.vm, labels, names, window, key.behavior);
+        (counts.holding(holds), past)
     }
 
     fn open_keyed(&self, key: &StateKey, geometry: &KeyedGeometry) -> KeyStates<H> {
@@ -129,7 +144,12 @@ impl<H: Host> Backend for EnvoyBackend<H> {
         let (seed, place) =
             shared.unwrap_or_else(|| (self.vm.random(), Pages::Local(RefCell::default())));
         let counters = Counters::new(&self.vm, &labels(key));
-        KeyStates::new(KeyedPages::new(geometry, seed), place, counters)
+        KeyStates::new(
+            KeyedPages::new(geometry, seed),
+            place,
+            counters,
+            &self.holder,
+        )
     }
 
     fn open_breaker(&self, key: &BreakerKey) -> BreakerPlace<H> {

@@ -1,11 +1,13 @@
-//! What is read of a request besides its resource: its origin, and whether it may borrow. Only if a rule needs it.
+//! What is read of a request besides its resource and its keys: its origin, whether it may borrow and whether it is exempt. Only
+//! if a rule or a setting needs it.
 
 use crate::host::Host;
-use crate::keys;
+use crate::keys::{self, WrongTypes};
 use crate::settings::{OriginFrom, Settings};
+use crate::vm::Vm;
 use leapgate::Resource;
 use leapgate::backend::Backend;
-use leapgate::rule::MAX_NAME;
+use leapgate::rule::{Exempt, MAX_NAME};
 
 /// The sender of a request.
 #[derive(Default)]
@@ -14,20 +16,24 @@ pub struct Caller {
     pub origin: String,
     /// Whether its requests may borrow.
     pub prioritized: bool,
+    /// Whether flow rules and system rules leave them alone.
+    pub exempt: bool,
 }
 
 impl Caller {
     /// The sender of the current request, which is for `resource`.
     pub fn read<H: Host, S: Backend>(
-        host: &H,
+        vm: &Vm<H>,
         settings: &Settings,
         resource: &Resource<S>,
     ) -> Caller {
         if !resource.has_rules() {
             return Caller::default();
         }
+        let (host, exempt) = (vm.host(), settings.exempt.as_ref());
+        let is_by_origin = resource.by_origin() || exempt.is_some_and(Exempt::is_by_origin);
         let origin = match &settings.origin {
-            Some(from) if resource.by_origin() => origin(host, from),
+            Some(from) if is_by_origin => origin(host, from),
             _ => String::new(),
         };
         let prioritized = settings.prioritized.as_ref().is_some_and(|prioritized| {
@@ -37,9 +43,14 @@ impl Caller {
                 None => true,
             })
         });
+        let exempt = exempt.is_some_and(|exempt| {
+            let read = keys::read(vm, &WrongTypes::default(), exempt.parts());
+            exempt.holds_for(&keys::values(&read), &origin)
+        });
         Caller {
             origin,
             prioritized,
+            exempt,
         }
     }
 }

@@ -8,6 +8,8 @@
 //!                                    // {"from": "envoyGateway", "section": true}, {"from": "istio", "section": false}
 //!   "origin": {"header": "x-app"},   // {"from": "peer"}: the identity in the peer's certificate
 //!   "prioritized": {"header": "x-priority", "value": "high"}, // which requests may borrow; without `value`: any
+//!   "exempt": [{"clientIp": "10.0.0.0/8"}], // requests that flow rules and system rules leave alone; {"origin": "batch"},
+//!                                    // {"header": "x-probe", "value": "1"}
 //!   "maxWaiting": 1000,              // requests that may wait at once, in each worker thread
 //!   "maxResources": 1000,            // that have windows of their own without a rule; more share one
 //!   "reply": {
@@ -29,7 +31,7 @@ use crate::keys;
 use crate::settings::{Settings, settings};
 use leapgate::Rules;
 use leapgate::config::{ConfigError, Located, Value, read};
-use leapgate::rule::{LimitApp, Strategy, SystemLimit};
+use leapgate::rule::{Exempt, LimitApp, Strategy, SystemLimit};
 
 /// Reads the plugin's configuration.
 ///
@@ -101,13 +103,14 @@ pub fn parse(configuration: &[u8]) -> Result<(Rules, Settings), ConfigError> {
         None => Settings::default(),
     };
     if settings.origin.is_none() {
-        knows_no_origin(&document.rules)?;
+        knows_no_origin(&document.rules, &settings)?;
     }
     Ok((document.rules, settings))
 }
 
 /// Refuses rules about origins, where requests have none.
-fn knows_no_origin(rules: &Rules) -> Result<(), ConfigError> {
+fn knows_no_origin(rules: &Rules, settings: &Settings) -> Result<(), ConfigError> {
+    let exempt = rules.flow.iter().map(|rule| first_of(rule.exempt()));
     let flow = rules.flow.iter().map(|rule| match rule.limit_app() {
         LimitApp::Default => None,
         LimitApp::Other => Some("other"),
@@ -115,17 +118,29 @@ fn knows_no_origin(rules: &Rules) -> Result<(), ConfigError> {
     });
     let authority = rules.authority.iter().map(|rule| rule.origins().next());
     let lists = [
-        ("flowRules", flow.enumerate().find_map(first)),
-        ("authorityRules", authority.enumerate().find_map(first)),
+        ("flowRules", "limitApp", flow.enumerate().find_map(first)),
+        (
+            "authorityRules",
+            "limitApp",
+            authority.enumerate().find_map(first),
+        ),
+        ("flowRules", "exempt", exempt.enumerate().find_map(first)),
     ];
-    for (list, found) in lists {
-        if let Some((i, name)) = found {
-            let fault = r#"never applies where requests have no origin; say what it is: `"envoy": {"origin": {"header": "x-app"}}`"#;
-            let path = format!("{list}[{i}].limitApp");
-            return Err(ConfigError::new(&path, name, fault));
-        }
-    }
-    Ok(())
+    let mut found = lists.into_iter().filter_map(|(list, field, found)| {
+        let (i, name) = found?;
+        Some((format!("{list}[{i}].{field}"), name))
+    });
+    let exempt = || Some(("envoy.exempt".into(), first_of(settings.exempt.as_ref())?));
+    let Some((path, name)) = found.next().or_else(exempt) else {
+        return Ok(());
+    };
+    let fault = r#"never applies where requests have no origin; say what it is: `"envoy": {"origin": {"header": "x-app"}}`"#;
+    Err(ConfigError::new(&path, name, fault))
+}
+
+/// The first origin that is exempt.
+fn first_of(exempt: Option<&Exempt>) -> Option<&str> {
+    exempt?.origins().next()
 }
 
 fn first<T>((i, found): (usize, Option<T>)) -> Option<(usize, T)> {

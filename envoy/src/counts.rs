@@ -7,6 +7,7 @@
 //! same window.
 
 use crate::counters::{Counters, LazyCounter};
+use crate::holds::Holds;
 use crate::host::{Host, Put};
 use crate::pair::PairCell;
 use crate::ring::Published;
@@ -32,6 +33,8 @@ pub struct RuleCounts<H> {
     counters: Counters<H>,
     /// How many requests have waited.
     waited: LazyCounter,
+    /// What this virtual machine holds of the counts; `None` if no other one shares them.
+    holds: Option<Holds<H>>,
 }
 
 impl<H: Host> RuleCounts<H> {
@@ -44,7 +47,15 @@ impl<H: Host> RuleCounts<H> {
             warmth: None,
             counters: Counters::new(vm, &labels),
             waited: LazyCounter::default(),
+            holds: None,
         }
+    }
+
+    /// These counts, of which requests may hold something until they end.
+    pub(crate) fn holding(mut self, holds: Holds<H>) -> RuleCounts<H> {
+        let is_shared = matches!(self.pair, PairCell::Gauges { .. });
+        self.holds = is_shared.then_some(holds);
+        self
     }
 
     /// Opens the counts with these labels (exact ones for shared numbers, readable ones for counters), and what is known of
@@ -197,6 +208,16 @@ impl<H: Host> Counter for RuleCounts<H> {
     #[inline]
     fn admit(&self, n: u64) {
         self.pair.admit(n);
+    }
+
+    fn hold(&self, n: u64) {
+        if let Some(holds) = &self.holds {
+            holds.hold(n);
+        }
+    }
+
+    fn unhold(&self, n: u64) -> bool {
+        self.holds.as_ref().is_none_or(|holds| holds.unhold(n))
     }
 }
 

@@ -1,9 +1,11 @@
 //! The filter: decides on each request and says what the host does with it. Runs on any [`Host`].
 
+use crate::apis::Apis;
 use crate::backend::EnvoyBackend;
 use crate::caller::Caller;
 use crate::cost::Readings;
 use crate::counters::Refusals;
+use crate::holds::{HEARTBEAT_MS, Holder};
 use crate::host::{Host, Level, LocalReply};
 use crate::inbound::System;
 use crate::keys::WrongTypes;
@@ -14,7 +16,7 @@ use crate::waiting::Waiting;
 use crate::{keys, reply, resource};
 use leapgate::backend::{Inbound, Store};
 use leapgate::config::ConfigError;
-use leapgate::rule::{ControlBehavior, Grade, KeyValue};
+use leapgate::rule::{ControlBehavior, Grade};
 use leapgate::stats::Window;
 use leapgate::{
     Blocked, Decision, Engine, Outcome, Policy, RefusalKind, Request, Resource, Rules, Timestamp,
@@ -78,6 +80,8 @@ pub struct Filter<H: Host> {
     engine: Engine<EnvoyBackend<H>>,
     /// The resource of all requests, if the configuration names one.
     fixed: Option<Rc<Resource<EnvoyBackend<H>>>>,
+    /// The APIs of requests, if the document defines any that have rules.
+    apis: Option<Apis>,
     /// The first state that the next tick brings up to date.
     next_state: Cell<usize>,
     system: Option<System<H>>,
@@ -113,13 +117,18 @@ impl<H: Host> Filter<H> {
             store.set_inbound(Inbound::default());
         }
         let period_ms = tick_ms(&rules, system.as_ref());
+        let definitions = Rc::clone(&rules.apis);
+        store.backend().holder().expect(&rules);
         let engine = Engine::with_store(Rc::clone(&store), rules)
             .map_err(|error| ConfigError::from_rules(&error))?;
-        let is_plain = settings.prioritized.is_none() && engine.has_only_plain_flow_rules();
+        let is_plain = settings.prioritized.is_none()
+            && settings.exempt.is_none()
+            && engine.has_only_plain_flow_rules();
         let fixed = match &settings.resource {
             ResourceFrom::Fixed(name) => Some(engine.resource(name)),
             _ => None,
         };
+        let apis = Apis::new(&definitions, &engine);
         store.sweep();
         let root = store.backend().vm().root();
         let waiting = Waiting::new(host.clone(), root, settings.max_waiting, period_ms);
@@ -128,6 +137,7 @@ impl<H: Host> Filter<H> {
             settings,
             engine,
             fixed,
+            apis,
             next_state: Cell::new(0),
             system,
             refusals: Refusals::default(),
@@ -139,6 +149,8 @@ impl<H: Host> Filter<H> {
         // Windows begin now and not with their first request, so they see what other workers admit until then.
         if !filter.falls_asleep() {
             filter.waiting.ask_for_ticks();
+        } else if filter.holder().holds() {
+            filter.host.set_tick_period(HEARTBEAT_MS);
         }
         Ok(filter)
     }
@@ -200,6 +212,11 @@ impl<H: Host> Filter<H> {
         sleeps
     }
 
+    /// What this virtual machine holds, and its watch over others.
+    fn holder(&self) -> &Holder<H> {
+        self.engine.store().backend().holder()
+    }
+
     /// Whether no request waits here, and a worker that has slept can read what it has missed.
     fn may_sleep(&self) -> bool {
         self.waiting.is_empty() && self.engine.store().backend().vm().may_sleep()
@@ -211,6 +228,7 @@ impl<H: Host> Filter<H> {
     fn end_quiet(&self) {
         if self.quiet.replace(0) == ASLEEP {
             self.engine.store().backend().vm().wake();
+            self.holder().wake();
             self.waiting.ask_for_ticks();
         }
     }
@@ -236,8 +254,10 @@ impl<H: Host> Filter<H> {
         }
         let quiet = self.quiet.get().saturating_add(1);
         if quiet > self.waiting.ticks_in(QUIET_MS) && self.may_sleep() {
-            if self.falls_asleep() {
-                self.host.set_tick_period(0);
+            let sleeps = self.falls_asleep();
+            let period_ms = self.holder().watch(sleeps);
+            if sleeps {
+                self.host.set_tick_period(period_ms);
             }
             return;
         }
@@ -245,6 +265,7 @@ impl<H: Host> Filter<H> {
         let first = self.next_state.get();
         let end = first.saturating_add(STATES_PER_TICK);
         self.bring_up_to_date(first, end, false);
+        self.holder().watch(false);
         let store = self.engine.store();
         self.next_state
             .set(if end < store.len().max(store.breakers()) {
@@ -255,9 +276,13 @@ impl<H: Host> Filter<H> {
     }
 
     fn resource(&self) -> Rc<Resource<EnvoyBackend<H>>> {
-        match &self.fixed {
+        let resource = match &self.fixed {
             Some(fixed) if fixed.is_certain() => Rc::clone(fixed),
             _ => self.with_name(|name| self.engine.resource_at(name, &|| self.host.now())),
+        };
+        match &self.apis {
+            None => resource,
+            Some(apis) => apis.join(self.engine.store().backend().vm(), &self.engine, &resource),
         }
     }
 
@@ -363,14 +388,17 @@ impl<H: Host> Filter<H> {
         let resource = self.resource();
         let name = self.further_name(&resource);
         let vm = self.engine.store().backend().vm();
-        let keys = keys::read(vm, &self.wrong_types, resource.key_parts());
-        let caller = Caller::read(&self.host, &self.settings, &resource);
+        let caller = Caller::read(vm, &self.settings, &resource);
+        let keys = match caller.exempt {
+            true => Vec::new(),
+            false => keys::read(vm, &self.wrong_types, resource.key_parts()),
+        };
         resource.observe_from(&caller.origin);
         if let Some(system) = &self.system {
             system.observe();
         }
         let now = self.time_for(&resource);
-        let values = self::values(&keys);
+        let values = keys::values(&keys);
         let mut request = Request::new(&name).origin(&caller.origin).keys(&values);
         if caller.prioritized {
             request = request.prioritized();
@@ -378,8 +406,11 @@ impl<H: Host> Filter<H> {
         if self.waiting.is_full() {
             request = request.impatient();
         }
+        if caller.exempt {
+            request = request.exempt();
+        }
         let mut call = None;
-        if let Some(system) = &self.system {
+        if let Some(system) = self.system.as_ref().filter(|_| !caller.exempt) {
             let (entering, inbound) = system.enter(now);
             self.engine.store().set_inbound(inbound);
             request = request.inbound();
@@ -404,13 +435,14 @@ impl<H: Host> Filter<H> {
             call.admit();
         }
         drop(values);
-        let keys = if self.settings.on_passed {
-            keys
+        let (keys, caller) = if self.settings.on_passed {
+            (keys, caller)
         } else {
-            Vec::new()
+            Default::default()
         };
         let tracked = Tracked {
             keys,
+            caller,
             answer: Answer::default(),
             readings: Readings::default(),
             call,
@@ -477,12 +509,16 @@ impl<H: Host> Filter<H> {
         if has_slept {
             passed.resource.advance(now);
         }
-        let keys = passed
-            .tracked
-            .as_ref()
-            .map_or(&[][..], |tracked| &tracked.keys);
-        let (name, values) = (self.further_name(&passed.resource), values(keys));
-        let request = Request::new(&name).keys(&values);
+        let tracked = passed.tracked.as_deref();
+        let values = tracked.map_or(Vec::new(), |tracked| keys::values(&tracked.keys));
+        let name = self.further_name(&passed.resource);
+        let mut request = Request::new(&name).keys(&values);
+        if let Some(Tracked { caller, .. }) = tracked {
+            request = request.origin(&caller.origin);
+            if caller.exempt {
+                request = request.exempt();
+            }
+        }
         let mut add = |name, value: String| {
             self.host.add_response_header(name, &value);
         };
@@ -560,11 +596,4 @@ impl<H: Host> Filter<H> {
             entry.exit_as(outcome, answered, now);
         }
     }
-}
-
-/// The values of a request's key, as the engine takes them.
-fn values(keys: &[Option<Vec<u8>>]) -> Vec<KeyValue<'_>> {
-    keys.iter()
-        .map(|key| key.as_deref().map_or(KeyValue::Missing, KeyValue::One))
-        .collect()
 }

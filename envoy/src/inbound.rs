@@ -12,6 +12,7 @@
 //! what other workers have published of them. Only the numbers that a rule needs are counted.
 
 use crate::counts::RuleCounts;
+use crate::holds::{Counts, Holder, Holds};
 use crate::host::Host;
 use crate::ring::{Published, Ring};
 use crate::shared::SharedCell;
@@ -62,7 +63,7 @@ impl<H: Host> Ring for Numbers<H> {
 
 impl<H: Host> Numbers<H> {
     /// Opens the numbers; `None` if there are no such windows.
-    pub(crate) fn new(vm: &Vm<H>) -> Option<Numbers<H>> {
+    pub(crate) fn new(vm: &Vm<H>, holder: &Rc<Holder<H>>) -> Option<Numbers<H>> {
         let (second, halves) = (
             Window::new(1000, DEFAULT_SAMPLE_COUNT).ok()?,
             Window::new(1000, 2).ok()?,
@@ -72,6 +73,7 @@ impl<H: Host> Numbers<H> {
         let (counter, past) = RuleCounts::open_unlabelled(vm, names, Some(second));
         let passes = RuleWindow::new(second, Counting::Strict, counter, past);
         let (in_flight, _) = RuleCounts::open_unlabelled(vm, ["inbound_in_flight"; 2], None);
+        let in_flight = in_flight.holding(Holds::new(holder, Counts::Inbound, ""));
         let average = |name: &'static str| {
             let (counter, _) = RuleCounts::open_unlabelled(vm, [name; 2], None);
             // The past is unknown and counts as empty.
@@ -245,6 +247,7 @@ impl<H: Host> System<H> {
             needs,
             has_ticket: ticket.is_some(),
             is_in_flight: in_flight.is_some(),
+            is_held: false,
             began: now,
         };
         (call, inbound)
@@ -269,6 +272,8 @@ pub struct Call<H: Host> {
     needs: Needs,
     has_ticket: bool,
     is_in_flight: bool,
+    /// Whether it has been admitted, and is held in flight.
+    is_held: bool,
     began: Timestamp,
 }
 
@@ -277,6 +282,10 @@ impl<H: Host> Call<H> {
     pub fn admit(&mut self) {
         if std::mem::take(&mut self.has_ticket) {
             self.numbers.passes.admit(1);
+        }
+        self.is_held = self.is_in_flight;
+        if self.is_held {
+            self.numbers.in_flight.hold(1);
         }
     }
 
@@ -304,7 +313,7 @@ impl<H: Host> Drop for Call<H> {
         if self.has_ticket {
             self.numbers.passes.counter().release(1);
         }
-        if self.is_in_flight {
+        if self.is_in_flight && (!self.is_held || self.numbers.in_flight.unhold(1)) {
             self.numbers.in_flight.release(1);
         }
     }

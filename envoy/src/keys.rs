@@ -25,7 +25,7 @@
 
 use crate::host::{Host, Kind, Property};
 use crate::vm::Vm;
-use leapgate::rule::{Attribute, AttributeSource, KeyPart, number_text};
+use leapgate::rule::{Attribute, AttributeSource, KeyPart, KeyValue, number_text};
 use std::cell::{Cell, OnceCell};
 
 /// Whether a configuration has met an attribute of a wrong type.
@@ -56,6 +56,13 @@ pub fn read<H: Host>(vm: &Vm<H>, wrong: &WrongTypes, parts: &[KeyPart]) -> Vec<O
     parts
         .iter()
         .map(|name| part(name).filter(|value| !value.is_empty()))
+        .collect()
+}
+
+/// The values that were read, as the engine takes them.
+pub fn values(keys: &[Option<Vec<u8>>]) -> Vec<KeyValue<'_>> {
+    keys.iter()
+        .map(|key| key.as_deref().map_or(KeyValue::Missing, KeyValue::One))
         .collect()
 }
 

@@ -9,6 +9,8 @@
 //! | `shared` | a cell of words in shared data, replaced by compare-and-swap |
 //! | `vm` | one virtual machine: its host, the names of what it shares, the seed of hashes, sleep |
 //! | `gauges` | Envoy's gauges as counters that workers share |
+//! | `holds` | what each virtual machine holds, and that others give it back after its death |
+//! | `key_holds` | the same of keys, which is in their pages |
 //! | `pair` | two running counts: in gauges, in shared data, or the virtual machine's own |
 //! | `counters` | the counters that Envoy exports for each rule |
 //! | `ring` | how virtual machines publish the past of a window to one another |
@@ -25,6 +27,7 @@
 //! | `pages` | where the states of a rule's keys are kept: shared data, or the virtual machine alone |
 //! | `backend` | the engine's backend, which opens all these |
 //! | `caller` | what is read of a request besides its resource: its origin, and whether it may borrow |
+//! | `apis` | which APIs a request belongs to besides its route |
 //! | `waiting` | requests that wait, paused until their turn |
 //! | `cost` | what a request that has ended has cost |
 //! | `passed` | what an admitted request keeps until it ends |
@@ -33,6 +36,7 @@
 //!
 //! A module uses only those above it.
 
+mod apis;
 pub mod backend;
 pub mod breakers;
 pub mod caller;
@@ -42,8 +46,10 @@ mod counters;
 pub mod counts;
 pub mod filter;
 mod gauges;
+mod holds;
 pub mod host;
 pub mod inbound;
+mod key_holds;
 pub mod keys;
 pub mod names;
 pub mod outcome;

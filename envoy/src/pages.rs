@@ -5,6 +5,7 @@
 //! If the scope is the worker, or shared data does not work, each virtual machine has its own pages.
 
 use crate::counters::{Counters, LazyCounter};
+use crate::holds::Holder;
 use crate::host::{Host, Level, Put};
 use crate::reply;
 use leapgate::Timestamp;
@@ -14,6 +15,7 @@ use leapgate::backend::{
 };
 use leapgate::rule::Counting;
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 /// How often a compare-and-swap is tried before the attempt at a decision fails; the engine makes a few attempts. A try fails
 /// only if another worker changed the same page, which holds a few keys, between the read and the swap: 8 such changes in a row
@@ -27,6 +29,8 @@ const MAX_OWED: usize = 1024;
 /// The states of one rule's keys.
 pub struct KeyStates<H> {
     layout: KeyedPages,
+    /// Under whose id this virtual machine holds; `None` if its pages are its own.
+    holder: Option<Rc<Holder<H>>>,
     pages: Pages<H>,
     /// The page that was read last, and when: it may be good for the next step of the same decision.
     read: RefCell<Option<(Page, Timestamp)>>,
@@ -36,6 +40,7 @@ pub struct KeyStates<H> {
     /// How many requests have been charged to shared entries, because their page was full.
     shared: Cell<u64>,
     exported_shared: LazyCounter,
+    exported_defaulted: LazyCounter,
 }
 
 /// A request that has ended: its reservation is to be taken off.
@@ -136,15 +141,23 @@ impl<H: Host> Pages<H> {
 }
 
 impl<H: Host> KeyStates<H> {
-    pub(crate) fn new(layout: KeyedPages, pages: Pages<H>, counters: Counters<H>) -> KeyStates<H> {
+    pub(crate) fn new(
+        layout: KeyedPages,
+        pages: Pages<H>,
+        counters: Counters<H>,
+        holder: &Rc<Holder<H>>,
+    ) -> KeyStates<H> {
+        let is_shared = matches!(pages, Pages::Shared { .. });
         KeyStates {
             layout,
+            holder: is_shared.then(|| Rc::clone(holder)),
             pages,
             read: RefCell::default(),
             owed: RefCell::default(),
             counters,
             shared: Cell::new(0),
             exported_shared: LazyCounter::default(),
+            exported_defaulted: LazyCounter::default(),
         }
     }
 
@@ -154,6 +167,8 @@ impl<H: Host> KeyStates<H> {
         self.take_off_owed();
         self.counters
             .export([state.passed(), state.blocked(), state.shadow_blocked()]);
+        self.counters
+            .export_lazy(&self.exported_defaulted, "defaulted", state.defaulted());
         let is_first =
             self.counters
                 .export_lazy(&self.exported_shared, "shared", self.shared.get());
@@ -213,6 +228,16 @@ impl<H: Host> KeyStates<H> {
         Err(None)
     }
 
+    /// Settles in a page what dead virtual machines hold there. Returns whether the page has changed.
+    #[cold]
+    fn settle_dead(&self, page: &mut Vec<u8>, now: Timestamp) -> bool {
+        let Some(holder) = &self.holder else {
+            return false;
+        };
+        let is_dead = |of: u16| holder.is_dead(&|id| KeyedPages::holder_of(id) == of);
+        self.layout.settle_dead(page, &is_dead, now)
+    }
+
     fn take_off(&self, owed: Owed) -> bool {
         let Owed {
             reserved,
@@ -229,8 +254,11 @@ impl<H: Host> KeyStates<H> {
         };
         // The page that was read last may be this one, which is now stale.
         self.read.take();
-        let swapped = self.swap(reserved.handle.key(), None, change);
-        !matches!(swapped, Err(None))
+        let is_done = !matches!(self.swap(reserved.handle.key(), None, change), Err(None));
+        if is_done && reserved.is_held {
+            self.holder.iter().for_each(|holder| holder.unhold_key());
+        }
+        is_done
     }
 
     /// Takes off what is owed, and an ended request besides: later, if that fails now.
@@ -265,9 +293,15 @@ impl<H: Host> KeyedStates for KeyStates<H> {
         now: Timestamp,
     ) -> KeyVerdict {
         let page = self.kept_for(*key, now);
-        let page = page.unwrap_or_else(|| self.page_of(key.key()));
+        let mut page = page.unwrap_or_else(|| self.page_of(key.key()));
         *key = key.found_at(page.number as u32);
-        let asked = self.layout.ask(&page.bytes, key.key(), terms, cost, now);
+        let ask = |page: &Page| self.layout.ask(&page.bytes, key.key(), terms, cost, now);
+        let mut asked = ask(&page);
+        if terms.holds && asked != KeyVerdict::Pass && self.settle_dead(&mut page.bytes, now) {
+            self.pages.swap(page); // else another worker has changed it, which may have settled it
+            page = self.page_of(key.key());
+            asked = ask(&page);
+        }
         self.keep(page, now);
         asked
     }
@@ -291,9 +325,26 @@ impl<H: Host> KeyedStates for KeyStates<H> {
         now: Timestamp,
     ) -> Option<Reserved> {
         let (key, kept) = (handle.key(), self.kept_for(*handle, now));
-        let reserve = |page: &mut Vec<u8>| self.layout.reserve(page, key, terms, cost, wait, now);
+        if terms.holds
+            && let Some(holder) = &self.holder
+        {
+            self.layout.hold_as(holder.id_for_keys());
+        }
+        let reserve = |page: &mut Vec<u8>| {
+            let reserved = self.layout.reserve(page, key, terms, cost, wait, now);
+            // A full page makes room as soon as what the dead held has left it.
+            let is_full =
+                reserved.filter(|reserved| reserved.is_held && reserved.handle.is_shared());
+            is_full.map(|_| self.settle_dead(page, now));
+            reserved
+        };
         match self.swap(key, kept, reserve) {
-            Ok(reserved) => Some(reserved),
+            Ok(reserved) => {
+                if reserved.is_held {
+                    self.holder.iter().for_each(|holder| holder.hold_key());
+                }
+                Some(reserved)
+            }
             Err(page) => {
                 if let Some(page) = page {
                     *handle = handle.found_at(page.number as u32);

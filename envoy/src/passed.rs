@@ -1,6 +1,7 @@
 //! What an admitted request keeps until it ends.
 
 use crate::backend::EnvoyBackend;
+use crate::caller::Caller;
 use crate::cost::Readings;
 use crate::host::Host;
 use crate::inbound::Call;
@@ -24,6 +25,8 @@ pub struct Passed<H: Host> {
 pub(crate) struct Tracked<H: Host> {
     /// The values of its key; empty unless its response gets headers about its limits.
     pub(crate) keys: Vec<Option<Vec<u8>>>,
+    /// The default unless its response gets those headers.
+    pub(crate) caller: Caller,
     pub(crate) answer: Answer,
     pub(crate) readings: Readings,
     /// Set if there are system rules. Dropping it releases what the request holds.

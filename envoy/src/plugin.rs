@@ -98,6 +98,10 @@ impl HttpContext for Stream {
         let Some(filter) = &self.filter else {
             return Action::Continue;
         };
+        #[cfg(feature = "trap")]
+        if Proxy.request_header("x-trap").is_some() {
+            core::arch::wasm32::unreachable();
+        }
         self.passed = filter.on_request(self.id);
         match &self.passed {
             Some(passed) if !passed.is_held() => Action::Continue,

@@ -2,8 +2,8 @@
 
 use crate::outcome::Errors;
 use leapgate::RefusalKind;
-use leapgate::config::{ConfigError, Fields, Located, Value, read_part};
-use leapgate::rule::{Attribute, KeyPart, MAX_NAME, Target};
+use leapgate::config::{ConfigError, Fields, Located, Value, read_exempt, read_part};
+use leapgate::rule::{Attribute, Exempt, KeyPart, MAX_NAME, Target};
 use std::rc::Rc;
 
 /// The longest body of a reply, in bytes: one slice of Envoy's buffers.
@@ -47,6 +47,8 @@ pub struct Settings {
     pub origin: Option<OriginFrom>,
     /// Which requests may borrow.
     pub prioritized: Option<Prioritized>,
+    /// Which requests flow rules and system rules leave alone.
+    pub exempt: Option<Exempt>,
     /// How many requests may wait at once.
     pub max_waiting: usize,
     /// The reply to a refused request.
@@ -156,6 +158,7 @@ impl Default for Settings {
             max_resources: 1000,
             origin: None,
             prioritized: None,
+            exempt: None,
             max_waiting: 1000,
             reply: Reply {
                 status: RefusalKind::Limited.status(),
@@ -215,6 +218,7 @@ pub(crate) fn settings(at: &Located<'_>) -> Result<Settings, ConfigError> {
         "resource",
         "origin",
         "prioritized",
+        "exempt",
         "maxWaiting",
         "maxResources",
         "reply",
@@ -235,6 +239,9 @@ pub(crate) fn settings(at: &Located<'_>) -> Result<Settings, ConfigError> {
     }
     if let Some(at) = fields.get("prioritized") {
         settings.prioritized = Some(prioritized(&at)?);
+    }
+    if let Some(at) = fields.get("exempt") {
+        settings.exempt = Some(read_exempt(&at)?);
     }
     if let Some(max) = fields.get("maxWaiting") {
         settings.max_waiting = max.integer(0..=MAX_WAITING)? as usize;

@@ -263,6 +263,18 @@ fn what_is_wrong_with_the_rules_is_said_here_too() {
             "systemRules[1]: `highestSystemLoad` is not known in Envoy, where a filter cannot see the machine; use `bbr`, `maxThread` or `avgRt`",
         ),
         (
+            r#"{"flowRules": [{"resource": "a", "count": 1, "exempt": [{"clientIp": "::/0"}, {"origin": "shop"}]}]}"#,
+            r#"flowRules[0].exempt: `shop` never applies where requests have no origin; say what it is: `"envoy": {"origin": {"header": "x-app"}}`"#,
+        ),
+        (
+            r#"{"flowRules": [{"resource": "a", "count": 1}], "envoy": {"exempt": [{"origin": "shop"}]}}"#,
+            r#"envoy.exempt: `shop` never applies where requests have no origin; say what it is: `"envoy": {"origin": {"header": "x-app"}}`"#,
+        ),
+        (
+            r#"{"envoy": {"exempt": [{"clientIp": "10.0.0.1/8"}]}}"#,
+            "envoy.exempt[0].clientIp: `10.0.0.1/8` has bits behind its prefix; use the first address of the network",
+        ),
+        (
             r#"{"systemRules": [{"highestCpuUsage": 0.8, "bbr": true}]}"#,
             "systemRules[0]: `highestCpuUsage` is not known in Envoy, where a filter cannot see the machine; use `bbr`, `maxThread` or `avgRt`",
         ),
@@ -309,7 +321,7 @@ fn the_document_in_the_readme_is_accepted() {
 
 #[test]
 fn a_setting_that_is_wrong_is_refused() {
-    let keys = "`scope`, `resource`, `origin`, `prioritized`, `maxWaiting`, `maxResources`, `reply`, `errors`, `rateLimitHeaders`, `rateLimitHeadersOn`";
+    let keys = "`scope`, `resource`, `origin`, `prioritized`, `exempt`, `maxWaiting`, `maxResources`, `reply`, `errors`, `rateLimitHeaders`, `rateLimitHeadersOn`";
     let max = "is not possible; use a whole number from 1 to 10000";
     let from = "is not a valid value; use one of `route`, `virtualHost`, `envoyGateway`, `istio`";
     let fixed = "is not the name of one resource; use 1 to 256 bytes, and not `*`";

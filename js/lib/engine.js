@@ -201,10 +201,11 @@ export class Engine {
   #decide(number, known, request, names, flags, within, now) {
     if (request === undefined) request = {};
     else if (names !== undefined) checkOptions('request', request, names, EXAMPLE);
-    const { key, origin, cost, prioritized, context, inbound } = request;
+    const { key, origin, cost, prioritized, context, inbound, exempt } = request;
     if (cost !== undefined) checkNumber('request.cost', cost, MAX_COST, true);
     if (prioritized !== undefined && checkBoolean('request.prioritized', prioritized)) flags |= layout.PRIORITIZED;
     if (inbound !== undefined && checkBoolean('request.inbound', inbound)) flags |= layout.INBOUND;
+    if (exempt !== undefined && checkBoolean('request.exempt', exempt)) flags |= layout.EXEMPT;
     if (origin !== undefined) checkName('request.origin', origin);
     if (context !== undefined) checkName('request.context', context);
     const { parts } = known;

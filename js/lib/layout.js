@@ -42,6 +42,7 @@ export const CAN_WAIT = 4;
 export const ENDS = 8;
 export const KEYED = 16;
 export const LOOKS = 32;
+export const EXEMPT = 64;
 export const REFUSED = -1;
 export const ENDED = -2;
 export const NONE = -1;
@@ -55,7 +56,7 @@ export const UNANSWERED = 4;
 export const WINDOW = ['intervalMs', 'sampleCount'];
 export const BUCKET = ['start', 'pass', 'block', 'exception', 'success', 'rt', 'occupiedPass', 'minRt', 'shortestRt', 'maxRt', 'maxConcurrency'];
 export const DETAIL = ['timestamp', 'pass', 'block', 'success', 'exception', 'rt', 'occupiedPass', 'concurrency'];
-export const COUNTERS = ['passed', 'waited', 'blocked', 'shadowBlocked', 'shared'];
+export const COUNTERS = ['passed', 'waited', 'blocked', 'shadowBlocked', 'shared', 'defaulted'];
 export const HOT_KEY = ['amount', 'isNamed'];
 
 // Statistics: choices.

@@ -23,7 +23,7 @@ const NEXT = 16;
 const EARLY_MS = 2;
 
 // The options of all requests, of `run`, and of `acquire`.
-export const REQUEST = ['key', 'origin', 'cost', 'prioritized', 'context', 'inbound'];
+export const REQUEST = ['key', 'origin', 'cost', 'prioritized', 'context', 'inbound', 'exempt'];
 const RUN = [...REQUEST, 'within', 'signal'];
 const ACQUIRE = [...RUN, 'maxWaitMs'];
 export const EXAMPLE = '`{ cost: 2 }`, or leave it out';
@@ -70,12 +70,12 @@ function after(ms, then) {
 }
 
 // The name of the queue of a request: requests with the same key and the same rules share one.
-function nameOf({ key, origin, context, prioritized, inbound } = {}) {
+function nameOf({ key, origin, context, prioritized, inbound, exempt } = {}) {
   const text = (value) => (Array.isArray(value) ? value.map(String) : String(value));
   const isRecord = typeof key === 'object' && key !== null && !Array.isArray(key);
   const parts = isRecord ? Object.entries(key).map(([part, value]) => [part, text(value)]) : text(key);
   if (isRecord) parts.sort(([a], [b]) => (a < b ? -1 : 1));
-  return JSON.stringify([isRecord, parts, text(origin), text(context), prioritized === true, inbound === true]);
+  return JSON.stringify([isRecord, parts, text(origin), text(context), prioritized === true, inbound === true, exempt === true]);
 }
 
 export class Waiting {

@@ -176,7 +176,8 @@ impl Engines {
         let (decision_row, policies) = results.split_first_chunk_mut::<DECISION_LEN>()?;
         let left = slot
             .closed
-            .and_then(|closed| known.closed_for(closed, call.now));
+            .and_then(|closed| known.closed_for(closed, call.now))
+            .filter(|_| call.flags & EXEMPT == 0);
         let mut policies = policies.as_chunks_mut::<POLICY_LEN>().0.iter_mut();
         decision_row[DECISION_POLICIES] = 0.0;
         let decision = with_key(key, |values| {
@@ -190,7 +191,8 @@ impl Engines {
                 )
             };
             let resource = Rc::clone(&known.resource);
-            for policy in resource.policies_for(&Request::new("").keys(values), call.now) {
+            let about = call.request(outer).keys(values);
+            for policy in resource.policies_for(&about, call.now) {
                 let place = known.index_of(RuleInfo::of_policy(&policy));
                 let (remaining, reset) = match left {
                     None => (policy.remaining, policy.reset),
@@ -323,6 +325,9 @@ impl<'a> Call<'a> {
             .cost(self.cost);
         if self.flags & PRIORITIZED != 0 {
             request = request.prioritized();
+        }
+        if self.flags & EXEMPT != 0 {
+            request = request.exempt();
         }
         if self.flags & INBOUND != 0 {
             request = request.inbound();

@@ -85,6 +85,8 @@ pub(crate) const ENDS: u32 = 8;
 pub(crate) const KEYED: u32 = 16;
 /// The request only reads the policies, and charges nothing.
 pub(crate) const LOOKS: u32 = 32;
+/// Limits leave the request alone.
+pub(crate) const EXEMPT: u32 = 64;
 
 /// Results of `engine_enter` other than an entry.
 pub(crate) const REFUSED: f64 = -1.0;
@@ -128,7 +130,14 @@ pub(crate) const DETAIL: [&str; 8] = [
     "occupiedPass",
     "concurrency",
 ];
-pub(crate) const COUNTERS: [&str; 5] = ["passed", "waited", "blocked", "shadowBlocked", "shared"];
+pub(crate) const COUNTERS: [&str; 6] = [
+    "passed",
+    "waited",
+    "blocked",
+    "shadowBlocked",
+    "shared",
+    "defaulted",
+];
 pub(crate) const HOT_KEY: [&str; 2] = ["amount", "isNamed"];
 
 // ---- statistics: choices ----

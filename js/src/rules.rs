@@ -96,6 +96,8 @@ pub(crate) struct RuleReport<'a> {
     pub(crate) shadow_blocked: u64,
     /// What was charged to states that keys share.
     pub(crate) shared: Option<u64>,
+    /// What was decided by the rule's own count because the request did not bring one along.
+    pub(crate) defaulted: Option<u64>,
     /// The states of its keys.
     pub(crate) keys: Option<&'a KeyedWindows>,
     /// Whether these are turns, in nanoseconds.
@@ -133,6 +135,7 @@ pub(crate) fn for_each_rule(engine: &Engine<LateSeed>, each: &mut dyn FnMut(&Rul
             blocked: state.blocked(),
             shadow_blocked: state.shadow_blocked(),
             shared: Some(state.states().shared()),
+            defaulted: Some(state.defaulted()),
             keys: Some(state.states()),
             ..RuleReport::of_state(key)
         });

@@ -56,8 +56,8 @@ class Play {
     this.engine.replace(rules);
   }
 
-  left({ resource, keys }) {
-    const policies = this.engine.policies(resource, { key: keyed(keys) });
+  left({ resource, keys, ...request }) {
+    const policies = this.engine.policies(resource, { ...request, key: keyed(keys) });
     return policies.map(({ id, remaining, resetMs }) => [id, remaining, resetMs]);
   }
 

@@ -503,7 +503,8 @@ test('counters_have_the_decisions_of_each_rule', () => {
   for (const resource of ['d', 'e']) engine.limit(resource, { origin: 'app' });
   const row = (rule, resource, origin, passed, blocked, shadowBlocked = 0) => {
     const waited = passed === null ? null : 0;
-    return { rule, resource, origin, passed, waited, blocked, shadowBlocked, shared: rule === 'key' ? 1 : null };
+    const [shared, defaulted] = rule === 'key' ? [1, 0] : [null, null];
+    return { rule, resource, origin, passed, waited, blocked, shadowBlocked, shared, defaulted };
   };
   assert.deepEqual(
     engine.counters().filter((row) => row.passed !== 0 || row.blocked !== 0),

@@ -96,17 +96,37 @@ export type KeyPart = 'clientIp' | 'path' | 'method' | 'host' | 'peer' | OneOf<N
 
 /** The count of one key, in place of the rule's. */
 export interface KeyItem {
-  /** The key: a value, or an array with a value for each part, where null means that the part is missing. */
+  /**
+   * The key: a value, or an array with a value for each part, where null means that the part is missing. If `clientIp` is the only
+   * part, a network, such as `10.0.0.0/8`: each client in it has this count, and the longest prefix decides.
+   */
   value: string | readonly (string | null)[];
   count: number;
 }
+
+/**
+ * Where the count of a key is found in a request: in a part that the caller passes in `key`, as a number or its digits, and that
+ * clients do not choose. In typed metadata 0 is a number that is not set.
+ */
+export type CountFrom = OneOf<MetadataParts> & {
+  /** The count of a request that brings none along, or one that is not valid. */
+  default: number;
+  /** The highest count that is taken from a request; unlimited unless given. */
+  atMost?: number;
+};
+
+/** What exempts a request. */
+export type Exemption =
+  | { /** The client's address is in this network: `10.0.0.0/8`, or one address. */ clientIp: string }
+  | { /** The request has this header. Any client can send it. */ header: string; /** Its value; any unless given. */ value?: string }
+  | { /** The request has this origin. */ origin: string };
 
 /** A limit on a resource. */
 export interface FlowRule extends AnyRule {
   /** The resource to limit; `*` means each resource that no other flow rule names, each with a window of its own. */
   resource: string;
-  /** How much is admitted; may have a fraction. */
-  count: number;
+  /** How much is admitted; may have a fraction. With a `key`, each request may bring along the count of its key. */
+  count: number | CountFrom;
   /** `qps` unless given. */
   grade?: Grade;
   /** The length of the window: 1000 ms unless given. */
@@ -137,6 +157,13 @@ export interface FlowRule extends AnyRule {
   maxKeys?: number;
   /** How much each key may have beyond the count: 0 unless given. Throttles and limits on concurrency ignore it. */
   burst?: number;
+  /**
+   * The share of keys that is refused, from 0 to 100, chosen by their hash: 100 unless given. For the other keys the rule is in
+   * shadow mode. A higher percentage has all keys of a lower one, while the engine exists.
+   */
+  enforcePercent?: number;
+  /** Requests that the rule leaves alone: they are neither refused nor counted. Up to 256. */
+  exempt?: readonly Exemption[];
   compat?: Compat;
 }
 
@@ -323,6 +350,11 @@ export interface RequestOptions {
   context?: string;
   /** Whether the request comes from outside: system rules limit only inbound requests. */
   inbound?: boolean;
+  /**
+   * Whether limits leave the request alone, such as a health check: flow rules, system rules and bans neither refuse nor count it.
+   * Circuit breakers and authority rules hold for it.
+   */
+  exempt?: boolean;
 }
 
 /** The properties of a call. */

@@ -419,6 +419,8 @@ export interface RuleCounters {
   shadowBlocked: number;
   /** Passed requests charged to the windows that keys beyond `maxKeys` share; null for rules without a key. */
   shared: number | null;
+  /** Requests that did not bring a valid count along and were decided by the rule's own; null for rules without a key. */
+  defaulted: number | null;
 }
 
 /** A hot key. */

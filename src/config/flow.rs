@@ -1,15 +1,17 @@
 //! Flow rules in a document.
 
 use super::cost;
+use super::count_from;
+use super::exempt::read_exempt;
 use super::key;
 use super::parts::{
     BEHAVIORS, as_sentinel, compat, counting, geometry, is_concurrency, is_number, mode,
-    name_error, number_error, refuse_pattern, rule_id, window_error,
+    name_error, refuse_pattern, rule_id, window_error,
 };
 use super::value::{ConfigError, Fields, Located, Value};
-use crate::rule::{ControlBehavior, FlowRule, LimitApp, MaxQueueing, RuleError, WarmUp};
+use crate::rule::{ControlBehavior, FlowRule, LimitApp, MaxQueueing, WarmUp};
 
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 25] = [
     "id",
     "resource",
     "count",
@@ -28,6 +30,8 @@ const KEYS: [&str; 23] = [
     "keyItems",
     "maxKeys",
     "burst",
+    "enforcePercent",
+    "exempt",
     "unit",
     "cost",
     "mode",
@@ -39,22 +43,26 @@ pub(super) fn rule(at: &Located<'_>) -> Result<FlowRule, ConfigError> {
     let fields = at.rule(&KEYS)?;
     refuse_pattern(&fields)?;
     let (resource, count) = (fields.need("resource")?, fields.need("count")?);
-    let mut rule =
-        FlowRule::new(resource.string()?, count.number()?).map_err(|error| match error {
-            RuleError::BadCount { .. } => number_error(&count, &error),
-            _ => name_error(&resource),
-        })?;
+    let name = resource.string()?;
+    let (own, from) = count_from::read(&count)?;
+    let mut rule = FlowRule::new(name, own.get()).map_err(|_| name_error(&resource))?;
     if let Some(id) = rule_id(&fields)? {
         rule = rule.with_id(id);
     }
     rule = with_strategy(rule, &fields)?;
     let is_keyed = fields.get("key").is_some();
-    rule = key::with_key(rule, &fields)?;
+    if from.is_some() && !is_keyed {
+        return Err(count.error("means nothing without a `key`; add one, or use a number"));
+    }
+    rule = key::with_key(rule, from, &fields)?;
     if let Some(limit_app) = fields.get("limitApp") {
         let name = limit_app.string()?;
         // Sentinel's blank name means all origins.
         let name = if name.is_empty() { "default" } else { name };
         rule = rule.for_origin(LimitApp::new(name).map_err(|_| name_error(&limit_app))?);
+    }
+    if let Some(exempt) = fields.get("exempt") {
+        rule = rule.exempting(read_exempt(&exempt)?);
     }
     rule = rule.in_mode(mode(&fields)?);
     let concurrency = is_concurrency(&fields)?;

@@ -7,7 +7,7 @@ use super::key_part::named;
 use super::param_flow::{Names, limit};
 use super::parts::{compat, is_concurrency};
 use super::value::{ConfigError, Located};
-use crate::rule::{ControlBehavior, FlowRule, KeyMatch, KeyPart, KeyedBy, Regex};
+use crate::rule::{ControlBehavior, FlowRule, KeyMatch, KeyPart, KeyedBy, Regex, ResourceMode};
 
 const KEYS: [&str; 14] = [
     "id",
@@ -75,11 +75,16 @@ const MATCH: [(&str, Match); 4] = [
     ("contains", Match::Contains),
 ];
 
-pub(super) fn rule(at: &Located<'_>) -> Result<FlowRule, ConfigError> {
+/// A rule, and the kind of resource that it names.
+pub(super) fn rule(at: &Located<'_>) -> Result<(FlowRule, ResourceMode), ConfigError> {
     let fields = at.rule(&KEYS)?;
-    if let Some(resource_mode) = fields.get("resourceMode") {
-        resource_mode.one_of_numbered(&[("route", ()), ("customApiName", ())])?;
-    }
+    let resource_mode = match fields.get("resourceMode") {
+        Some(resource_mode) => resource_mode.one_of_numbered(&[
+            ("route", ResourceMode::Route),
+            ("customApiName", ResourceMode::Api),
+        ])?,
+        None => ResourceMode::Route,
+    };
     let compat = compat(&fields)?;
     let by = match fields.get("paramItem") {
         Some(item) => Some(key(&item, compat)?),
@@ -90,7 +95,7 @@ pub(super) fn rule(at: &Located<'_>) -> Result<FlowRule, ConfigError> {
         None if compat && is_concurrency(&fields)? => Some(KeyedBy::nothing()),
         None => None,
     };
-    limit(at, &fields, &NAMES, by)
+    Ok((limit(at, &fields, &NAMES, by)?, resource_mode))
 }
 
 fn key(at: &Located<'_>, compat: bool) -> Result<KeyedBy, ConfigError> {

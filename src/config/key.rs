@@ -4,15 +4,20 @@ use super::key_part::read_part;
 use super::parts::{BEHAVIORS, number_error};
 use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{
-    ControlBehavior, Count, FlowRule, KeyItem, KeyPart, KeyedBy, MAX_KEY_PARTS, MAX_KEYS, Network,
+    Cidr, ControlBehavior, Count, CountFrom, FlowRule, KeyItem, KeyPart, KeyedBy, MAX_KEY_PARTS,
+    MAX_KEYS, Network, Ratio, RuleError,
 };
 
 const ITEM_KEYS: [&str; 2] = ["value", "count"];
 
-/// The rule with the key that the fields describe, if there is one.
-pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, ConfigError> {
+/// The rule with the key that the fields describe, if there is one, whose `count` its requests bring along.
+pub(super) fn with_key(
+    rule: FlowRule,
+    count: Option<CountFrom>,
+    fields: &Fields<'_>,
+) -> Result<FlowRule, ConfigError> {
     let Some(key) = fields.get("key") else {
-        let given = ["keyItems", "maxKeys", "burst"].into_iter();
+        let given = ["keyItems", "maxKeys", "burst", "enforcePercent"].into_iter();
         return match given.filter_map(|key| fields.get(key)).next() {
             Some(given) => {
                 Err(given.error("means nothing without a `key`; add one, or leave it out"))
@@ -30,6 +35,15 @@ pub(super) fn with_key(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, 
     }
     if let Some(burst) = fields.get("burst") {
         by = by.with_burst(burst.integer(0..=Count::MAX as u64)?);
+    }
+    if let Some(at) = fields.get("enforcePercent") {
+        let share = Ratio::new(at.number()? / 100.0);
+        by = by.enforced_for(
+            share.map_err(|_| at.error("is not a valid percentage; use a number from 0 to 100"))?,
+        );
+    }
+    if let Some(count) = count {
+        by = by.with_count_from(count);
     }
     keyed(rule, by, fields)
 }
@@ -83,13 +97,13 @@ fn item(at: &Located<'_>, by: &KeyedBy) -> Result<KeyItem, ConfigError> {
             for (at, part) in values.zip(parts) {
                 read.push(match at.value() {
                     Value::Null => None,
-                    _ => Some(text(&at, part)?),
+                    _ => Some(text(&at, part, wanted)?),
                 });
             }
             read.into()
         }
         _ => match parts {
-            [part] => [Some(text(&value, part)?)].into(),
+            [part] => [Some(text(&value, part, 1)?)].into(),
             parts => {
                 let wanted = parts.len();
                 return Err(value.error(&format!(
@@ -99,17 +113,41 @@ fn item(at: &Located<'_>, by: &KeyedBy) -> Result<KeyItem, ConfigError> {
         },
     };
     let count = Count::new(at_count.number()?).map_err(|error| number_error(&at_count, &error))?;
-    Ok(KeyItem { values, count })
+    let item = KeyItem { values, count };
+    by.network_of(&item)
+        .map_err(|error| network_error(&value, &error))?;
+    Ok(item)
 }
 
-fn text(at: &Located<'_>, part: &KeyPart) -> Result<Box<str>, ConfigError> {
+/// A value of a part, of so many parts in all.
+fn text(at: &Located<'_>, part: &KeyPart, parts: usize) -> Result<Box<str>, ConfigError> {
     let text = at.string()?;
     match part {
-        KeyPart::ClientIp { v4, v6 } if Network::of(text.as_bytes(), *v4, *v6).is_none() => {
-            Err(at.error("is not an IP address; use one such as `10.0.0.1`"))
+        KeyPart::ClientIp { .. } if text.contains('/') && parts == 1 => {
+            network(at)?;
         }
-        _ => Ok(text.into()),
+        KeyPart::ClientIp { v4, v6 } if Network::of(text.as_bytes(), *v4, *v6).is_none() => {
+            return Err(at.error(if text.contains('/') {
+                "is a network, which goes only with a key of `clientIp` alone; use an address such as `10.0.0.1`"
+            } else {
+                "is not an IP address; use one such as `10.0.0.1`"
+            }));
+        }
+        _ => {}
     }
+    Ok(text.into())
+}
+
+/// A network of addresses.
+pub(super) fn network(at: &Located<'_>) -> Result<Cidr, ConfigError> {
+    Cidr::new(at.string()?).map_err(|error| network_error(at, &error))
+}
+
+fn network_error(at: &Located<'_>, error: &RuleError) -> ConfigError {
+    at.error(match error {
+        RuleError::BadCidr { fault, .. } => fault,
+        _ => "is not a network; use one such as `10.0.0.0/8`",
+    })
 }
 
 /// Checks that a flow rule with a key has a behaviour that goes with it.

@@ -1,5 +1,6 @@
 //! The circuit breakers of one resource: they let requests through, as probes if need be, and look at how calls end.
 
+use crate::engine::api_nodes::ApiNode;
 use crate::engine::blocked::Blocked;
 use crate::engine::in_force::InForce;
 use crate::engine::keyed::EntryExtras;
@@ -69,7 +70,20 @@ impl Admissions {
         self.rest.as_deref()
     }
 
-    /// The same, to be settled.
+    /// The statistics of the APIs of the request.
+    #[inline]
+    pub(super) fn apis(&self) -> &[ApiNode] {
+        self.rest.as_deref().map_or(&[], |rest| &rest.apis)
+    }
+
+    /// Keeps the statistics of the APIs of the request.
+    pub(super) fn keep_apis(&mut self, apis: Vec<ApiNode>) {
+        if !apis.is_empty() {
+            self.rest.get_or_insert_default().apis = apis;
+        }
+    }
+
+    /// What it holds, to be settled.
     pub(super) fn extras_mut(&mut self) -> Option<&mut EntryExtras> {
         self.rest.as_deref_mut()
     }

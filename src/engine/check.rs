@@ -2,10 +2,11 @@
 
 use crate::engine::caller::Caller;
 use crate::engine::cost::{Costs, Tariff};
+use crate::engine::exempt::Exempted;
 use crate::engine::origin::Origin;
 use crate::engine::store::{ControllerOf, Store};
 use crate::places::NamePlace;
-use crate::rule::{ControlBehavior, FLOW, FlowRule, LimitApp, RuleId, Strategy, Target};
+use crate::rule::{ControlBehavior, FLOW, FlowRule, KeyValue, LimitApp, RuleId, Strategy, Target};
 use crate::state::backend::{Backend, StateKey};
 use crate::state::terms::Terms;
 use crate::stats::occupy::OCCUPY_TIMEOUT_MS;
@@ -24,8 +25,12 @@ pub(super) struct Check<S: Backend> {
     /// `None` if it counts requests at a known cost.
     pub(super) tariff: Option<Tariff>,
     pub(super) applies: Applies,
+    /// Which member of the resource the rule is for, where it stands for a route and APIs; else 0.
+    pub(super) member: u8,
     pub(super) measures: Measures,
     pub(super) enforced: bool,
+    /// Which requests it leaves alone.
+    pub(super) exempt: Exempted,
     /// For how long the rule would have made the request wait that is being decided on, in nanoseconds. Of rules that are
     /// not enforced.
     pub(super) shadow_wait: Cell<u64>,
@@ -104,13 +109,15 @@ impl<S: Backend> Check<S> {
         }
     }
 
-    /// Whether the rule is for requests of that origin.
+    /// Whether the rule is for requests of that origin. (Which of them it leaves alone is asked where all rules decide together.)
     #[inline]
     pub(super) fn applies_to(&self, origin: Option<&Origin<S>>) -> bool {
         match &self.applies {
             Applies::All => true,
             Applies::Origin(name) => origin.is_some_and(|origin| origin.name == *name),
-            Applies::OtherOrigins => origin.is_some_and(|origin| origin.is_other),
+            Applies::OtherOrigins => {
+                origin.is_some_and(|origin| origin.is_other >> self.member & 1 == 1)
+            }
             Applies::Never => false,
         }
     }
@@ -120,6 +127,9 @@ impl<S: Backend> Check<S> {
     /// Sentinel: `FlowRuleChecker.selectNodeByRequesterAndStrategy`.
     #[inline]
     pub(super) fn role(&self, caller: &Caller<'_, S>) -> (bool, bool) {
+        if self.exempts(caller.keys.values, caller.keys.origin) {
+            return (false, false);
+        }
         let applies = self.applies_to(caller.origin);
         match &self.measures {
             Measures::Same => (applies, applies),
@@ -130,6 +140,12 @@ impl<S: Backend> Check<S> {
                 (applies && is_in_context, is_in_context)
             }
         }
+    }
+
+    /// Whether the rule leaves a request alone that has these values.
+    #[inline]
+    pub(super) fn exempts(&self, values: &[KeyValue<'_>], origin: &str) -> bool {
+        self.exempt.holds(&self.rule, values, origin)
     }
 
     /// What a request costs under the rule, or how much it holds until its cost is known.

@@ -47,6 +47,14 @@ pub(super) struct Admitted<'a, S: Backend> {
 }
 
 impl<S: Backend> Admitted<'_, S> {
+    /// One that flow rules leave alone.
+    pub(super) fn exempt() -> Self {
+        Admitted {
+            extras: Some(Box::new(EntryExtras::exempt())),
+            ..Admitted::at_once(0)
+        }
+    }
+
     /// One that passes at once.
     pub(super) fn at_once(held: u64) -> Self {
         Admitted {

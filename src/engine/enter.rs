@@ -32,7 +32,7 @@ impl<S: Backend> Resource<S> {
         };
         let scope = self.scope(store, request);
         let may_wait = self.may_wait || request.prioritized;
-        let passes = if self.has_others {
+        let passes = if self.has_others || request.exempt {
             None
         } else {
             self.pass_at_once(origin.as_deref(), request.cost, may_wait, now)
@@ -65,17 +65,29 @@ impl<S: Backend> Resource<S> {
         request: &Request<'_>,
         now: Timestamp,
     ) -> Decision<S> {
-        let decided = if self.has_others {
+        let decided = if self.has_others || request.exempt {
             self.decide_with_others(origin.as_deref(), &scope, store, request, now)
         } else {
             self.decide(origin.as_deref(), request, None, now)
                 .map(|admitted| (admitted, Admissions::default()))
         };
+        let apis = match S::STATISTICS {
+            true => self.api_nodes(store, &scope, origin.as_deref(), request),
+            false => Vec::new(),
+        };
         let (mut admitted, mut admissions) = match decided {
             Ok(admitted) => admitted,
-            Err(blocked) => return self.block(blocked, origin.as_deref(), &scope, request, now),
+            Err(blocked) => {
+                if S::STATISTICS {
+                    apis.iter().for_each(|api| api.block(request.cost, now));
+                }
+                return self.block(blocked, origin.as_deref(), &scope, request, now);
+            }
         };
         admissions.keep(admitted.extras.take());
+        if S::STATISTICS {
+            admissions.keep_apis(apis);
+        }
         let Admitted {
             held, wait, lender, ..
         } = admitted;
@@ -90,7 +102,12 @@ impl<S: Backend> Resource<S> {
             scope,
         };
         match lender {
-            None => entry.begin(),
+            None => {
+                entry.begin();
+                if S::STATISTICS {
+                    entry.begin_in_apis();
+                }
+            }
             Some(lender) => entry.begin_on_loan(store.tree(), lender),
         }
         match wait {
@@ -112,17 +129,17 @@ impl<S: Backend> Resource<S> {
             store,
             origin: request.origin,
             cost: request.cost,
-            caller: self
-                .prechecks
-                .are_keyed()
+            caller: (self.prechecks.are_keyed() && !request.exempt)
                 .then(|| self.key_caller(origin, request)),
-            is_inbound: request.inbound,
+            is_inbound: request.is_inbound(),
             inbound: scope.inbound.as_deref(),
         };
         let may_wait = self.may_wait || request.prioritized;
         let mut admissions = Admissions::default();
         let decided = self.prechecks.decide(&asked, &mut admissions, now, || {
-            if !self.keys.are_none() {
+            if request.exempt {
+                Ok(Admitted::exempt())
+            } else if !self.keys.are_none() {
                 self.decide_keyed(origin, store, request, may_wait, now)
             } else if let Some(held) = self.pass_at_once(origin, request.cost, may_wait, now) {
                 Ok(Admitted::at_once(held))
@@ -179,7 +196,7 @@ impl<S: Backend> Resource<S> {
             values: request.keys,
             resource: self.name_of(request),
             origin: request.origin,
-            is_other: origin.is_some_and(|origin| origin.is_other),
+            is_other: origin.map_or(0, |origin| origin.is_other),
             cost: request.cost,
             others: request.other_costs(),
         }
@@ -234,7 +251,7 @@ impl<S: Backend> Resource<S> {
         Scope {
             context,
             node: Some(node),
-            inbound: request.inbound.then(|| Rc::clone(tree.inbound())),
+            inbound: request.is_inbound().then(|| Rc::clone(tree.inbound())),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A call in flight.
 
+use crate::engine::api_nodes::ApiNode;
 use crate::engine::breakers::Admissions;
 use crate::engine::caller::Caller;
 use crate::engine::check::{Applies, Check, Measures, measured_elsewhere};
@@ -69,6 +70,11 @@ impl<S: Backend> Entry<S> {
         }
         if !self.admissions.are_none() {
             let admissions = std::mem::take(&mut self.admissions);
+            if S::STATISTICS {
+                for api in admissions.apis() {
+                    api.complete(rt, self.cost, failed, now);
+                }
+            }
             if let Some(extras) = admissions.extras() {
                 self.resource.keys.leave(extras);
                 self.settle_holds(extras, Some(now));
@@ -161,7 +167,10 @@ impl<S: Backend> Entry<S> {
         if now < self.release {
             return self.cancel(now);
         }
-        self.resource.refund(&self, keys, now);
+        let extras = self.admissions.extras();
+        if !extras.is_some_and(EntryExtras::is_exempt) {
+            self.resource.refund(&self, keys, now);
+        }
         let mut call = self;
         call.settle_each(|_, _| Some(0));
         call.exit(outcome, now);
@@ -174,6 +183,9 @@ impl<S: Backend> Entry<S> {
         if !self.admissions.are_none() {
             let admissions = std::mem::take(&mut self.admissions);
             let lasted = now.millis_since(self.started);
+            if S::STATISTICS {
+                admissions.apis().iter().for_each(ApiNode::abandon);
+            }
             self.resource
                 .prechecks
                 .breakers
@@ -202,6 +214,13 @@ impl<S: Backend> Entry<S> {
         }
     }
 
+    /// Records the same in the statistics of the request's APIs.
+    pub(super) fn begin_in_apis(&self) {
+        for api in self.admissions.apis() {
+            api.begin(self.cost, self.started);
+        }
+    }
+
     /// Records that the call has begun on a pass that `lender` lends it.
     ///
     /// Sentinel: `DefaultController.canPass`, which records it on the rule's node alone: there the other nodes never see that
@@ -213,19 +232,25 @@ impl<S: Backend> Entry<S> {
         }
         let (n, now) = (self.cost, self.started);
         let others = || self.others().into_iter().flatten();
+        let apis = self.admissions.apis();
         if lender.terms.compat {
             if let Some(node) = &self.scope.node {
                 node.begin_elsewhere(now);
             }
             others().for_each(|node| node.begin_elsewhere(now));
-            let measured = match (&lender.measures, &lender.applies, &self.scope.node) {
+            apis.iter().for_each(|api| api.begin_elsewhere(now));
+            // An API with the name of the route is counted there.
+            let api = apis.iter().find(|api| api.member == lender.member);
+            let node = api.map_or(self.scope.node.as_ref(), |api| Some(&api.node));
+            let measured = match (&lender.measures, &lender.applies, node) {
                 (Measures::Context(_), _, Some(node)) => {
                     return node.statistics().lend(n, self.release, now);
                 }
                 (Measures::Same, Applies::All, Some(node)) => Some(Rc::clone(node.cluster())),
                 (Measures::Same, _, _) => {
                     let origin = self.origin.as_deref();
-                    if let Some(node) = origin.and_then(|origin| origin.statistics.as_ref()) {
+                    let of_route = || origin.and_then(|origin| origin.statistics.as_ref());
+                    if let Some(node) = api.map_or_else(of_route, |api| api.origin.as_ref()) {
                         node.lend(n, self.release, now);
                     }
                     None
@@ -243,6 +268,8 @@ impl<S: Backend> Entry<S> {
             node.begin_on_loan(n, self.release, now);
         }
         others().for_each(|node| node.begin_on_loan(n, self.release, now));
+        apis.iter()
+            .for_each(|api| api.begin_on_loan(n, self.release, now));
     }
 
     /// When it may go on: when it was let in, or when its wait is over.
@@ -279,6 +306,9 @@ impl<S: Backend> Entry<S> {
     fn give_up(&mut self, now: Option<Timestamp>) {
         if !self.admissions.are_none() {
             let admissions = std::mem::take(&mut self.admissions);
+            if S::STATISTICS {
+                admissions.apis().iter().for_each(ApiNode::abandon);
+            }
             let Resource {
                 prechecks, keys, ..
             } = &*self.resource;
@@ -349,7 +379,7 @@ impl<S: Backend> Resource<S> {
                 values: keys,
                 resource: &self.name,
                 origin: origin.map_or("", |origin| &*origin.name),
-                is_other: origin.is_some_and(|origin| origin.is_other),
+                is_other: origin.map_or(0, |origin| origin.is_other),
                 cost: call.cost,
                 others: &[],
             },

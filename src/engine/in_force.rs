@@ -1,6 +1,6 @@
 //! Rules in force: what they are called, whether they refuse, and how they have decided.
 
-use crate::rule::{MAX_RULES_PER_RESOURCE, Mode, RuleId, RulesError, Target};
+use crate::rule::{MAX_RULES_PER_RESOURCE, Mode, ResourceMode, RuleId, RulesError, Target};
 use hashbrown::HashMap;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -23,6 +23,8 @@ pub(super) struct InForce<R> {
     pub(super) rule: Rc<R>,
     pub(super) id: RuleId,
     pub(super) enforced: bool,
+    /// Its place in the document's list, of a rule for resources.
+    index: usize,
     blocked: Cell<u64>,
     shadow_blocked: Cell<u64>,
 }
@@ -33,6 +35,7 @@ impl<R> InForce<R> {
             rule: Rc::new(rule),
             id,
             enforced: own == Mode::Enforce && all == Mode::Enforce,
+            index: 0,
             blocked: Cell::new(0),
             shadow_blocked: Cell::new(0),
         })
@@ -77,8 +80,22 @@ impl<R> Default for ByTarget<R> {
 }
 
 impl<R> ByTarget<R> {
-    pub(super) fn of(&self, resource: &str) -> &[Rc<InForce<R>>] {
-        self.named.get(resource).unwrap_or(&self.each)
+    /// The rules for one of these names, in order, each once. APIs have none but their own.
+    pub(super) fn of(&self, names: &[(Rc<str>, ResourceMode)]) -> Vec<Rc<InForce<R>>> {
+        let mut all: Vec<Rc<InForce<R>>> = Vec::new();
+        for (name, mode) in names {
+            let others = match mode {
+                ResourceMode::Route => &*self.each,
+                ResourceMode::Api => &[],
+            };
+            for rule in self.named.get(name).map_or(others, |own| own) {
+                let at = all.partition_point(|known| known.index < rule.index);
+                if all.get(at).is_none_or(|known| !Rc::ptr_eq(known, rule)) {
+                    all.insert(at, Rc::clone(rule));
+                }
+            }
+        }
+        all
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Rc<InForce<R>>> {
@@ -89,7 +106,7 @@ impl<R> ByTarget<R> {
     pub(super) fn add(
         &mut self,
         target: &Target,
-        rule: Rc<InForce<R>>,
+        mut rule: Rc<InForce<R>>,
         list: &'static str,
         index: usize,
     ) -> Result<(), RulesError> {
@@ -97,6 +114,9 @@ impl<R> ByTarget<R> {
             Target::Resource(name) => self.named.entry(Rc::clone(name)).or_default(),
             Target::Each => &mut self.each,
         };
+        if let Some(rule) = Rc::get_mut(&mut rule) {
+            rule.index = index;
+        }
         of_resource.push(rule);
         if of_resource.len() > MAX_RULES_PER_RESOURCE {
             return Err(RulesError::ManyRules {

@@ -13,10 +13,12 @@ pub(super) struct Origin<S: Backend> {
     /// Where its place is in the list of the resource.
     pub(super) place: Option<NamePlace>,
     pub(super) statistics: Option<Rc<StatisticNode>>,
-    /// Whether no rule of the resource names it.
-    pub(super) is_other: bool,
+    /// Whether no rule of the resource names it: a bit for each of [`Origin::members`], or one.
+    pub(super) is_other: u32,
     /// By check: the state of a rule that has one for each other origin, where it applies to this one.
     pub(super) states: Box<[Option<Rc<ControllerOf<S>>>]>,
+    /// Where the resource stands for a route and APIs: the origin of each.
+    pub(super) members: Box<[Rc<Origin<S>>]>,
 }
 
 impl<S: Backend> Placed for Origin<S> {

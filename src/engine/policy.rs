@@ -35,24 +35,33 @@ impl<S: Backend> Resource<S> {
             .filter_map(move |check| self.policy(check, now))
     }
 
-    /// The same, and for requests with these keys the keyed rules: of several keys, the one with the least left.
+    /// The same without the rules that leave such a request alone, and for requests with these keys the keyed rules: of several
+    /// keys, the one with the least left.
     pub fn policies_for<'a>(
         &'a self,
         request: &Request<'a>,
         now: Timestamp,
     ) -> impl Iterator<Item = Policy<'a>> + use<'a, S> {
-        let (keys, name) = (request.keys, self.name_of(request));
+        let (keys, name, sender) = (request.keys, self.name_of(request), request.origin);
         let caller = KeyCaller {
             values: keys,
             resource: name,
             origin: "",
-            is_other: false,
+            is_other: 0,
             cost: 1,
             others: &[],
         };
-        self.order.iter().filter_map(move |ordered| match ordered {
-            Ordered::Plain(place) => self.policy(self.checks.get(*place)?, now),
+        let order = if request.exempt { &[] } else { &*self.order };
+        order.iter().filter_map(move |ordered| match ordered {
+            Ordered::Plain(place) => {
+                let check = self.checks.get(*place)?;
+                self.policy(check, now)
+                    .filter(|_| !check.exempts(keys, sender))
+            }
             Ordered::Keyed(place) => {
+                if self.keys.0.get(*place)?.exempts(keys, sender) {
+                    return None;
+                }
                 let (rule, id, count, status) = self.keys.status(*place, &caller, now)?;
                 Some(Policy {
                     rule,

@@ -12,7 +12,7 @@ use crate::places::NamePlace;
 use crate::rule::system::{Gauges, Inbound};
 use crate::rule::{
     AUTHORITY_RULES, AuthorityRule, BAN, BAN_RULES, BanRule, Cause, DEGRADE_RULES, DegradeRule,
-    FlowRule, MAX_SYSTEM_RULES, Rules, RulesError, SystemRule, Target,
+    FlowRule, MAX_SYSTEM_RULES, Mode, ResourceMode, RuleId, Rules, RulesError, SystemRule, Target,
 };
 use crate::state::backend::{Backend, BreakerKey};
 use crate::state::keyed::{Key, KeyHandle, KeyedStates, KeyedTerms};
@@ -39,6 +39,9 @@ pub(super) struct PrecheckRules {
     ban: ByTarget<BanRule>,
     system: Rc<[Rc<InForce<SystemRule>>]>,
     degrade: ByTarget<DegradeRule>,
+    /// What refuses a request of too many APIs.
+    pub(super) over: Rc<InForce<()>>,
+    has_apis: bool,
 }
 
 impl PrecheckRules {
@@ -95,6 +98,8 @@ impl PrecheckRules {
             ban,
             system: system.into_iter().map(in_force).collect(),
             degrade: breakers,
+            over: InForce::new((), RuleId::made_of("apis"), Mode::Enforce, all),
+            has_apis: !rules.apis.is_empty(),
         })
     }
 
@@ -112,34 +117,47 @@ impl PrecheckRules {
         names.chain(self.ban.named.keys())
     }
 
+    /// How many breakers look at requests for these names.
+    pub(super) fn count_breakers(&self, names: &[(Rc<str>, ResourceMode)]) -> usize {
+        self.degrade.of(names).len()
+    }
+
     /// Whether resources that none of them names have states of their own.
     pub(super) fn have_states_of_each(&self) -> bool {
         !self.degrade.each.is_empty()
     }
 
-    /// The prechecks of the resource of that name. What their keys are made of is added to `parts`.
+    /// The prechecks of the resource of that name, and of all these names. What their keys are made of is added to `parts`.
     pub(super) fn of<S: Backend>(
         &self,
         store: &Store<S>,
         (name, place): (&Rc<str>, Option<NamePlace>),
+        names: &[(Rc<str>, ResourceMode)],
         parts: &mut KeyParts,
     ) -> Prechecks<S> {
         let check = |rule: &Rc<InForce<DegradeRule>>| BreakerCheck {
             rule: Rc::clone(rule),
             breaker: store.breaker(BreakerKey {
                 rule: rule.id.clone(),
-                resource: Rc::clone(name),
+                resource: Rc::clone(match rule.rule.target() {
+                    Target::Resource(name) => name,
+                    Target::Each => name,
+                }),
                 place,
                 each: *rule.rule.target() == Target::Each,
                 geometry: rule.rule.geometry(),
             }),
         };
-        let bans = self.ban.of(name).iter();
+        let (bans, breakers) = (self.ban.of(names), self.degrade.of(names));
         Prechecks {
-            authority: self.authority.of(name).into(),
-            bans: bans.map(|rule| BanCheck::new(rule, store, parts)).collect(),
+            authority: self.authority.of(names).into(),
+            bans: bans
+                .iter()
+                .map(|rule| BanCheck::new(rule, store, parts))
+                .collect(),
             system: Rc::clone(&self.system),
-            breakers: BreakerChecks(self.degrade.of(name).iter().map(check).collect()),
+            breakers: BreakerChecks(breakers.iter().map(check).collect()),
+            over: None,
         }
     }
 
@@ -155,6 +173,10 @@ impl PrecheckRules {
         self.degrade
             .all()
             .for_each(|rule| each(rule.report("breaker")));
+        let over = self.over.report("api");
+        if self.has_apis || over.blocked + over.shadow_blocked > 0 {
+            each(over);
+        }
     }
 }
 
@@ -164,6 +186,8 @@ pub(super) struct Prechecks<S: Backend> {
     bans: Box<[BanCheck]>,
     system: Rc<[Rc<InForce<SystemRule>>]>,
     pub(super) breakers: BreakerChecks<S::Breaker>,
+    /// Of a resource that stands for too many APIs.
+    pub(super) over: Option<Rc<InForce<()>>>,
 }
 
 impl<S: Backend> Prechecks<S> {
@@ -235,6 +259,16 @@ impl<S: Backend> Prechecks<S> {
         admissions: &mut Admissions,
         now: Timestamp,
     ) -> Result<(), Blocked> {
+        if let Some(over) = &self.over
+            && over.refuse()
+        {
+            return Err(Blocked {
+                cause: Cause::Apis,
+                id: over.id.clone(),
+                retry_after: None,
+                cost: None,
+            });
+        }
         for rule in &self.authority {
             if !rule.rule.admits(asked.origin) && rule.refuse() {
                 return Err(Blocked {

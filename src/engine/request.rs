@@ -17,8 +17,10 @@ pub struct Request<'a> {
     pub(super) prioritized: bool,
     pub(super) impatient: bool,
     pub(super) inbound: bool,
+    pub(super) exempt: bool,
     pub(super) within: Option<&'a Scope>,
     pub(super) keys: &'a [KeyValue<'a>],
+    pub(super) apis: Option<&'a [&'a str]>,
 }
 
 impl<'a> Request<'a> {
@@ -34,8 +36,10 @@ impl<'a> Request<'a> {
             prioritized: false,
             impatient: false,
             inbound: false,
+            exempt: false,
             within: None,
             keys: &[],
+            apis: None,
         }
     }
 
@@ -45,6 +49,17 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn keys(self, keys: &'a [KeyValue<'a>]) -> Request<'a> {
         Request { keys, ..self }
+    }
+
+    /// This request, which belongs to the APIs of these names, too: it enters all of them and its resource, or none
+    /// ([`Engine::resource_with`](crate::Engine::resource_with), which says which names count). An
+    /// [`ApiMatcher`](crate::api::ApiMatcher) finds them.
+    #[must_use]
+    pub fn also(self, apis: &'a [&'a str]) -> Request<'a> {
+        Request {
+            apis: Some(apis),
+            ..self
+        }
     }
 
     /// This request, in a context of its own.
@@ -129,6 +144,21 @@ impl<'a> Request<'a> {
             inbound: true,
             ..self
         }
+    }
+
+    /// This request, as one that limits leave alone, such as a health check: flow rules, system rules and bans neither refuse nor
+    /// count it, and it is in no inbound statistics. Circuit breakers and authority rules hold for it.
+    #[must_use]
+    pub fn exempt(self) -> Request<'a> {
+        Request {
+            exempt: true,
+            ..self
+        }
+    }
+
+    /// Whether it is a request from outside that counts there.
+    pub(super) fn is_inbound(&self) -> bool {
+        self.inbound && !self.exempt
     }
 
     /// By which context it comes in.

@@ -12,8 +12,8 @@ use crate::state::breaker::Phase;
 use crate::state::flow::Controller;
 use crate::stats::node::{DefaultNode, MAX_ORIGINS};
 use crate::time::Timestamp;
-use std::cell::OnceCell;
-use std::rc::Rc;
+use std::cell::{OnceCell, RefCell};
+use std::rc::{Rc, Weak};
 
 /// A flow rule of a resource: its place among the rules without a key, or among the keyed ones.
 #[derive(Clone, Copy)]
@@ -51,8 +51,24 @@ pub struct Resource<S: Backend> {
     pub(super) by_context: bool,
     /// Whether any rule asks where a request comes from.
     pub(super) by_origin: bool,
+    /// Whether a rule names it.
+    pub(super) is_named: bool,
+    /// What it stands for, if that is a route and APIs together.
+    pub(super) members: Option<Box<Members<S>>>,
+    /// Those that stand for it and for APIs together: they go when it goes.
+    pub(super) combined: RefCell<Vec<Rc<Resource<S>>>>,
     /// Bit i: check i advances its window when a call exits, as Sentinel's `StatisticSlot` reads it then.
     pub(super) notify_on_exit: u64,
+}
+
+/// The members of a resource that stands for a route and APIs together.
+pub(super) struct Members<S: Backend> {
+    /// The route, beside which it is kept.
+    pub(super) route: Weak<Resource<S>>,
+    /// The APIs. None, if they are too many.
+    pub(super) apis: Box<[Rc<Resource<S>>]>,
+    /// Shared by all such resources of a document, and so the number of them.
+    pub(super) _counted: Rc<()>,
 }
 
 impl<S: Backend> Resource<S> {
@@ -103,6 +119,16 @@ impl<S: Backend> Resource<S> {
     /// are read, too.
     pub fn observe_from(&self, origin: &str) {
         self.observe();
+        self.observe_origin(origin);
+        for i in 0..self.count_members() {
+            if let Some(member) = self.member(i) {
+                member.observe_origin(origin);
+            }
+        }
+    }
+
+    /// Reads the windows that the origin has of its own.
+    fn observe_origin(&self, origin: &str) {
         let states = |origin: &Rc<Origin<S>>| {
             let states = origin.states.iter().flatten();
             states.for_each(|state| state.observe());
@@ -180,6 +206,9 @@ impl<S: Backend> Resource<S> {
         if let Some(origin) = self.origins.get(name) {
             return origin;
         }
+        if self.members.is_some() {
+            return self.origin_of_members(store, name, now);
+        }
         let make = |name: &Rc<str>, place| self.make_origin(store, name, place);
         // One that a rule names is always known: no flood of others frees it of its rule.
         if self.names_origin(name) {
@@ -191,7 +220,8 @@ impl<S: Backend> Resource<S> {
                 .origins
                 .meet(&**places, MAX_ORIGINS, name, &clock, &make);
         }
-        if self.origins.len() < MAX_ORIGINS {
+        // One that is exempt keeps its name, or a refund would not know it.
+        if self.origins.len() < MAX_ORIGINS || self.exempts_origin(name) {
             return self.origins.keep(make(&name.into(), None));
         }
         self.origins.further(&make)
@@ -207,20 +237,34 @@ impl<S: Backend> Resource<S> {
         }) || self.keys.names(name)
     }
 
+    /// Whether a rule leaves requests of that origin alone.
+    fn exempts_origin(&self, name: &str) -> bool {
+        self.flow_rules()
+            .filter_map(FlowRule::exempt)
+            .any(|exempt| exempt.origins().any(|exempt| exempt == name))
+    }
+
     #[inline(never)]
-    fn make_origin(&self, store: &Store<S>, name: &Rc<str>, place: Option<NamePlace>) -> Origin<S> {
+    pub(super) fn make_origin(
+        &self,
+        store: &Store<S>,
+        name: &Rc<str>,
+        place: Option<NamePlace>,
+    ) -> Origin<S> {
         let is_named = self.names_origin(name);
         let state = |check: &Check<S>| {
             let applies = matches!(check.applies, Applies::OtherOrigins) && !is_named;
             (applies && check.is_by_origin())
                 .then(|| check.open(store, (&self.name, self.place), Some((name, place))))
         };
+        let is_other = u32::from(!is_named);
         Origin {
             statistics: store
                 .tree()
                 .map(|tree| tree.cluster_or_new(&self.name).origin_or_new(name)),
             states: self.checks.iter().map(state).collect(),
-            is_other: !is_named,
+            is_other,
+            members: Box::default(),
             name: Rc::clone(name),
             place,
         }
@@ -228,6 +272,13 @@ impl<S: Backend> Resource<S> {
 
     /// Whether a request of that origin was decided by the windows that are its own.
     pub(super) fn is_current_for(&self, origin: &str) -> bool {
+        let mut members = 0..self.count_members();
+        if members.any(|i| {
+            self.member(i)
+                .is_some_and(|member| !member.is_current_for(origin))
+        }) {
+            return false;
+        }
         let places = self.origin_places.as_deref();
         let Some(places) = places.filter(|_| !origin.is_empty()) else {
             return true;

@@ -1,7 +1,9 @@
 //! A set of rules in force, compiled: the rules of each resource.
 
+use crate::engine::applicable::Applicable;
 use crate::engine::check::{Applies, Check, Measures, longest_wait, measured_elsewhere};
 use crate::engine::cost::Tariff;
+use crate::engine::exempt::Exempted;
 use crate::engine::in_force::Ids;
 use crate::engine::key_parts::KeyParts;
 use crate::engine::keyed::{KeyCheck, Keys};
@@ -10,14 +12,15 @@ use crate::engine::resource::{Ordered, Resource};
 use crate::engine::store::{Known, Store};
 use crate::places::{Apart, NamePlace, Places};
 use crate::rule::{
-    FLOW, FLOW_RULES, FlowRule, GATEWAY_FLOW_RULES, Grade, LimitApp, MAX_RULES_PER_RESOURCE, Mode,
-    PARAM_FLOW_RULES, RuleId, Rules, RulesError, Strategy, Target,
+    Exempt, FLOW, FLOW_RULES, FlowRule, GATEWAY_FLOW_RULES, Grade, LimitApp,
+    MAX_RULES_PER_RESOURCE, Mode, PARAM_FLOW_RULES, ResourceMode, RuleId, Rules, RulesError,
+    Strategy, Target,
 };
 use crate::state::backend::Backend;
 use crate::state::terms::Terms;
 use crate::time::Timestamp;
 use hashbrown::{HashMap, HashSet};
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 
 /// A set of rules in force.
@@ -36,6 +39,13 @@ pub(super) struct Table<S: Backend> {
     pub(super) prechecks: PrecheckRules,
     mode: Mode,
     pub(super) resources: Apart<Resource<S>>,
+    /// The APIs that have rules and that requests have belonged to or the document defines.
+    pub(super) apis: RefCell<HashMap<Rc<str>, Rc<Resource<S>>>>,
+    /// Shared by the resources that stand for a route and APIs.
+    pub(super) combined: Rc<()>,
+    /// For how long any rule lets a request wait at most, in nanoseconds. A request that belongs to several resources takes its
+    /// turns in all of them when it is released.
+    longest_wait: u64,
 }
 
 /// A flow rule, as it is called.
@@ -85,8 +95,12 @@ impl<S: Backend> Table<S> {
             prechecks: PrecheckRules::new(store, &mut rules)?,
             mode: rules.mode,
             resources: Apart::default(),
+            apis: RefCell::default(),
+            combined: Rc::default(),
+            longest_wait: 0,
         };
-        let mut ids = Ids::default();
+
+        let (mut ids, apis) = (Ids::default(), rules.apis);
         let lists = [
             (GATEWAY_FLOW_RULES, rules.gateway_flow),
             (PARAM_FLOW_RULES, rules.param_flow),
@@ -130,10 +144,17 @@ impl<S: Backend> Table<S> {
                 let measuring = table.measuring.entry(Rc::clone(measured)).or_default();
                 measuring.push(index);
             }
+            table.longest_wait = table.longest_wait.max(longest_wait(&listed.rule));
             table.rules.push(listed);
         }
         for (name, measuring) in &table.measuring {
-            let rules = table.named.get(name).unwrap_or(&table.each).len() + measuring.len();
+            let modes = [ResourceMode::Route, ResourceMode::Api];
+            let rules = modes.map(|mode| {
+                let mut rules = Applicable::default();
+                table.add_rules(name, mode, &mut rules);
+                rules.own.len() + measuring.len()
+            });
+            let rules = rules.into_iter().max().unwrap_or_default();
             if let (true, Some(&index)) = (rules > MAX_RULES_PER_RESOURCE, measuring.last()) {
                 let resource = name.as_ref().into();
                 return Err(RulesError::ManyRules {
@@ -148,7 +169,13 @@ impl<S: Backend> Table<S> {
         let mut named: HashSet<&Rc<str>> = table.named.keys().chain(measured).collect();
         named.extend(table.prechecks.named());
         for name in named {
-            table.resources.keep(table.make(store, name, None));
+            let mut resource = table.make(store, name, None);
+            resource.is_named = true;
+            table.resources.keep(resource);
+        }
+        // Their windows begin now, and not with their first request.
+        for api in &*apis {
+            table.api(store, api.name());
         }
         table.known = table.resources.len();
         // What others over the same store have met goes on here, before they go.
@@ -205,6 +232,7 @@ impl<S: Backend> Table<S> {
                     && !rule.control_behavior().is_paced()
                     && rule.keyed_by().is_none()
                     && rule.cost().is_none()
+                    && rule.exempt().is_none()
             })
     }
 
@@ -218,19 +246,58 @@ impl<S: Backend> Table<S> {
     /// The resource of that name, by the rules that are for it.
     #[inline(never)]
     fn make(&self, store: &Store<S>, name: &Rc<str>, place: Option<NamePlace>) -> Resource<S> {
-        let own = self.named.get(name).unwrap_or(&self.each);
+        let mut rules = Applicable::default();
+        self.add_rules(name, ResourceMode::Route, &mut rules);
+        self.make_of(store, (name, place), &rules)
+    }
+
+    /// Adds the rules for a route or an API of that name. A rule for `*` is for routes that no other rule names.
+    pub(super) fn add_rules(&self, name: &Rc<str>, mode: ResourceMode, to: &mut Applicable) {
+        let is_for = |i: &&usize| {
+            let rule = self.rules.get(**i).map(|listed| &listed.rule);
+            rule.is_some_and(|rule| rule.resource_mode().is_none_or(|of| of == mode))
+        };
+        let named = self.named.get(name).map_or(&[][..], Vec::as_slice);
+        let own = match named.iter().any(|i| is_for(&i)) {
+            false if mode == ResourceMode::Route => &*self.each,
+            _ => named,
+        };
         let measuring = self.measuring.get(name).map_or(&[][..], Vec::as_slice);
-        let rule = |&i: &usize| self.rules.get(i);
-        let longest_wait = own
-            .iter()
-            .filter_map(rule)
-            .map(|listed| longest_wait(&listed.rule));
-        let longest_wait = longest_wait.max().unwrap_or_default();
+        let name = (Rc::clone(name), mode);
+        to.add(name, own.iter().filter(is_for).copied(), measuring);
+    }
+
+    /// The most rules of one kind among these.
+    pub(super) fn count_rules(&self, rules: &Applicable) -> usize {
+        let is_keyed = |(i, _): &&(usize, u8)| {
+            let listed = self.rules.get(*i);
+            listed.is_some_and(|listed| listed.rule.keyed_by().is_some())
+        };
+        let keyed = rules.own.iter().filter(is_keyed).count();
+        let plain = rules.own.len() - keyed + rules.measuring_only().count();
+        let breakers = self.prechecks.count_breakers(&rules.names);
+        keyed.max(plain).max(breakers)
+    }
+
+    /// The resource of that name, by these rules.
+    #[inline(never)]
+    pub(super) fn make_of(
+        &self,
+        store: &Store<S>,
+        (name, place): (&Rc<str>, Option<NamePlace>),
+        rules: &Applicable,
+    ) -> Resource<S> {
+        let own = rules.own.iter();
+        let own = || {
+            own.clone()
+                .filter_map(|(i, member)| Some((self.rules.get(*i)?, *member)))
+        };
         let mut parts = KeyParts::default();
-        let check = |Listed { rule, id, beside }: &Listed, is_own: bool, parts: &mut KeyParts| {
+        let check = |listed: &Listed, member: Option<u8>, parts: &mut KeyParts| {
+            let Listed { rule, id, beside } = listed;
             let measures = match (rule.strategy(), measured_elsewhere(rule)) {
                 (Strategy::Chain(context), _) => Measures::Context(Rc::clone(context)),
-                (_, Some(measured)) if measured == name => Measures::All,
+                (_, Some(measured)) if rules.has(measured) => Measures::All,
                 (_, Some(_)) => Measures::None,
                 (_, None) => Measures::Same,
             };
@@ -238,16 +305,18 @@ impl<S: Backend> Table<S> {
                 rule: Rc::clone(rule),
                 id: id.clone(),
                 beside: beside.clone(),
-                terms: Terms::new(rule, longest_wait),
+                terms: Terms::new(rule, self.longest_wait),
                 tariff: Tariff::of(rule, parts),
                 applies: match rule.limit_app() {
-                    _ if !is_own => Applies::Never,
+                    _ if member.is_none() => Applies::Never,
                     LimitApp::Default => Applies::All,
                     LimitApp::Origin(name) => Applies::Origin(Rc::clone(name)),
                     LimitApp::Other => Applies::OtherOrigins,
                 },
+                member: member.unwrap_or(0),
                 measures,
                 enforced: rule.mode() == Mode::Enforce && self.mode == Mode::Enforce,
+                exempt: Exempted::default(),
                 shadow_wait: Cell::new(0),
                 state: None,
             };
@@ -256,31 +325,37 @@ impl<S: Backend> Table<S> {
             }
             check
         };
-        let measuring_only = measuring.iter().filter(|i| !own.contains(i));
         let (mut order, mut checks, mut keys) = (Vec::new(), Vec::new(), Vec::new());
-        for listed in own.iter().filter_map(rule) {
+        for (listed, member) in own() {
             if listed.rule.keyed_by().is_none() {
                 order.push(Ordered::Plain(checks.len()));
-                checks.push(check(listed, true, &mut parts));
+                checks.push(check(listed, Some(member), &mut parts));
                 continue;
             }
             let enforced = listed.rule.mode() == Mode::Enforce && self.mode == Mode::Enforce;
             let names = (listed.id.clone(), listed.beside.clone());
-            let check = KeyCheck::new(FLOW, Rc::clone(&listed.rule), names, enforced, &mut parts);
+            let mut check =
+                KeyCheck::new(FLOW, Rc::clone(&listed.rule), names, enforced, &mut parts);
+            check.member = member;
             store.open_keyed(&check, false);
             order.push(Ordered::Keyed(keys.len()));
             keys.push(check);
         }
-        checks.extend(
-            measuring_only
-                .filter_map(rule)
-                .map(|rule| check(rule, false, &mut parts)),
-        );
+        let measuring = rules.measuring_only().filter_map(|i| self.rules.get(i));
+        checks.extend(measuring.map(|rule| check(rule, None, &mut parts)));
+        let prechecks = self
+            .prechecks
+            .of(store, (name, place), &rules.names, &mut parts);
+        for check in &mut checks {
+            check.exempt = Exempted::of(&check.rule, &mut parts);
+        }
+        for check in &mut keys {
+            check.exempt = Exempted::of(check.rule(), &mut parts);
+        }
         let (keys, checks) = (Keys(keys.into()), Box::<[Check<S>]>::from(checks));
         let notify_on_exit = checks.iter().enumerate().filter(|(_, check)| {
             check.terms.compat && matches!(check.rule.grade(), Grade::Qps { .. })
         });
-        let prechecks = self.prechecks.of(store, (name, place), &mut parts);
         let has_origins = checks.iter().any(Check::is_by_origin);
         let is_further = name.is_empty() && self.has_states_of_each();
         let has_places = is_further && store.backend.places(None).is_some();
@@ -295,13 +370,20 @@ impl<S: Backend> Table<S> {
             may_wait: checks
                 .iter()
                 .any(|check| check.rule.control_behavior().is_paced()),
-            by_request: checks
-                .iter()
-                .any(|check| check.measures != Measures::Same || check.tariff.is_some()),
+            by_request: checks.iter().any(|check| {
+                check.measures != Measures::Same
+                    || check.tariff.is_some()
+                    || !check.exempt.is_none()
+            }),
             by_context: checks
                 .iter()
                 .any(|check| matches!(check.measures, Measures::Context(_))),
             by_origin: prechecks.by_origin()
+                || keys.0.iter().map(KeyCheck::rule).any(is_exempt_by_origin)
+                || checks
+                    .iter()
+                    .map(|check| &*check.rule)
+                    .any(is_exempt_by_origin)
                 || checks.iter().any(|check| {
                     matches!(check.applies, Applies::Origin(_) | Applies::OtherOrigins)
                 }),
@@ -313,8 +395,15 @@ impl<S: Backend> Table<S> {
             keys,
             origins: Apart::default(),
             default_node: OnceCell::new(),
+            is_named: false,
+            members: None,
+            combined: RefCell::default(),
         }
     }
+}
+
+fn is_exempt_by_origin(rule: &FlowRule) -> bool {
+    rule.exempt().is_some_and(Exempt::is_by_origin)
 }
 
 impl<S: Backend> Known for Table<S> {

@@ -2,6 +2,7 @@
 
 use super::behavior::{ControlBehavior, MaxQueueing, Strategy, WarmUp};
 use super::cost::{Cost, REQUESTS, Unit};
+use super::exempt::Exempt;
 use super::key::{DEFAULT_MAX_KEYS, KeyedBy};
 use super::parts::{
     Count, Counting, DEFAULT_INTERVAL_MS, DEFAULT_SAMPLE_COUNT, Grade, KEYED_SAMPLE_COUNT,
@@ -9,6 +10,18 @@ use super::parts::{
 };
 use crate::window::Window;
 use std::rc::Rc;
+
+/// What kind of resource a rule is for, where a route and an API have one name.
+///
+/// Sentinel: `SentinelGatewayConstants.RESOURCE_MODE_*`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ResourceMode {
+    /// The route of that name, or whatever else a request is for by itself.
+    Route,
+    /// The API of that name.
+    #[doc(alias = "customApiName")]
+    Api,
+}
 
 /// A limit on a resource.
 ///
@@ -48,10 +61,14 @@ pub struct FlowRule {
     compat: bool,
     /// `None` if the rule limits all requests together.
     keyed: Option<Rc<KeyedBy>>,
+    /// `None` if it leaves no requests alone.
+    exempt: Option<Exempt>,
     /// `None` for requests.
     unit: Option<Unit>,
     /// `None` if the cost is known when a request begins.
     cost: Option<Rc<Cost>>,
+    /// Of a route and an API with the name of its resource, the one that it is for; `None` for both.
+    resource_mode: Option<ResourceMode>,
 }
 
 impl FlowRule {
@@ -78,8 +95,10 @@ impl FlowRule {
             mode: Mode::Enforce,
             compat: false,
             keyed: None,
+            exempt: None,
             unit: None,
             cost: None,
+            resource_mode: None,
         })
     }
 
@@ -313,10 +332,24 @@ impl FlowRule {
         self
     }
 
+    /// This rule, for the route or for the API with the name of its resource alone.
+    #[must_use]
+    pub fn for_resource_mode(mut self, resource_mode: ResourceMode) -> FlowRule {
+        self.resource_mode = Some(resource_mode);
+        self
+    }
+
     /// This rule, in this mode.
     #[must_use]
     pub fn in_mode(mut self, mode: Mode) -> FlowRule {
         self.mode = mode;
+        self
+    }
+
+    /// This rule, which neither refuses nor counts the requests that are exempt.
+    #[must_use]
+    pub fn exempting(mut self, exempt: Exempt) -> FlowRule {
+        self.exempt = Some(exempt).filter(|exempt| !exempt.is_empty());
         self
     }
 
@@ -387,6 +420,9 @@ impl FlowRule {
             LimitApp::Other => part("app=other"),
             LimitApp::Origin(name) => part(&format!("app={name}")),
         }
+        if self.resource_mode == Some(ResourceMode::Api) {
+            part("api");
+        }
         id
     }
 
@@ -402,8 +438,10 @@ impl FlowRule {
             && self.strategy == other.strategy
             && self.behavior == other.behavior
             && self.compat == other.compat
+            && self.exempt == other.exempt
             && self.unit == other.unit
             && self.cost == other.cost
+            && self.resource_mode == other.resource_mode
             && key(self) == key(other)
     }
 
@@ -459,6 +497,11 @@ impl FlowRule {
         self.keyed.as_deref()
     }
 
+    /// The requests that it leaves alone.
+    pub fn exempt(&self) -> Option<&Exempt> {
+        self.exempt.as_ref()
+    }
+
     /// What it counts: [`REQUESTS`] by default.
     pub fn unit(&self) -> &str {
         self.unit.as_ref().map_or(REQUESTS, Unit::as_str)
@@ -467,6 +510,11 @@ impl FlowRule {
     /// How much a request holds until it ends; `None` if its cost is known when it begins.
     pub fn cost(&self) -> Option<&Cost> {
         self.cost.as_deref()
+    }
+
+    /// Whether it is for routes or for APIs alone; `None` if it is for both.
+    pub fn resource_mode(&self) -> Option<ResourceMode> {
+        self.resource_mode
     }
 
     /// Whether it decides as Sentinel does.

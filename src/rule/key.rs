@@ -1,9 +1,11 @@
 //! Keys: the parts of a request by which a rule distinguishes clients, each of which is limited separately.
 
 use super::attribute::Attribute;
-use super::parts::{Count, RuleError};
+use super::count_from::CountFrom;
+use super::network::Cidr;
+use super::parts::{Count, Ratio, RuleError};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::rc::Rc;
 
 /// How many parts a key may have.
@@ -212,7 +214,7 @@ impl Regex {
     }
 
     #[cfg(feature = "regex")]
-    fn matches(&self, value: &[u8]) -> bool {
+    pub(crate) fn matches(&self, value: &[u8]) -> bool {
         std::str::from_utf8(value).is_ok_and(|value| self.whole.is_match(value))
     }
 
@@ -234,7 +236,9 @@ impl PartialEq for Regex {
 #[doc(alias = "ParamFlowItem")]
 #[derive(Clone, PartialEq, Debug)]
 pub struct KeyItem {
-    /// A value for each part, in order. `None` means that the part is missing.
+    /// A value for each part, in order. `None` means that the part is missing. If the only part is the client's address, the
+    /// value may be a network ([`Cidr`]): each of its keys has this count, unless another item is for the key or for a longer
+    /// prefix.
     pub values: Box<[Option<Box<str>>]>,
     /// The count for this key, instead of the rule's.
     pub count: Count,
@@ -259,6 +263,8 @@ pub struct KeyedBy {
     items: Rc<[KeyItem]>,
     max_keys: usize,
     burst: u64,
+    enforced: Ratio,
+    count_from: Option<Rc<CountFrom>>,
 }
 
 impl KeyedBy {
@@ -285,6 +291,8 @@ impl KeyedBy {
             items: Rc::new([]),
             max_keys: 1,
             burst: 0,
+            enforced: Ratio::WHOLE,
+            count_from: None,
         }
     }
 
@@ -295,19 +303,42 @@ impl KeyedBy {
         self
     }
 
-    /// Other counts for some keys. If two items are for one key, the later item counts.
+    /// Other counts for some keys. If two items are for one key, or for one network, the later item counts.
     ///
     /// # Errors
     ///
-    /// If an item has fewer or more values than there are parts.
+    /// If an item has fewer or more values than there are parts, or if its network is not valid or is narrower than the
+    /// networks that are the keys.
     #[doc(alias = "paramFlowItemList")]
     pub fn with_items(mut self, items: impl Into<Vec<KeyItem>>) -> Result<KeyedBy, RuleError> {
         let items: Vec<KeyItem> = items.into();
         for item in &items {
             within(item.values.len(), self.parts.len(), self.parts.len())?;
+            self.network_of(item)?;
         }
         self.items = items.into();
         Ok(self)
+    }
+
+    /// The network of addresses that an item is for, if it is not for one key.
+    pub(crate) fn network_of(&self, item: &KeyItem) -> Result<Option<Cidr>, RuleError> {
+        let ([KeyPart::ClientIp { v4, v6 }], [Some(text)]) = (&*self.parts, &*item.values) else {
+            return Ok(None);
+        };
+        // The client of a Unix socket is a path, which has slashes, too.
+        let address = text.split_once('/').map(|(address, _)| address);
+        if address.is_none_or(|address| address.parse::<IpAddr>().is_err()) {
+            return Ok(None);
+        }
+        let cidr = Cidr::new(text)?;
+        let longest = if cidr.network().is_v4() { v4 } else { v6 };
+        if cidr.prefix_length() > *longest {
+            return Err(RuleError::BadCidr {
+                cidr: text.as_ref().into(),
+                fault: "is narrower than the networks that the key tells apart; use a shorter prefix here, or a longer one in the key",
+            });
+        }
+        Ok(Some(cidr))
     }
 
     /// How many keys are kept apart, from 1 to [`MAX_KEYS`]. While all of them are in use, further keys share windows.
@@ -326,6 +357,22 @@ impl KeyedBy {
     #[must_use]
     pub fn with_burst(mut self, burst: u64) -> KeyedBy {
         self.burst = burst;
+        self
+    }
+
+    /// Only this share of the keys is refused, chosen by their hash; for the others the rule is in shadow mode. A larger share has
+    /// all keys of a smaller one. The hash is seeded: the share is the same wherever the seed is.
+    #[must_use]
+    pub fn enforced_for(mut self, share: Ratio) -> KeyedBy {
+        self.enforced = share;
+        self
+    }
+
+    /// Each request brings the count of its key along; the rule's count is for requests that do not. [`KeyItem`]s come before it. A
+    /// key goes on with what it has counted, whatever count its requests bring.
+    #[must_use]
+    pub fn with_count_from(mut self, from: CountFrom) -> KeyedBy {
+        self.count_from = Some(Rc::new(from));
         self
     }
 
@@ -353,6 +400,16 @@ impl KeyedBy {
         self.max_keys
     }
 
+    /// Where the count of a key is found in a request; `None` if it is the rule's.
+    pub fn count_from(&self) -> Option<&CountFrom> {
+        self.count_from.as_deref()
+    }
+
+    /// Which share of the keys is refused.
+    pub fn enforced_share(&self) -> Ratio {
+        self.enforced
+    }
+
     /// How much is admitted in addition to the count.
     pub fn burst(&self) -> u64 {
         self.burst
@@ -373,7 +430,7 @@ impl fmt::Display for KeyedBy {
     }
 }
 
-fn within(number: usize, least: usize, most: usize) -> Result<(), RuleError> {
+pub(super) fn within(number: usize, least: usize, most: usize) -> Result<(), RuleError> {
     if (least..=most).contains(&number) {
         return Ok(());
     }
@@ -383,33 +440,4 @@ fn within(number: usize, least: usize, most: usize) -> Result<(), RuleError> {
         least,
         most,
     })
-}
-
-/// An address, cut to its first bits.
-pub(crate) struct Network {
-    /// The length of the address in bytes, then the address.
-    bytes: [u8; 17],
-}
-
-impl Network {
-    /// The network of an address with or without a port; `None` if `text` is not an address.
-    pub(crate) fn of(text: &[u8], v4: u8, v6: u8) -> Option<Network> {
-        let text = std::str::from_utf8(text).ok()?;
-        let with_port = || text.parse().ok().map(|address: SocketAddr| address.ip());
-        let address: Option<IpAddr> = text.parse().ok().or_else(with_port);
-        let (whole, bits, length) = match address?.to_canonical() {
-            IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, v4.min(32), 4),
-            IpAddr::V6(address) => (address.to_bits(), v6.min(128), 16),
-        };
-        let kept = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
-        let mut bytes = [length; 17];
-        for (byte, of_address) in bytes.iter_mut().skip(1).zip((whole & kept).to_be_bytes()) {
-            *byte = of_address;
-        }
-        Some(Network { bytes })
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
 }

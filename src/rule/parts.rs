@@ -108,10 +108,22 @@ pub enum RuleError {
         /// The expression.
         regex: String,
     },
+    /// The text is not a network of addresses, or not one that can be used here.
+    BadCidr {
+        /// The text.
+        cidr: String,
+        /// What is wrong with it, and the cure.
+        fault: &'static str,
+    },
     /// The path of an attribute has too few or too many names, or one that is empty, too long or has a zero byte.
     BadPath {
         /// The names, with slashes between them.
         path: String,
+    },
+    /// The pattern is not one of paths: a path, or, for a prefix, one with `/**` behind it.
+    BadPattern {
+        /// The pattern.
+        pattern: String,
     },
     /// A whole number is out of range.
     OutOfRange {
@@ -192,9 +204,17 @@ impl fmt::Display for RuleError {
                 "`{}` is a regular expression, which this build does not support; use another match strategy",
                 escaped(regex, usize::MAX)
             ),
+            RuleError::BadCidr { cidr, fault } => {
+                write!(f, "`{}` {fault}", escaped(cidr, usize::MAX))
+            }
             RuleError::BadPath { path } => {
                 write!(f, "`{}` {BAD_PATH}", escaped(path, usize::MAX))
             }
+            RuleError::BadPattern { pattern } => write!(
+                f,
+                "`{}` is not a pattern of paths; use one such as `/login`, or `/product/**` with `matchStrategy` 1",
+                escaped(pattern, 64)
+            ),
             RuleError::OutOfRange {
                 number,
                 least,
@@ -357,6 +377,9 @@ impl Count {
 pub struct Ratio(f64);
 
 impl Ratio {
+    /// All of it.
+    pub(crate) const WHOLE: Ratio = Ratio(1.0);
+
     /// The ratio `ratio`.
     ///
     /// # Errors

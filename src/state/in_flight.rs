@@ -52,6 +52,7 @@ impl<T: Counter> InFlight<T> {
     #[inline]
     pub(super) fn admit(&self, cost: u64) -> bool {
         let is_counted = match cost.checked_sub(1) {
+            Some(0) => true,
             Some(more) => {
                 self.counter.release(more);
                 true

@@ -167,7 +167,7 @@ fn a_weighted_cost_has_no_error_of_rounding() {
     // Sums of tenths as floating-point numbers are a little above or below: rounded up that would be one more.
     for tokens in 1..2000 {
         let tenths = weights(Some(0.1), None, Some(0.7));
-        let expected = (8 * tokens as u64).div_ceil(10);
+        let expected = (8_u64 * tokens).div_ceil(10);
         assert_eq!(weighed(tenths, [Some(tokens), None, Some(tokens)]), Some(expected), "{tokens}");
     }
 }
@@ -334,7 +334,7 @@ fn each_mistake_in_a_source_has_its_sentence() {
         (r#"{"actual": {"header": "x"}, "missing": 1}"#, ".missing: `1` is not a valid value; use `estimate`, `bytes` or 0"),
     ];
     for (cost, sentence) in rows {
-        let document = Value::from_json(&one_rule(cost)).unwrap();
+        let document = Value::from_json(one_rule(cost)).unwrap();
         let error = read(&document).expect_err(cost);
         assert_eq!(error.to_string(), format!("flowRules[0].cost{sentence}"));
     }

@@ -6,7 +6,8 @@ use crate::support::at;
 use fastrand::Rng;
 use leapgate::Timestamp;
 use leapgate::backend::{
-    KEYS_PER_PAGE, Key, KeyHandle, KeyVerdict, KeyedGeometry, KeyedStates, KeyedWindows, Reserved,
+    KEYS_PER_PAGE, Key, KeyHandle, KeyVerdict, KeyedGeometry, KeyedPages, KeyedStates,
+    KeyedWindows, Reserved,
 };
 use leapgate::rule::{Counting, Grade};
 use leapgate::stats::Window;
@@ -364,116 +365,162 @@ fn no_key_of_a_crowd_has_more_than_its_limit_in_any_interval_while_others_hold()
     }
 }
 
+/// A hold of one of several workers: the id of the worker, the key, what is held, and since when.
+type Held = (u64, u64, Reserved, u64);
+
 /// What a worker does that is interrupted between reading the clock, the page, and swapping it.
-struct Worker {
+struct Work {
     number: u64,
     /// When the clock was read, and the page, if it was.
     at: u64,
     read: Option<(u64, Vec<u8>)>,
-    /// The hold to be settled, when it began and what it has cost; or none, if it is to be made.
-    ends: Option<(Reserved, u64, u64)>,
+    does: Does,
+}
+
+#[derive(Clone, Copy)]
+enum Does {
+    Hold,
+    /// At this cost.
+    Settle(Held, u64),
+    /// Settles what dead workers hold.
+    SettleDead,
 }
 
 /// What is held for each request of these workers.
 const ESTIMATE: u64 = 3;
 
-impl Worker {
-    /// Does one step, if the other workers have not been faster: reads, or swaps what it has decided. Returns how that ended, or
-    /// the worker, if there is more to do.
+impl Work {
+    /// Does one step of the worker with this id: reads, or swaps what it has decided if no other has been faster. Returns the
+    /// work if there is more to do; else how it has ended: with a hold, or with whether the page has changed.
     fn goes_on(
         mut self,
         shelf: &Shelf,
-        limit: f64,
-    ) -> Result<Option<(Worker, Option<Reserved>)>, Worker> {
+        id: u64,
+        dead: &[(u64, u64)],
+    ) -> Result<Option<Reserved>, Work> {
         let key = key(self.number);
         let Some((version, mut page)) = self.read.take() else {
             self.read = Some(shelf.read(key));
             return Err(self);
         };
-        let made = match self.ends {
-            None => {
-                let terms = terms(limit).holding();
-                match shelf
+        let (mut made, now) = (None, at(self.at));
+        let changes = match self.does {
+            Does::Hold => {
+                let terms = terms(10.0).holding();
+                shelf.pages.hold_as(Some(id));
+                made = shelf
                     .pages
-                    .reserve(&mut page, key, &terms, ESTIMATE, 0, at(self.at))
-                {
-                    None => return Ok(None),
-                    made => made,
-                }
+                    .reserve(&mut page, key, &terms, ESTIMATE, 0, now);
+                made.is_some()
             }
-            Some((held, _, cost)) => {
-                assert!(
-                    shelf
-                        .pages
-                        .settle(&mut page, held, ESTIMATE, cost, at(self.at))
-                );
-                None
+            Does::Settle((_, _, held, _), cost) => {
+                assert!(shelf.pages.settle(&mut page, held, ESTIMATE, cost, now));
+                true
+            }
+            Does::SettleDead => {
+                // Others know of a death only when it is long past.
+                let known = || dead.iter().filter(|(_, when)| *when <= self.at);
+                let is_dead = |holder| known().any(|(id, _)| KeyedPages::holder_of(*id) == holder);
+                shelf.pages.settle_dead(&mut page, &is_dead, now)
             }
         };
-        if shelf.swap(key, version, page) {
-            return Ok(Some((self, made)));
+        if !changes || shelf.swap(key, version, page) {
+            return Ok(made);
         }
         Err(self)
     }
 }
 
 #[test]
-fn interrupted_workers_never_hold_and_settle_more_than_the_limit_in_any_interval() {
+fn interrupted_workers_that_die_never_hold_and_settle_more_than_the_limit_in_any_interval() {
     let mut random = Rng::with_seed(6);
-    let limit = 10;
     let shelf = Shelf::new(KeyedGeometry::new(qps(100, 5, Counting::Strict), 4));
     let mut runs: BTreeMap<u64, Vec<Run>> = BTreeMap::new();
-    let mut open: Vec<(u64, Reserved, u64)> = Vec::new();
-    let mut workers: Vec<Option<Worker>> = (0..4).map(|_| None).collect();
-    let (mut now, mut retries) = (1000, 0);
-    for _ in 0..200_000 {
+    let mut open: Vec<Held> = Vec::new();
+    let mut workers: Vec<(u64, Option<Work>)> = (1..=4).map(|id| (id, None)).collect();
+    let mut dead: Vec<(u64, u64)> = Vec::new();
+    let (mut now, mut retries, mut deaths, mut after_deaths) = (1000, 0, 0, 0);
+    for step in 0..200_000 {
         now += random.u64(0..3);
-        let slot = &mut workers[random.usize(0..4)];
-        let Some(worker) = slot.take() else {
-            let ends = random.usize(0..open.len() + 6);
-            let (number, ends) = match ends < open.len() {
-                true => {
-                    let (number, held, from) = open.swap_remove(ends);
-                    (number, Some((held, from, random.u64(0..=ESTIMATE))))
+        let (id, work) = &mut workers[random.usize(0..4)];
+        let Some(doing) = work.take() else {
+            let end = random.usize(0..open.len() + 6);
+            let does = match (random.u8(..16), open.get(end)) {
+                (0, _) => Does::SettleDead,
+                (_, Some((of, ..))) if of == id => {
+                    Does::Settle(open.swap_remove(end), random.u64(0..=ESTIMATE))
                 }
-                false => (random.u64(0..12), None),
+                _ => Does::Hold,
             };
-            *slot = Some(Worker {
+            let number = match &does {
+                Does::Settle((_, number, ..), _) => *number,
+                _ => random.u64(0..12),
+            };
+            *work = Some(Work {
                 number,
                 at: now,
                 read: None,
-                ends,
+                does,
             });
             continue;
         };
-        match worker.goes_on(&shelf, limit as f64) {
+        if step % 500 == 0 {
+            // It dies here, with all that it holds, which has run until now.
+            let ended = |held: Held| {
+                (
+                    held.1,
+                    Run {
+                        from: held.3,
+                        to: now,
+                        cost: ESTIMATE,
+                    },
+                )
+            };
+            if let Does::Settle(held, _) = doing.does {
+                open.push(held);
+            }
+            for (number, run) in open.extract_if(.., |held| held.0 == *id).map(ended) {
+                runs.entry(number).or_default().push(run);
+                after_deaths += 1;
+            }
+            deaths += 1;
+            dead.push((*id, now));
+            *id = 4 + deaths;
+            continue;
+        }
+        let (number, from) = (doing.number, doing.at);
+        let ends = match doing.does {
+            Does::Settle(held, cost) => Some((held, cost)),
+            _ => None,
+        };
+        match doing.goes_on(&shelf, *id, &dead) {
             Err(again) => {
                 retries += u32::from(again.read.is_none());
-                *slot = Some(again);
+                *work = Some(again);
             }
-            Ok(Some((Worker { number, .. }, Some(held)))) => open.push((number, held, now)),
-            // It has run from when it was let in, at the latest, until its end was read from the clock, at least.
-            Ok(Some((
-                Worker {
-                    number,
-                    at,
-                    ends: Some((_, from, cost)),
-                    ..
-                },
-                None,
-            ))) => {
-                runs.entry(number)
-                    .or_default()
-                    .push(Run { from, to: at, cost });
+            Ok(Some(held)) => open.push((*id, number, held, now)),
+            Ok(None) => {
+                // It has run from when it was let in, at the latest, until its end was read from the clock, at least.
+                if let Some((held, cost)) = ends {
+                    let run = Run {
+                        from: held.3,
+                        to: from,
+                        cost,
+                    };
+                    runs.entry(number).or_default().push(run);
+                }
             }
-            Ok(_) => {}
         }
     }
     assert!(retries > 1000, "{retries} were overtaken");
+    assert!(
+        after_deaths > 300,
+        "{after_deaths} holds of {deaths} dead workers"
+    );
     assert!(runs.values().map(Vec::len).sum::<usize>() > 5000);
     for (number, runs) in runs {
         let most = most_in_an_interval(&runs, 100);
-        assert!(most <= limit, "key {number}: {most}");
+        assert!(most <= 10, "key {number}: {most}");
     }
 }
 
@@ -615,14 +662,64 @@ fn more_than_was_held_is_charged_over_the_limit_and_blocks_until_it_has_left() {
 }
 
 #[test]
-fn more_workers_than_a_page_has_words_for_share_the_last() {
+fn more_workers_than_an_entry_has_words_for_share_the_last() {
     let shelf = Shelf::new(KeyedGeometry::new(qps(1000, 20, Counting::Strict), 4));
-    let held: Vec<Reserved> = (0..12)
-        .map(|_| shelf.hold(1, 99.0, 2, at(0)).unwrap())
-        .collect();
+    let hold = |worker| {
+        shelf.pages.hold_as(Some(worker));
+        shelf.hold(1, 99.0, 2, at(0)).unwrap()
+    };
+    let held: Vec<Reserved> = (0..12).map(hold).collect();
+    assert_eq!(shelf.bytes(), 40 + 9 * 8);
     assert_eq!(shelf.remaining(1, 99.0, at(0)), 75);
+    // What the first worker holds is told apart, what the last one holds is not.
+    for (worker, left) in [(0, true), (11, false)] {
+        let is_dead = |holder| holder == KeyedPages::holder_of(worker);
+        let mut page = shelf.read(key(1)).1;
+        assert_eq!(shelf.pages.settle_dead(&mut page, &is_dead, at(0)), left);
+    }
     for held in held {
         Holding::settle(&shelf, held, 2, 1, at(0));
     }
     assert_eq!((shelf.bytes(), shelf.remaining(1, 99.0, at(0))), (40, 87));
+}
+
+#[test]
+fn what_dead_workers_hold_is_settled_at_its_estimate_once() {
+    let shelf = Shelf::new(KeyedGeometry::new(qps(1000, 10, Counting::Strict), 4));
+    let hold = |worker, number, cost| {
+        shelf.pages.hold_as(Some(worker));
+        shelf.hold(number, 9.0, cost, at(0)).unwrap()
+    };
+    let (dead, alive) = (hold(7, 1, 3), hold(8, 1, 2));
+    let other = hold(7, 2, 5);
+    // These find their page full, and share.
+    for number in 3..=8 {
+        assert!(shelf.charge(number, 9.0, 1, at(0)));
+    }
+    let shared = hold(7, 9, 4);
+    assert!(shared.handle.is_shared());
+    let settle_dead = |now| {
+        let is_dead = |holder| holder == KeyedPages::holder_of(7);
+        let mut has_changed = false;
+        let (version, mut page) = shelf.read(key(1));
+        if shelf.pages.settle_dead(&mut page, &is_dead, at(now)) {
+            has_changed = shelf.swap(key(1), version, page);
+        }
+        has_changed
+    };
+    assert!(settle_dead(50));
+    assert!(!settle_dead(60));
+    let left = |now| [1, 2, 9].map(|number| shelf.remaining(number, 9.0, at(now)));
+    assert_eq!(left(60), [4, 4, 5]);
+    assert_eq!(left(1099), [4, 4, 5]);
+    assert_eq!(left(1100), [7, 9, 9]);
+    // One that was only slow: it costs what it has cost, too.
+    shelf.pages.hold_as(Some(9));
+    let later = shelf.hold(1, 9.0, 1, at(1100)).unwrap();
+    Holding::settle(&shelf, dead, 3, 2, at(1100));
+    assert_eq!(left(1100), [4, 9, 9], "what others hold stays");
+    for (held, cost) in [(alive, 2), (later, 1), (other, 5), (shared, 4)] {
+        Holding::settle(&shelf, held, cost, 0, at(1100));
+    }
+    assert_eq!(left(1100), [7, 9, 9]);
 }

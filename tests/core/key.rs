@@ -224,7 +224,7 @@ fn a_number_is_handed_in_as_text_and_what_is_no_count_is_none() {
         let text = number_text(number);
         assert_eq!(number_of(text.as_bytes()), Some(number), "{text}");
     }
-    let none = [-1.0, -0.5, 1e300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-9];
+    let none = [-1.0, -0.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
     for number in none {
         let text = number_text(number);
         assert_eq!(number_of(text.as_bytes()), None, "{text}");
@@ -235,7 +235,14 @@ fn a_number_is_handed_in_as_text_and_what_is_no_count_is_none() {
         ("0.33333333333333333333333333333333", Some(0.333_333_333_333_333)),
         (&"9".repeat(400), None),
         ("1e400", None),
-        ("1e3", None),
+        ("1e3", Some(1000.0)),
+        ("1.5E-1", Some(0.15)),
+        ("1e+21", Some(1e21)),
+        ("0e999999", None),
+        ("1e999999999999", None),
+        ("1e", None),
+        ("e1", None),
+        ("1e1.5", None),
         ("", None),
         (".", None),
         (".5", None),
@@ -243,8 +250,8 @@ fn a_number_is_handed_in_as_text_and_what_is_no_count_is_none() {
         ("1.2.3", None),
         ("+1", None),
         ("-0", None),
-        (" 1", None),
-        ("1 ", None),
+        (" 1 ", Some(1.0)),
+        ("1 1", None),
         ("0x10", None),
         ("inf", None),
         ("nan", None),

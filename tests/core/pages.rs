@@ -659,6 +659,11 @@ fn bytes_that_are_no_page_do_no_harm() {
             if let Some(reserved) = pages.reserve(&mut page, key, &terms, 1, 0, now) {
                 pages.release(&mut page, reserved, 1);
             }
+            let holding = terms.holding();
+            if let Some(held) = pages.reserve(&mut page, key, &holding, 1, 0, now) {
+                pages.settle_dead(&mut page, &|holder| holder % 2 == 0, now);
+                pages.settle(&mut page, held, 1, random.u64(..), now);
+            }
             assert!(page.len() < 3000);
         }
     }

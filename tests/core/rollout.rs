@@ -100,7 +100,7 @@ fn table(head: &str) -> BTreeMap<&'static str, (bool, bool)> {
 const RULE: &str = r#""resource": "api", "count": 10"#;
 
 /// For each row of the first table, fields before and after, besides the fields of [`RULE`].
-const FLOW_CHANGES: [(&str, &[(&str, &str)]); 17] = [
+const FLOW_CHANGES: [(&str, &[(&str, &str)]); 18] = [
     (
         "`count`, `burst`, `keyItems`",
         &[
@@ -116,6 +116,27 @@ const FLOW_CHANGES: [(&str, &[(&str, &str)]); 17] = [
             (
                 r#""count": 10, "key": ["path"]"#,
                 r#""count": 10, "key": ["path"], "keyItems": [{"value": "one", "count": 12}]"#,
+            ),
+            (
+                r#""count": 10, "key": ["path"]"#,
+                r#""count": {"metadata": ["plans", "n"], "default": 12}, "key": ["path"]"#,
+            ),
+        ],
+    ),
+    (
+        "`enforcePercent`, `exempt`",
+        &[
+            (
+                r#""count": 10, "key": ["path"]"#,
+                r#""count": 10, "key": ["path"], "enforcePercent": 99"#,
+            ),
+            (
+                r#""count": 10, "key": ["path"]"#,
+                r#""count": 10, "key": ["path"], "exempt": [{"origin": "none"}]"#,
+            ),
+            (
+                r#""count": 10"#,
+                r#""count": 10, "exempt": [{"origin": "none"}]"#,
             ),
         ],
     ),

@@ -67,6 +67,11 @@ impl Play<'_> {
         } else {
             request
         };
+        let request = if call["exempt"] == json!(true) {
+            request.exempt()
+        } else {
+            request
+        };
         let decision = with_keys(&keys(&self.engine, call), |keys| {
             let request = request.keys(keys);
             match call["within"].as_u64() {
@@ -104,7 +109,7 @@ impl Play<'_> {
             ])
         };
         with_keys(&keys(&self.engine, asked), |keys| {
-            let request = Request::new("").keys(keys);
+            let request = Request::new("").keys(keys).origin(text(asked, "origin"));
             resource.policies_for(&request, now).map(row).collect()
         })
     }

@@ -205,7 +205,7 @@ class Envoy:
     """
 
     def __init__(self, rules, routes=(), hosts=None, workers=2, clusters=(), stats_config=None, access_log=False, listeners=1,
-                 trusted_hops=0, manager_fields=None, plugins=1, plugin_how=None, binary=ENVOY, before=(), after=()):
+                 trusted_hops=0, manager_fields=None, plugins=1, plugin_how=None, binary=ENVOY, before=(), after=(), drain_seconds=1):
         for path, command in ((binary, "./build.sh test envoy"), (WASM, "./build.sh wasm")):
             if not path.exists():
                 raise AssertionError(f"{path} is missing: {command} makes it")
@@ -233,7 +233,7 @@ class Envoy:
         with open(self._log_file, "w") as log:
             self._process = subprocess.Popen(
                 [binary, "-c", self.folder / "bootstrap.json", "--concurrency", str(workers), "--disable-hot-restart",
-                 "--drain-time-s", "1", "--file-flush-interval-msec", "10"],
+                 "--drain-time-s", str(drain_seconds), "--file-flush-interval-msec", "10"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 # A test run that is killed leaves no Envoy behind (PR_SET_PDEATHSIG).
                 preexec_fn=lambda: _LIBC.prctl(1, signal.SIGTERM),

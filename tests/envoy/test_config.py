@@ -24,7 +24,7 @@ REFUSED = [
     ({"systemRules": [{"highestSystemLoad": 4}]},
      "systemRules[0]: `highestSystemLoad` is not known in Envoy, where a filter cannot see the machine; use `bbr`,"),
     ({"envoy": {"errors": {"status": ["6xx"]}}}, "envoy.errors.status[0]: `6xx` is not a valid status; use `5xx`, `4xx` or a number"),
-    (rules({**LOGIN, "key": ["clientIP"]}), "flowRules[0].key[0]: `clientIP` is not a part of a request; use `clientIp`, `path`, `method`, `host`, or an object"),
+    (rules({**LOGIN, "key": ["clientIP"]}), "flowRules[0].key[0]: `clientIP` is not a part of a request; use `clientIp`, `path`, `method`, `host`, `peer`, or an object"),
     ('{"mode": "shadow", "mode": "enforce"}', "document: `mode` is given twice; keep one of the two"),
     (rules(LOGIN, {"resource": "api"}), "flowRules[1]: `count` is missing; add it"),
     (rules({**LOGIN, "count": -1}), "flowRules[0].count: `-1` is not a valid count; use a number from 0 to 9007199254740992"),

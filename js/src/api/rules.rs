@@ -30,6 +30,7 @@ pub fn engine_counters(engine: u32) -> f64 {
                 rule.blocked as f64,
                 rule.shadow_blocked as f64,
                 counted(rule.shared),
+                counted(rule.defaulted),
             ];
             rows.extend(row);
         });

@@ -19,6 +19,9 @@ const rules = {
     { resource: 'peers', count: 1, key: ['peer', { jwtClaim: 'sub' }, { jwtClaim: ['org', 'id'], payload: 'pl', type: 'number' }] },
     { resource: 'plans', count: 1, key: [{ metadata: ['plans', 'tier'], type: 'string' }, { typedMetadata: ['ai', 'n'], type: 'number' }] },
     { resource: 'owners', count: 1, key: [{ routeMetadata: ['envoy-gateway', 'resources', '0', 'name'] }, { filterState: 'my.key' }] },
+    { resource: 'chat', count: { metadata: ['plans', 'rpm'], default: 20, atMost: 100 }, key: [{ jwtClaim: 'sub' }], enforcePercent: 12.5 },
+    { resource: 'chat', count: { jwtClaim: 'rpm', payload: 'pl', type: 'string', default: 20 }, key: [{ jwtClaim: 'sub' }] },
+    { resource: 'probed', count: 5, exempt: [{ clientIp: '10.0.0.0/8' }, { header: 'x-probe', value: '1' }, { header: 'x-in' }, { origin: 'batch' }] },
   ],
   paramFlowRules: [
     { resource: 'a', paramIdx: 0, count: 1, grade: 0, paramFlowItemList: [{ object: 'gold', count: 2, classType: 'String' }] },
@@ -37,7 +40,7 @@ const rules = {
 const engine = new Engine(rules, { now: () => 5 });
 new Engine({});
 const engineOfNothing: Engine = new Engine(JSON.parse('{}'));
-const result: EngineResult = engine.limit('login', { key: 'a', cost: 2, origin: 'app', prioritized: true, context: 'web', inbound: true });
+const result: EngineResult = engine.limit('login', { key: 'a', cost: 2, origin: 'app', prioritized: true, context: 'web', inbound: true, exempt: false });
 const rule: string | null = result.rule;
 const window: number | null | undefined = result.policies[0]?.windowMs;
 engine.limit('login', { key: [1, 2n, null] });
@@ -83,6 +86,12 @@ new Engine({ flowRules: [{ resource: 'a', count: 1, key: [{ header: 'a', type: '
 new Engine({ flowRules: [{ resource: 'a', count: 1, key: [{ metadata: ['a', 'b'], payload: 'pl' }] }] });
 // @ts-expect-error another type
 new Engine({ flowRules: [{ resource: 'a', count: 1, key: [{ jwtClaim: 'sub', type: 'boolean' }] }] });
+// @ts-expect-error clients choose their headers
+new Engine({ flowRules: [{ resource: 'a', count: { header: 'x-plan', default: 1 }, key: ['clientIp'] }] });
+// @ts-expect-error a count without a default
+new Engine({ flowRules: [{ resource: 'a', count: { metadata: ['a', 'b'] }, key: ['clientIp'] }] });
+// @ts-expect-error no exemption
+new Engine({ flowRules: [{ resource: 'a', count: 1, exempt: [{ path: '/' }] }] });
 // @ts-expect-error a pattern
 new Engine({ flowRules: [{ resource: 'a', count: 1, regex: true }] });
 // @ts-expect-error no warm-up for values

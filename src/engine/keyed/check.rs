@@ -2,6 +2,7 @@
 
 use super::controller::{KeyedController, count};
 use crate::engine::cost::{Costs, Tariff};
+use crate::engine::exempt::Exempted;
 use crate::engine::key_parts::KeyParts;
 use crate::rule::{
     Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,
@@ -10,8 +11,11 @@ use crate::rule::{
 use crate::state::keyed::{Key, KeyedGeometry, KeyedStates, KeyedTerms};
 use crate::time::Timestamp;
 use hashbrown::HashMap;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
+
+/// How many shares of keys there are.
+const SHARES: f64 = 4_294_967_296.0;
 
 /// A keyed rule on one resource.
 pub(crate) struct KeyCheck {
@@ -21,12 +25,22 @@ pub(crate) struct KeyCheck {
     /// The rule with the states that this one looks at, if it has none of its own: that rule charges for both.
     pub(super) beside: Option<RuleId>,
     pub(super) enforced: bool,
+    /// Keys whose hash has a lower number than this in 32 of its bits are refused, if the rule is enforced.
+    share: u64,
+    /// Which member of the resource the rule is for, where it stands for a route and APIs; else 0.
+    pub(crate) member: u8,
     /// For each part, which of the request's values it is.
     pub(super) of: Box<[usize]>,
+    /// Which requests it leaves alone.
+    pub(crate) exempt: Exempted,
     /// `None` if it counts requests at a known cost.
     tariff: Option<Tariff>,
     /// For a key that nothing else is said of, with what may burst.
-    pub(super) count: Count,
+    count: Count,
+    /// Which of the request's values says it instead, if a request does.
+    count_at: Option<usize>,
+    /// Whether the keys that were resolved last have this count because a request did not say theirs.
+    pub(super) is_defaulted: Cell<bool>,
     pub(super) geometry: KeyedGeometry,
     /// Opened by the first request: the hash is seeded then, and not while rules are read.
     pub(super) opened: OnceCell<Opened>,
@@ -37,8 +51,10 @@ pub(crate) struct Opened {
     pub(super) state: Rc<KeyedController>,
     /// What it decides on: the same, but where that is another rule's.
     pub(super) measured: Rc<KeyedController>,
-    /// The keys that have another count.
+    /// The keys that have another count, and the networks whose keys have one.
     items: HashMap<Key, Count>,
+    /// The lengths of those networks, a bit for each: of IPv4 and of IPv6.
+    lengths: [u128; 2],
 }
 
 /// What a keyed rule sees of a request.
@@ -47,8 +63,9 @@ pub(crate) struct KeyCaller<'a> {
     pub(crate) values: &'a [KeyValue<'a>],
     pub(crate) resource: &'a str,
     pub(crate) origin: &'a str,
-    /// Whether it has an origin that no rule of the resource names.
-    pub(crate) is_other: bool,
+    /// Whether it has an origin that no rule of the resource names: a bit for each member, where the resource stands for a route
+    /// and APIs.
+    pub(crate) is_other: u32,
     pub(crate) cost: u64,
     /// Its costs in other units than requests.
     pub(crate) others: &'a [(&'a str, u64)],
@@ -70,7 +87,7 @@ impl<'a> KeyCaller<'a> {
             values: &[],
             resource: "",
             origin: "",
-            is_other: false,
+            is_other: 0,
             cost: 1,
             others: &[],
         }
@@ -81,6 +98,30 @@ impl Opened {
     pub(crate) fn states(&self) -> &dyn KeyedStates {
         self.measured.states()
     }
+
+    /// The count of the longest network that contains this one.
+    fn item_of(&self, network: &Network) -> Option<&Count> {
+        let [v4, v6] = self.lengths;
+        let mut lengths = if network.is_v4() { v4 } else { v6 };
+        while lengths != 0 {
+            let length = 127 - lengths.leading_zeros();
+            lengths ^= 1 << length;
+            let around = network.cut(length as u8);
+            let item = network_key(self.states(), &around, length as u8);
+            let item = self.items.get(&item);
+            if item.is_some() {
+                return item;
+            }
+        }
+        None
+    }
+}
+
+/// What a network is looked up by: no key of one part is made of two values. That of one IPv6 address is its key.
+fn network_key(states: &dyn KeyedStates, network: &Network, length: u8) -> Key {
+    let values = [Some(network.bytes()), Some(&[length][..])];
+    let many = if length == 128 { 1 } else { 2 };
+    states.key(&mut values.into_iter().take(many))
 }
 
 impl KeyCheck {
@@ -102,15 +143,27 @@ impl KeyCheck {
             max_keys: by.max_keys(),
             compat: rule.is_compat(),
         };
+        // The parts of the key come first.
+        let of = by.parts().iter().map(|part| parts.place_of(part));
+        let of = of.collect();
+        let share = (by.enforced_share().get() * SHARES) as u64;
         KeyCheck {
             count: with_burst(&rule, by, rule.count()),
+            count_at: by.count_from().map(|from| {
+                let part = KeyPart::Attribute(from.attribute().clone());
+                parts.place_of(&part)
+            }),
+            is_defaulted: Cell::new(false),
             kind,
-            of: by.parts().iter().map(|part| parts.place_of(part)).collect(),
+            exempt: Exempted::default(),
+            of,
             tariff: Tariff::of(&rule, parts),
             rule,
             id,
             beside,
-            enforced,
+            enforced: enforced && share > 0,
+            share,
+            member: 0,
             geometry,
             opened: OnceCell::new(),
         }
@@ -151,27 +204,36 @@ impl KeyCheck {
     /// Goes on with these states: decisions are counted in `state`, and made on what is `measured`.
     pub(crate) fn open(&self, state: Rc<KeyedController>, measured: Rc<KeyedController>) {
         // The resource and the origin come from the request, not from an item: an item is looked up by its values alone.
+        let mut lengths = [0; 2];
         let items = self.by().into_iter().flat_map(KeyedBy::items);
         let items = items.map(|item| {
+            let count = self
+                .by()
+                .map_or(item.count, |by| with_burst(&self.rule, by, item.count));
+            let network = self.by().and_then(|by| by.network_of(item).ok()?);
+            if let Some(cidr) = network {
+                let (network, length) = (cidr.network(), cidr.prefix_length());
+                let [v4, v6] = &mut lengths;
+                let lengths = if network.is_v4() { v4 } else { v6 };
+                *lengths |= 1_u128.checked_shl(length.into()).unwrap_or(0);
+                return (network_key(measured.states(), network, length), count);
+            }
             let mut values = [None; MAX_KEY_PARTS];
             for (value, text) in values.iter_mut().zip(&item.values) {
                 *value = text.as_ref().map(|text| text.as_bytes());
             }
             let parts = self.by().map_or(&[][..], KeyedBy::parts);
-            let mut networks = [const { None }; MAX_KEY_PARTS];
-            let values = written(parts, &values, &mut networks);
+            let networks = networks::<MAX_KEY_PARTS>(parts, &values);
+            let values = written(&values, &networks);
             let mut values = values.iter().copied().take(parts.len());
-            let key = measured.states().key(&mut values);
-            let count = self
-                .by()
-                .map_or(item.count, |by| with_burst(&self.rule, by, item.count));
-            (key, count)
+            (measured.states().key(&mut values), count)
         });
         let items = items.collect();
         let _ = self.opened.set(Opened {
             state,
             measured,
             items,
+            lengths,
         });
     }
 
@@ -180,11 +242,22 @@ impl KeyCheck {
     }
 
     pub(super) fn applies_to(&self, caller: &KeyCaller<'_>) -> bool {
-        match self.rule.limit_app() {
+        let applies = match self.rule.limit_app() {
             LimitApp::Default => true,
             LimitApp::Origin(name) => **name == *caller.origin,
-            LimitApp::Other => caller.is_other,
-        }
+            LimitApp::Other => caller.is_other >> self.member & 1 == 1,
+        };
+        applies && !self.exempts(caller.values, caller.origin)
+    }
+
+    /// Whether the rule refuses requests of that key, and does not only count them.
+    pub(super) fn enforces(&self, key: Key) -> bool {
+        self.enforced && u64::from((key.hash() >> 8) as u32) < self.share
+    }
+
+    /// Whether the rule leaves a request alone that has these values.
+    pub(crate) fn exempts(&self, values: &[KeyValue<'_>], origin: &str) -> bool {
+        self.exempt.holds(&self.rule, values, origin)
     }
 
     /// What a request costs a key with that `count`, or how much it holds until its cost is known. Sentinel's limits on calls in
@@ -221,6 +294,28 @@ impl KeyCheck {
     pub(super) fn states<'o>(&self, opened: &'o Opened) -> &'o dyn KeyedStates {
         opened.measured.count_as(self.rule.grade().counting());
         opened.states()
+    }
+
+    /// The count of a key that nothing is said of in the rule.
+    #[inline]
+    pub(super) fn count_of(&self, caller: &KeyCaller<'_>) -> Count {
+        match self.count_at {
+            None => self.count,
+            Some(at) => self.said_count(caller.values.get(at).copied()),
+        }
+    }
+
+    #[inline(never)]
+    fn said_count(&self, value: Option<KeyValue<'_>>) -> Count {
+        let by = self.by().and_then(|by| Some((by, by.count_from()?)));
+        let said = by.zip(value).and_then(|((by, from), value)| {
+            let count = from.read(value.get(0)?)?;
+            Some(with_burst(&self.rule, by, count))
+        });
+        said.unwrap_or_else(|| {
+            self.is_defaulted.set(true);
+            self.count
+        })
     }
 
     /// Calls `each` with the keys of a request and their counts. `false` where there are more than [`MAX_KEYS_OF_REQUEST`].
@@ -294,8 +389,8 @@ impl KeyCheck {
             }
         }
         let states = opened.states();
-        let mut networks = [const { None }; N];
-        let values = written(by.parts(), raw, &mut networks);
+        let networks = networks::<N>(by.parts(), raw);
+        let values = written(raw, &networks);
         let values = || values.iter().copied().take(raw.len());
         // One table for all resources that the rule is for, and for all origins.
         let resource = (*self.rule.target() == Target::Each).then_some(caller.resource);
@@ -303,12 +398,20 @@ impl KeyCheck {
         let is_plain = resource.is_none() && origin.is_none();
         let own = (is_plain || !opened.items.is_empty()).then(|| states.key(&mut values()));
         let item = own.and_then(|own| opened.items.get(&own));
+        let item = match networks.first() {
+            Some(Some(network)) if item.is_none() => opened.item_of(network),
+            _ => item,
+        };
         let key = own.filter(|_| is_plain).unwrap_or_else(|| {
             let names = [resource, origin].into_iter().flatten();
             let names = names.map(|name| Some(name.as_bytes()));
             states.key(&mut names.chain(values()))
         });
-        each(opened, key, item.copied().unwrap_or(self.count));
+        each(
+            opened,
+            key,
+            item.copied().unwrap_or_else(|| self.count_of(caller)),
+        );
     }
 }
 
@@ -324,21 +427,27 @@ fn with_burst(rule: &FlowRule, by: &KeyedBy, count: Count) -> Count {
     Count::nearest(count.get() + by.burst() as f64)
 }
 
+/// The networks of the clients' addresses among the values of a key.
+#[inline]
+fn networks<const N: usize>(parts: &[KeyPart], values: &[Option<&[u8]>]) -> [Option<Network>; N] {
+    let mut networks = [const { None }; N];
+    for ((part, value), network) in parts.iter().zip(values).zip(&mut networks) {
+        if let (KeyPart::ClientIp { v4, v6 }, Some(text)) = (part, value) {
+            *network = Network::of(text, *v4, *v6);
+        }
+    }
+    networks
+}
+
 /// The values of a key in the form that is hashed: of addresses, the bits that count.
 #[inline]
 fn written<'v, const N: usize>(
-    parts: &[KeyPart],
     values: &[Option<&'v [u8]>],
-    networks: &'v mut [Option<Network>; N],
+    networks: &'v [Option<Network>; N],
 ) -> [Option<&'v [u8]>; N] {
     let mut written = [None; N];
-    let places = written.iter_mut().zip(networks);
-    for ((part, value), (written, network)) in parts.iter().zip(values).zip(places) {
-        *written = *value;
-        if let (KeyPart::ClientIp { v4, v6 }, Some(text)) = (part, value) {
-            *network = Network::of(text, *v4, *v6);
-            *written = network.as_ref().map(Network::bytes).or(*value);
-        }
+    for ((value, network), written) in values.iter().zip(networks).zip(&mut written) {
+        *written = network.as_ref().map(Network::bytes).or(*value);
     }
     written
 }

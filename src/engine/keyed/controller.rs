@@ -11,6 +11,7 @@ pub struct KeyedController<K: ?Sized = dyn KeyedStates> {
     pub(super) waited: Cell<u64>,
     pub(super) blocked: Cell<u64>,
     pub(super) shadow_blocked: Cell<u64>,
+    pub(super) defaulted: Cell<u64>,
     /// How much more requests have cost than they held.
     debt: Cell<u64>,
     /// What was settled at an unknown time: what is held, how much that is, and the actual cost.
@@ -27,6 +28,7 @@ impl<K: KeyedStates> KeyedController<K> {
             waited: Cell::new(0),
             blocked: Cell::new(0),
             shadow_blocked: Cell::new(0),
+            defaulted: Cell::new(0),
             debt: Cell::new(0),
             late: RefCell::default(),
             counting: Cell::new(Counting::Strict),
@@ -59,6 +61,11 @@ impl<K: ?Sized> KeyedController<K> {
     /// How many requests it would have refused, had it not been in shadow mode.
     pub fn shadow_blocked(&self) -> u64 {
         self.shadow_blocked.get()
+    }
+
+    /// How many requests had the rule's own count because they did not bring a valid one along.
+    pub fn defaulted(&self) -> u64 {
+        self.defaulted.get()
     }
 
     /// How much more requests have cost than they held, so far: what was charged over the limit, if need be.

@@ -44,6 +44,7 @@ impl Keys {
             if !check.applies_to(caller) {
                 continue;
             }
+            check.is_defaulted.set(false);
             check.charge_late(now);
             let fits = check.each_key(caller, |opened, key, count| {
                 if reservations.has(i, key) {
@@ -65,6 +66,11 @@ impl Keys {
                     reserved,
                 });
             });
+            if check.is_defaulted.get()
+                && let Some(opened) = check.opened.get()
+            {
+                count(&opened.state.defaulted);
+            }
             if !fits {
                 reservations.too_many |= 1 << i;
                 could = false;
@@ -99,15 +105,16 @@ impl Keys {
             };
             let (states, terms) = (check.states(opened), check.terms(reservation.count));
             reservation.wait = 0;
+            let enforced = check.enforces(reservation.handle.key());
             let cost = check.cost(caller, reservation.count);
             match states.ask(&mut reservation.handle, &terms, cost, now) {
                 KeyVerdict::Pass => {}
                 KeyVerdict::Wait(own) => reservation.wait = own,
                 KeyVerdict::Block { retry_after } => {
-                    refuse(reservation.check, check.enforced, retry_after)
+                    refuse(reservation.check, enforced, retry_after)
                 }
             }
-            if check.enforced {
+            if enforced {
                 wait = wait.max(reservation.wait);
             }
         }
@@ -136,7 +143,8 @@ impl Keys {
             let Some((check, opened)) = self.opened(reservation.check) else {
                 continue;
             };
-            if shadow_refusing >> reservation.check & 1 == 1 {
+            let enforced = check.enforces(reservation.handle.key());
+            if !enforced && shadow_refusing >> reservation.check & 1 == 1 {
                 continue;
             }
             if check.beside.is_some() {
@@ -157,7 +165,7 @@ impl Keys {
             if let Some(reserved) = reservation.reserved.take() {
                 states.release(reserved, cost, now); // a turn later than the request can wait
             }
-            if check.enforced {
+            if enforced {
                 refusing |= 1 << reservation.check;
                 break;
             }
@@ -302,7 +310,7 @@ impl Keys {
         for check in checks.filter(|check| check.applies_to(caller)) {
             let mut known: InlineVec<Key, 4> = InlineVec::default();
             check.for_each_key(caller, &mut |opened, key, count| {
-                if known.iter().any(|known| *known == key) {
+                if !check.enforces(key) || known.iter().any(|known| *known == key) {
                     return;
                 }
                 known.push(key);
@@ -329,14 +337,15 @@ impl Keys {
                 least = Some((count, own));
             }
         });
-        let unused = || KeyStatus {
-            remaining: check.count.whole(),
+        let unused = |count: Count| KeyStatus {
+            remaining: count.whole(),
             reset: Duration::ZERO,
         };
         let (count, status) = if check.is_open() {
             least?
         } else {
-            (check.count, unused())
+            let count = check.count_of(caller);
+            (count, unused(count))
         };
         Some((&check.rule, &check.id, count, status))
     }

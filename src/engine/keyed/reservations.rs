@@ -1,6 +1,7 @@
 //! The keys of a request, each resolved once: what is reserved for them while it is decided, and what they look at while its call
 //! lasts.
 
+use crate::engine::api_nodes::ApiNode;
 use crate::engine::held::Held;
 use crate::inline_vec::InlineVec;
 use crate::rule::Count;
@@ -62,27 +63,44 @@ impl HeldKey {
     }
 }
 
-/// Keys in flight, holds and breaker probes. Boxed: most entries have none.
+/// Keys in flight, holds, APIs and breaker probes. Boxed: most entries have none.
 #[derive(Default)]
 pub(crate) struct EntryExtras {
     /// The keys that look at how the call ends.
     pub(crate) keys: InlineVec<HeldKey, 1>,
     /// By check without a key: what the request holds until its cost is known.
     pub(crate) holds: Vec<(usize, Held)>,
+    /// Whether no flow rule has counted the call.
+    is_exempt: bool,
+    /// The statistics of the APIs of the request, where statistics are kept.
+    pub(crate) apis: Vec<ApiNode>,
     /// By breaker: how it let a probe in.
     pub(crate) probes: Vec<(usize, Admission)>,
 }
 
 impl EntryExtras {
+    /// Of a call that no flow rule has counted.
+    pub(crate) fn exempt() -> EntryExtras {
+        EntryExtras {
+            is_exempt: true,
+            ..EntryExtras::default()
+        }
+    }
+
+    pub(crate) fn is_exempt(&self) -> bool {
+        self.is_exempt
+    }
+
     /// Whether any rule holds an estimate of the cost.
     pub(crate) fn holds(&self) -> bool {
         !self.holds.is_empty() || self.keys.iter().any(HeldKey::holds)
     }
 
-    /// Goes on with the keys and the holds of another one.
+    /// Goes on with what flow rules have said in another one.
     pub(crate) fn keep(&mut self, other: EntryExtras) {
         self.keys = other.keys;
         self.holds = other.holds;
+        self.is_exempt = other.is_exempt;
     }
 }
 

@@ -42,8 +42,8 @@ impl Table {
 }
 
 impl KeyedWindows {
-    /// Whether `cost` more fits into `limit` in the window of `key`, the window's status afterwards, and whether the key shares
-    /// entries with others. Charges or holds the cost if it fits, as `charges` says; if that is nothing, it opens no window.
+    /// Whether `cost` more fits into `limit` in the window of `key`, the window's status afterwards, and where it is.
+    /// Charges or holds the cost if it fits, as `charges` says; if that is nothing, it opens no window.
     #[inline]
     pub(crate) fn count(
         &self,
@@ -52,7 +52,7 @@ impl KeyedWindows {
         cost: u64,
         charges: Charges,
         now: Timestamp,
-    ) -> (bool, KeyStatus, bool) {
+    ) -> (bool, KeyStatus, KeyHandle) {
         let table = &mut *self.table.borrow_mut();
         let now_in = table.bucket(now);
         let place = match table.find(key) {
@@ -84,6 +84,6 @@ impl KeyedWindows {
             remaining: limit.whole(),
             ..KeyStatus::default()
         };
-        (fits, status.unwrap_or(unused), place.is_shared)
+        (fits, status.unwrap_or(unused), place)
     }
 }

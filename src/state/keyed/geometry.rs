@@ -59,12 +59,6 @@ impl KeyedGeometry {
         slots(keys) * (state + 1) + Sketch::max_bytes(&shape, keys) + LABEL_BYTES
     }
 
-    /// How many more bytes it is if keys that share have held something: 8 for each key of the bound.
-    pub fn max_bytes_more_if_held(&self) -> usize {
-        let shape = Shape::new(self.grade, self.is_paced);
-        Sketch::max_bytes_more_if_held(&shape, self.keys())
-    }
-
     /// The same if the counters of all windows have widened.
     pub fn max_bytes_wide(&self) -> usize {
         let (shape, keys) = (Shape::new(self.grade, self.is_paced), self.keys());
@@ -76,6 +70,12 @@ impl KeyedGeometry {
                 0
             };
         self.max_bytes() + own + Sketch::max_bytes_more_if_wide(&shape, keys)
+    }
+
+    /// How many more bytes it is once keys that share have held something: 8 for each key of the bound.
+    pub fn max_bytes_more_if_held(&self) -> usize {
+        let shape = Shape::new(self.grade, self.is_paced);
+        Sketch::max_bytes_more_if_held(&shape, self.keys())
     }
 }
 

@@ -3,21 +3,16 @@
 //! A key's own window needs no bytes for it: the running sum is larger than what the counters count by that much. So a window
 //! that holds is not reused. Keys that share hold in the cells of the sketch.
 
-use super::key::{Key, KeyHandle};
+use super::key::KeyHandle;
 use super::window::HOLDS;
 use super::windows::KeyedWindows;
 use crate::time::Timestamp;
 
 impl KeyedWindows {
-    /// Gives back what `key` has `held`, in a shared entry or in its own window, and charges the `actual` cost at `now`.
-    pub(crate) fn settle_at(
-        &self,
-        key: Key,
-        is_shared: bool,
-        held: u64,
-        actual: u64,
-        now: Timestamp,
-    ) {
+    /// Gives back what a key has `held` where its handle says, in a shared entry or in its own window, and charges the `actual`
+    /// cost at `now`.
+    pub(crate) fn settle_at(&self, handle: KeyHandle, held: u64, actual: u64, now: Timestamp) {
+        let KeyHandle { key, is_shared, .. } = handle;
         let table = &mut *self.table.borrow_mut();
         let to = table.bucket(now);
         let mut own = held;
@@ -25,7 +20,7 @@ impl KeyedWindows {
             table.sketch().give_back(key, held);
             own = 0;
         }
-        let place = match table.find(key) {
+        let place = match table.slot_of(handle) {
             Some(slot) => KeyHandle::own(key, slot),
             None if actual == 0 => return,
             None => table.open(key, now),

@@ -118,7 +118,7 @@ impl KeyHandle {
         }
     }
 
-    pub(super) fn shared(key: Key) -> KeyHandle {
+    pub(crate) fn shared(key: Key) -> KeyHandle {
         KeyHandle {
             key,
             at: NOWHERE,

@@ -42,7 +42,7 @@ use crate::rule::{Counting, MAX_KEYS};
 use crate::state::pacer::Spacing;
 use crate::time::Timestamp;
 use crate::window::Window;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub const KEYS_PER_PAGE: usize = 8;
 /// How many entries of a page are shared by the keys that find it full. Each is made when it is needed.
 const SHARED_PER_PAGE: u64 = 3;
 
-const MOST_ENTRIES: usize = KEYS_PER_PAGE + SHARED_PER_PAGE as usize;
+pub(super) const MOST_ENTRIES: usize = KEYS_PER_PAGE + SHARED_PER_PAGE as usize;
 
 /// How many keys of a table's bound there are for each page: half of [`KEYS_PER_PAGE`], since no hash spreads keys evenly.
 const KEYS_AT_BOUND: usize = 4;
@@ -61,9 +61,6 @@ const KEYS_AT_BOUND: usize = 4;
 /// A flag beside the number of the newest bucket: room for other words follows the counters. (In a table this flag marks a
 /// listed key.)
 const ROOM: u64 = LISTED;
-
-/// The worker that holds.
-const HOLDER: u16 = 1;
 
 /// When to try again if a call in flight has to end first, which may be at any moment.
 const A_CALL: Duration = Duration::from_millis(1);
@@ -79,6 +76,8 @@ pub struct KeyedPages {
     /// batch of more than the count may wait for other keys whose pacers were forgotten.
     idle_ttl: IdleTtl,
     pages: usize,
+    /// The worker that holds.
+    holder: Cell<u16>,
     pub(super) work: RefCell<Work>,
 }
 
@@ -109,7 +108,7 @@ pub(super) struct Found {
 
 impl Key {
     /// Which shared entry of its page the key uses.
-    fn shared(self) -> u64 {
+    pub(super) fn shared(self) -> u64 {
         (self.0 >> 8) % SHARED_PER_PAGE
     }
 }
@@ -127,6 +126,7 @@ impl KeyedPages {
             compat: geometry.compat,
             idle_ttl: IdleTtl::new(&shape, geometry.compat),
             pages: geometry.max_keys.clamp(1, MAX_KEYS).div_ceil(KEYS_AT_BOUND),
+            holder: Cell::new(room::holder_of(0)),
             work: RefCell::new(Work {
                 words: vec![0; shape.stride],
                 slab: Slab::new(1),
@@ -141,6 +141,12 @@ impl KeyedPages {
         self.pages
     }
 
+    /// Holds from now on as the worker with this id, which no other has had: what it holds is told apart, so that it can be
+    /// settled when the worker is dead ([`KeyedPages::settle_dead`]). Without an id, it is not.
+    pub fn hold_as(&self, id: Option<u64>) {
+        self.holder.set(id.map_or(room::SEVERAL, room::holder_of));
+    }
+
     /// The page of the key.
     pub fn page(&self, key: Key) -> usize {
         key.home(self.pages)
@@ -153,7 +159,7 @@ impl KeyedPages {
 
     /// The length in bytes of the entry at `at` that begins with `head`; `None` if the bytes are not a valid page.
     #[inline]
-    fn size(&self, page: &[u8], at: usize, head: u64) -> Option<usize> {
+    pub(super) fn size(&self, page: &[u8], at: usize, head: u64) -> Option<usize> {
         let size = self.size_without_room(head);
         if !self.has_room(head) {
             return Some(size);
@@ -163,7 +169,7 @@ impl KeyedPages {
         is_room.then(|| size + (1 + words as usize) * WORD)
     }
 
-    fn has_room(&self, head: u64) -> bool {
+    pub(super) fn has_room(&self, head: u64) -> bool {
         !self.shape.is_paced && head & ROOM != 0
     }
 
@@ -192,7 +198,7 @@ impl KeyedPages {
     }
 
     /// The room of the entry at `at`: the number of its words, and the words.
-    fn room<'p>(&self, page: &'p [u8], at: usize, head: u64) -> &'p [u8] {
+    pub(super) fn room<'p>(&self, page: &'p [u8], at: usize, head: u64) -> &'p [u8] {
         let end = self.size(page, at, head).map(|size| at + size);
         let room = end.and_then(|end| page.get(at + self.size_without_room(head)..end));
         room.unwrap_or_default()
@@ -493,7 +499,7 @@ impl KeyedPages {
             }
             if terms.holds && self.shape.buckets > 0 {
                 // The handle tells in whose word it is held: one that holds is in no bucket.
-                reserved.handle.at = room::hold(&mut work.room, HOLDER, cost)?.into();
+                reserved.handle.at = room::hold(&mut work.room, self.holder.get(), cost)?.into();
                 reserved.is_held = true;
             } else {
                 *held.used = held.used.saturating_add(cost);

@@ -6,6 +6,7 @@
 //! ```
 //!
 //! [`MOST_ROOM`] - 1 holders have words of their own, and all others share the last. A word is removed when nothing is held in it.
+//! What a worker holds in the shared word is not told apart, and so is not given back for it if it dies.
 
 /// The most words in the room of an entry.
 pub(super) const MOST_ROOM: usize = 8;
@@ -19,7 +20,12 @@ const HOLDER: u32 = 53;
 const MOST: u64 = (1 << HOLDER) - 1;
 
 /// The holder of a word of several workers.
-const SEVERAL: u16 = 2047;
+pub(super) const SEVERAL: u16 = 2047;
+
+/// The worker with this id as a holder. Ids that are a multiple of 2046 apart are the same one.
+pub(super) fn holder_of(id: u64) -> u16 {
+    1 + (id % u64::from(SEVERAL - 1)) as u16
+}
 
 /// The word at this byte.
 pub(super) fn word(bytes: &[u8], at: usize) -> Option<u64> {
@@ -71,6 +77,29 @@ pub(super) fn hold(room: &mut Vec<u8>, holder: u16, cost: u64) -> Option<u16> {
         return Some(holder);
     }
     None
+}
+
+/// How much is held by holders that `is_dead` tells of.
+pub(super) fn held_by_dead(room: &[u8], is_dead: &dyn Fn(u16) -> bool) -> u64 {
+    let dead = words(room).filter(|word| is_known_dead(*word, is_dead));
+    dead.fold(0, |sum, word| sum.saturating_add(word & MOST))
+}
+
+/// Takes that out.
+pub(super) fn take_of_dead(room: &mut Vec<u8>, is_dead: &dyn Fn(u16) -> bool) {
+    let mut at = WORD;
+    while let Some(held) = word(room, at) {
+        if is_known_dead(held, is_dead) {
+            give_back(room, (held >> HOLDER) as u16, MOST);
+        } else {
+            at += WORD;
+        }
+    }
+}
+
+fn is_known_dead(word: u64, is_dead: &dyn Fn(u16) -> bool) -> bool {
+    let holder = (word >> HOLDER) as u16;
+    holder != 0 && holder != SEVERAL && is_dead(holder)
 }
 
 /// Gives back what was held in the word of `holder`.

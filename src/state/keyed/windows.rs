@@ -484,8 +484,7 @@ impl KeyedStates for KeyedWindows {
     }
 
     fn settle(&self, held: Reserved, cost: u64, actual: u64, now: Timestamp) {
-        let KeyHandle { key, is_shared, .. } = held.handle;
-        self.settle_at(key, is_shared, cost, actual, now);
+        self.settle_at(held.handle, cost, actual, now);
     }
 
     fn refund(&self, key: Key, cost: u64, charged: Timestamp, now: Timestamp) {

@@ -36,11 +36,15 @@ fn module() -> Module {
     Module::compile(&wasm).unwrap()
 }
 
-/// A document for the filter: without the rules on arguments, which it refuses, and with the settings that answers are read by.
-fn document(rules: &Value) -> Vec<u8> {
+/// A document for the filter: without the rules on arguments, which it refuses, and with the settings that answers are read by. A
+/// request is exempt by a header, in scenarios that have such requests: the others are decided as without that setting.
+fn document(rules: &Value, has_exempt: bool) -> Vec<u8> {
     let mut document = rules.clone();
     document.as_object_mut().unwrap().remove("paramFlowRules");
     document["envoy"] = json!({ "origin": { "header": "x-app" } });
+    if has_exempt {
+        document["envoy"]["exempt"] = json!([{ "header": "x-exempt" }]);
+    }
     document.to_string().into_bytes()
 }
 
@@ -87,6 +91,8 @@ struct Play {
     vm: Vm,
     /// The resources that have rules on arguments.
     by_arguments: BTreeSet<String>,
+    /// Whether requests may be exempt.
+    has_exempt: bool,
     open: BTreeMap<u64, Exchange>,
     /// Waiting requests, by when they continue, in milliseconds.
     waiting: Vec<(u64, Exchange)>,
@@ -95,11 +101,15 @@ struct Play {
 }
 
 impl Play {
-    fn new(module: &Module, rules: &Value) -> Play {
+    fn new(module: &Module, scenario: &Value) -> Play {
+        let rules = &scenario["rules"];
+        let mut steps = scenario["steps"].as_array().unwrap().iter();
+        let has_exempt = steps.any(|step| step["enter"]["exempt"] == json!(true));
         let host = Host::new();
         host.set_now_ns(START_NS);
         let mut vm = Vm::start(&host, module, Plugin::default()).unwrap();
-        assert!(vm.configure(&document(rules)).unwrap(), "{:?}", host.log());
+        let configured = vm.configure(&document(rules, has_exempt)).unwrap();
+        assert!(configured, "{:?}", host.log());
         let by_arguments = rules["paramFlowRules"].as_array().into_iter().flatten();
         Play {
             host,
@@ -107,6 +117,7 @@ impl Play {
             by_arguments: by_arguments
                 .map(|rule| text(rule, "resource").into())
                 .collect(),
+            has_exempt,
             open: BTreeMap::new(),
             waiting: Vec::new(),
             refused: None,
@@ -166,7 +177,9 @@ impl Play {
     fn is_of_the_refusal(&self, asked: &Value) -> bool {
         self.refused.as_ref().is_some_and(|(at, of, _)| {
             *at == self.millis()
-                && (&of["resource"], &of["keys"]) == (&asked["resource"], &asked["keys"])
+                && ["resource", "keys", "origin"]
+                    .iter()
+                    .all(|part| of[*part] == asked[*part])
         })
     }
 
@@ -179,6 +192,9 @@ impl Play {
         if !text(call, "origin").is_empty() {
             request = request.header("x-app", text(call, "origin"));
         }
+        if call["exempt"] == json!(true) {
+            request = request.header("x-exempt", "1");
+        }
         for (part, value) in call["keys"].as_object().into_iter().flatten() {
             if let Some((path, value)) = attribute(part, value) {
                 request = request.property(&path, value);
@@ -186,7 +202,7 @@ impl Play {
             }
             let value = value.as_str().unwrap();
             request = match part.split_once(':') {
-                None if part == "clientIp" => {
+                _ if part == "clientIp" || part.starts_with("clientIp:") => {
                     // As Envoy writes it: with a port.
                     let port = match value.matches(':').count() {
                         0 => format!("{value}:50000"),
@@ -293,7 +309,10 @@ impl Play {
             }
             "left" => self.left(step),
             "rules" => {
-                let accepted = self.vm.configure(&document(arguments)).unwrap();
+                let accepted = self
+                    .vm
+                    .configure(&document(arguments, self.has_exempt))
+                    .unwrap();
                 assert!(accepted, "{:?}", self.host.log());
                 self.vm.retire_old_roots().unwrap();
                 self.refused = None; // other rules stand otherwise
@@ -305,7 +324,7 @@ impl Play {
 
 /// How many steps applied, and which did not, by the reason.
 fn play(module: &Module, scenario: &Value) -> (usize, BTreeMap<&'static str, Vec<usize>>) {
-    let mut play = Play::new(module, &scenario["rules"]);
+    let mut play = Play::new(module, scenario);
     let mut left_out: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     let mut applied = 0;
     let steps = scenario["steps"].as_array().unwrap();

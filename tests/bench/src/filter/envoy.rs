@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::load::Load;
 use super::modules::{
-    CLIENT_HEADER, Key, Limit, Modules, ROUTE, compile, floor_window, keyed, rules,
+    CLIENT, CLIENT_HEADER, Key, Limit, METADATA, Modules, NameFrom, ROUTE, compile, floor_window,
+    keyed, named, rules,
 };
 
 /// The Envoy to run.
@@ -88,6 +89,13 @@ pub(super) fn variants(modules: &Modules, interval_ms: u64, ticks: Ticks) -> Res
             for_ours.as_ref(),
         ))
     };
+    let by_name = |from| {
+        Some(wasm(
+            &modules.ours,
+            &named(from, interval_ms),
+            for_ours.as_ref(),
+        ))
+    };
     let native_by_header = |limit| Some(native_by_header(limit, interval_ms));
     let native = |limit| Some(native(limit, interval_ms));
 
@@ -133,6 +141,18 @@ pub(super) fn variants(modules: &Modules, interval_ms: u64, ticks: Ticks) -> Res
         admitted(
             "leapgate, by the address, admitted",
             by(Key::Address, Limit::Ample),
+        ),
+        admitted(
+            "leapgate, by a route's metadata, admitted",
+            by(Key::RouteMetadata, Limit::Ample),
+        ),
+        admitted(
+            "leapgate, named by metadata, admitted",
+            by_name(NameFrom::RouteMetadata),
+        ),
+        admitted(
+            "leapgate, named by Envoy Gateway, admitted",
+            by_name(NameFrom::EnvoyGateway),
         ),
         refused(
             "native, wildcard header, refused",
@@ -240,6 +260,10 @@ fn configuration(port: u16, filter: Option<&Value>) -> Value {
     let route = json!({
         "name": ROUTE,
         "match": {"prefix": "/"},
+        "metadata": {"filter_metadata": {
+            METADATA: {"client": CLIENT, "resource": ROUTE},
+            "envoy-gateway": {"resources": [{"kind": "HTTPRoute", "namespace": "shop", "name": ROUTE}]},
+        }},
         "direct_response": {"status": 200, "body": {"inline_string": "ok\n"}},
     });
     let manager = json!({

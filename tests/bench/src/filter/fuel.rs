@@ -10,8 +10,8 @@ use anyhow::{Result, ensure};
 use leapgate_host::{Cost, Host, Plugin, Request, Vm};
 
 use super::modules::{
-    CLIENT, CLIENT_HEADER, DEFAULT_INTERVAL_MS, Key, Limit, Modules, ROUTE, compile, floor_window,
-    keyed, rules,
+    CLIENT, CLIENT_HEADER, DEFAULT_INTERVAL_MS, Key, Limit, METADATA, Modules, NameFrom, ROUTE,
+    compile, floor_window, keyed, named, rules,
 };
 use crate::table::{Table, grouped, section};
 
@@ -98,6 +98,10 @@ pub(super) fn run(modules: &Modules) -> Result<()> {
             limit,
         )
     };
+    let by_name = |from: NameFrom| {
+        let configuration = named(from, DEFAULT_INTERVAL_MS);
+        measure(&modules.ours, &configuration, Limit::Ample)
+    };
     let rows = [
         ("floor, admitted", 0, floor(Limit::Ample)?),
         ("leapgate, 1 rule, admitted", 0, ours(1, Limit::Ample)?),
@@ -132,6 +136,21 @@ pub(super) fn run(modules: &Modules) -> Result<()> {
             "leapgate, by the address, refused",
             3,
             by(Key::Address, Limit::Tight)?,
+        ),
+        (
+            "leapgate, by a route's metadata, admitted",
+            0,
+            by(Key::RouteMetadata, Limit::Ample)?,
+        ),
+        (
+            "leapgate, named by metadata, admitted",
+            0,
+            by_name(NameFrom::RouteMetadata)?,
+        ),
+        (
+            "leapgate, named by Envoy Gateway, admitted",
+            0,
+            by_name(NameFrom::EnvoyGateway)?,
         ),
         (
             "empty filter of the SDK",
@@ -293,9 +312,20 @@ fn start(host: &Rc<Host>, file: &Path, configuration: &str) -> Result<Vm> {
 fn measure(module: &Path, configuration: &str, limit: Limit) -> Result<PerRequest> {
     let host = Host::new();
     let mut vm = start(&host, module, configuration)?;
-    let request = Request::to_route(ROUTE)
+    let mut request = Request::to_route(ROUTE)
         .header(CLIENT_HEADER, CLIENT)
         .property(&["source", "address"], "203.0.113.7:40404");
+    let resource = ["envoy-gateway", "resources", "0"];
+    for (place, key, value) in [
+        (&[METADATA][..], "client", CLIENT),
+        (&[METADATA], "resource", ROUTE),
+        (&resource, "kind", "HTTPRoute"),
+        (&resource, "namespace", "shop"),
+        (&resource, "name", ROUTE),
+    ] {
+        let route = &["xds", "route_metadata", "filter_metadata"];
+        request = request.property(&[route, place, &[key]].concat(), value);
+    }
     // Work that happens once is not a cost of a request, and a tight limit has used its one pass.
     for _ in 0..REQUESTS {
         host.advance_ms(MS_BETWEEN);

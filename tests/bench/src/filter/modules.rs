@@ -14,6 +14,9 @@ pub(super) const ROUTE: &str = "bench";
 pub(super) const CLIENT_HEADER: &str = "x-api-key";
 pub(super) const CLIENT: &str = "9b2f0c61d4";
 
+/// The namespace of the route's metadata, which holds the client and the resource.
+pub(super) const METADATA: &str = "leapgate";
+
 /// More than any run sends.
 const NO_LIMIT: u64 = 1_000_000_000_000;
 
@@ -143,6 +146,7 @@ pub(super) fn rules(number: usize, limit: Limit, interval_ms: u64) -> String {
 pub(super) enum Key {
     Header,
     Address,
+    RouteMetadata,
 }
 
 /// The filter's configuration with one rule, which limits each client for itself.
@@ -150,8 +154,26 @@ pub(super) fn keyed(key: Key, limit: Limit, interval_ms: u64) -> String {
     let key = match key {
         Key::Header => json!({"header": CLIENT_HEADER}),
         Key::Address => json!("clientIp"),
+        Key::RouteMetadata => json!({"routeMetadata": [METADATA, "client"]}),
     };
     let rule =
         json!({"resource": ROUTE, "count": limit.count(), "intervalMs": interval_ms, "key": [key]});
     json!({"flowRules": [rule]}).to_string()
+}
+
+/// Where the filter takes the name of the resource from, other than the route's name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum NameFrom {
+    RouteMetadata,
+    EnvoyGateway,
+}
+
+/// The filter's configuration with one rule, for a resource that is named so.
+pub(super) fn named(from: NameFrom, interval_ms: u64) -> String {
+    let (from, resource) = match from {
+        NameFrom::RouteMetadata => (json!({"routeMetadata": [METADATA, "resource"]}), ROUTE),
+        NameFrom::EnvoyGateway => (json!("envoyGateway"), "httproute/shop/bench"),
+    };
+    let rule = json!({"resource": resource, "count": NO_LIMIT, "intervalMs": interval_ms});
+    json!({"flowRules": [rule], "envoy": {"resource": {"from": from}}}).to_string()
 }
