@@ -119,7 +119,10 @@ impl<S: Backend> Table<S> {
         apis: Box<[Rc<Resource<S>>]>,
     ) -> Rc<Resource<S>> {
         let of_route = || {
-            let mut rules = Applicable::default();
+            let mut rules = Applicable {
+                further: route.further.clone(),
+                ..Applicable::default()
+            };
             self.add_rules(&route.name, ResourceMode::Route, &mut rules);
             rules
         };

@@ -7,14 +7,15 @@ use crate::engine::exempt::Exempted;
 use crate::engine::in_force::Ids;
 use crate::engine::key_parts::KeyParts;
 use crate::engine::keyed::{KeyCheck, Keys};
+use crate::engine::listed::Listed;
 use crate::engine::prechecks::PrecheckRules;
 use crate::engine::resource::{Ordered, Resource};
 use crate::engine::store::{Known, Store};
 use crate::places::{Apart, NamePlace, Places};
 use crate::rule::{
     Exempt, FLOW, FLOW_RULES, FlowRule, GATEWAY_FLOW_RULES, Grade, LimitApp,
-    MAX_RULES_PER_RESOURCE, Mode, PARAM_FLOW_RULES, ResourceMode, RuleId, Rules, RulesError,
-    Strategy, Target,
+    MAX_RULES_PER_RESOURCE, Mode, PARAM_FLOW_RULES, ResourceMode, Rules, RulesError, Strategy,
+    Target,
 };
 use crate::state::backend::Backend;
 use crate::state::terms::Terms;
@@ -35,7 +36,7 @@ pub(super) struct Table<S: Backend> {
     known: usize,
     /// How many others are kept apart.
     max_resources: usize,
-    rules: Vec<Listed>,
+    pub(super) rules: Vec<Listed>,
     pub(super) prechecks: PrecheckRules,
     mode: Mode,
     pub(super) resources: Apart<Resource<S>>,
@@ -46,41 +47,6 @@ pub(super) struct Table<S: Backend> {
     /// For how long any rule lets a request wait at most, in nanoseconds. A request that belongs to several resources takes its
     /// turns in all of them when it is released.
     longest_wait: u64,
-}
-
-/// A flow rule, as it is called.
-struct Listed {
-    rule: Rc<FlowRule>,
-    id: RuleId,
-    /// Its default id, which is that of a rule in force: it looks at the state of that one.
-    beside: Option<RuleId>,
-}
-
-impl Listed {
-    fn new(rule: FlowRule) -> Listed {
-        Listed {
-            id: rule.id(),
-            rule: Rc::new(rule),
-            beside: None,
-        }
-    }
-
-    /// Of two rules with one id: where one of them is the other in shadow mode, and their id is a default one, that one is called
-    /// otherwise from now on. How.
-    fn part_from(&mut self, earlier: &mut Listed) -> Option<RuleId> {
-        let is_parted = self.rule.mode() != earlier.rule.mode()
-            && self.rule.has_default_id()
-            && earlier.rule.has_default_id()
-            && self.rule.counts_as(&earlier.rule);
-        let shadow = match self.rule.mode() {
-            _ if !is_parted || earlier.beside.is_some() => return None,
-            Mode::Shadow => self,
-            Mode::Enforce => earlier,
-        };
-        let id = shadow.id.in_shadow();
-        shadow.beside = Some(std::mem::replace(&mut shadow.id, id.clone()));
-        Some(id)
-    }
 }
 
 impl<S: Backend> Table<S> {
@@ -277,14 +243,19 @@ impl<S: Backend> Table<S> {
             || self.prechecks.name(name)
     }
 
+    /// The rules that are for one of the names, in order, and for which of them.
+    fn own_of<'a>(&'a self, rules: &'a Applicable) -> impl Iterator<Item = (&'a Listed, u8)> {
+        let own = rules.own.iter();
+        let further = rules.further.iter().flat_map(|further| further.iter());
+        own.filter_map(|(i, member)| Some((self.rules.get(*i)?, *member)))
+            .chain(further.map(|listed| (listed, 0)))
+    }
+
     /// The most rules of one kind among these.
     pub(super) fn count_rules(&self, rules: &Applicable) -> usize {
-        let is_keyed = |(i, _): &&(usize, u8)| {
-            let listed = self.rules.get(*i);
-            listed.is_some_and(|listed| listed.rule.keyed_by().is_some())
-        };
-        let keyed = rules.own.iter().filter(is_keyed).count();
-        let plain = rules.own.len() - keyed + rules.measuring_only().count();
+        let is_keyed = |(listed, _): &(&Listed, u8)| listed.rule.keyed_by().is_some();
+        let keyed = self.own_of(rules).filter(is_keyed).count();
+        let plain = self.own_of(rules).count() - keyed + rules.measuring_only().count();
         let breakers = self.prechecks.count_breakers(&rules.names);
         keyed.max(plain).max(breakers)
     }
@@ -297,11 +268,6 @@ impl<S: Backend> Table<S> {
         (name, place): (&Rc<str>, Option<NamePlace>),
         rules: &Applicable,
     ) -> Resource<S> {
-        let own = rules.own.iter();
-        let own = || {
-            own.clone()
-                .filter_map(|(i, member)| Some((self.rules.get(*i)?, *member)))
-        };
         let mut parts = KeyParts::default();
         let check = |listed: &Listed, member: Option<u8>, parts: &mut KeyParts| {
             let Listed { rule, id, beside } = listed;
@@ -336,7 +302,7 @@ impl<S: Backend> Table<S> {
             check
         };
         let (mut order, mut checks, mut keys) = (Vec::new(), Vec::new(), Vec::new());
-        for (listed, member) in own() {
+        for (listed, member) in self.own_of(rules) {
             if listed.rule.keyed_by().is_none() {
                 order.push(Ordered::Plain(checks.len()));
                 checks.push(check(listed, Some(member), &mut parts));
@@ -407,6 +373,7 @@ impl<S: Backend> Table<S> {
             default_node: OnceCell::new(),
             members: None,
             combined: RefCell::default(),
+            further: rules.further.clone(),
         }
     }
 }
