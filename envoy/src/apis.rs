@@ -3,7 +3,8 @@
 
 use crate::backend::EnvoyBackend;
 use crate::host::{Host, Level};
-use crate::keys;
+use crate::keys::{self, WrongTypes};
+use crate::vm::Vm;
 use leapgate::api::{ApiMatcher, MAX_APIS};
 use leapgate::rule::{ApiDefinition, KeyPart, MAX_RULES_PER_RESOURCE};
 use leapgate::{Engine, Resource};
@@ -35,12 +36,15 @@ impl Apis {
     #[inline(never)]
     pub(crate) fn join<H: Host>(
         &self,
-        host: &H,
+        vm: &Vm<H>,
         engine: &Engine<EnvoyBackend<H>>,
         route: &Rc<Resource<EnvoyBackend<H>>>,
     ) -> Rc<Resource<EnvoyBackend<H>>> {
+        let host = vm.host();
         let path = host.request_header(":path").unwrap_or_default();
-        let read = |part: &KeyPart| keys::read(host, std::slice::from_ref(part)).pop()?;
+        let read = |part: &KeyPart| {
+            keys::read(vm, &WrongTypes::default(), std::slice::from_ref(part)).pop()?
+        };
         let found = self.matcher.find(&path, &read);
         let resource = engine.resource_with(route, found.names());
         if resource.is_over() && !self.has_told.replace(true) {

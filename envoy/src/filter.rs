@@ -281,7 +281,7 @@ impl<H: Host> Filter<H> {
         };
         match &self.apis {
             None => resource,
-            Some(apis) => apis.join(&self.wrong_types, &self.engine, &resource),
+            Some(apis) => apis.join(self.engine.store().backend().vm(), &self.engine, &resource),
         }
     }
 
