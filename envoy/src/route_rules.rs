@@ -11,7 +11,6 @@ use crate::config;
 use crate::host::{Host, Level};
 use crate::metadata;
 use crate::settings::{AllowedRules, Settings};
-use hashbrown::HashMap;
 use leapgate::backend::Key;
 use leapgate::config::{ConfigError, Value, read};
 use leapgate::rule::{
@@ -45,7 +44,8 @@ type ResourceOf<H> = Rc<Resource<EnvoyBackend<H>>>;
 /// The rules that routes have of their own.
 pub(crate) struct RouteRules<H: Host> {
     allowed: AllowedRules,
-    known: RefCell<HashMap<Box<str>, Known<H>>>,
+    /// Sorted by name.
+    known: RefCell<Vec<(Box<str>, Box<Known<H>>)>>,
     logged: Cell<u32>,
     changes: Cell<u32>,
 }
@@ -94,7 +94,12 @@ impl<H: Host> RouteRules<H> {
         // Without a clock they are read once.
         let now = host.now().unwrap_or(Timestamp::ZERO);
         let mut known = self.known.borrow_mut();
-        if let Some(known) = known.get(name)
+        let place = known.binary_search_by(|(known, _)| (**known).cmp(name));
+        let before = match place {
+            Ok(at) => known.get_mut(at).map(|(_, known)| known),
+            Err(_) => None,
+        };
+        if let Some(known) = &before
             && now.since(known.read) < FRESH
             && let Some(joined) = known.of(&route)
         {
@@ -105,17 +110,20 @@ impl<H: Host> RouteRules<H> {
         let found = found.and_then(|own| metadata::find(own, "flowRules"));
         let found = found.unwrap_or_default();
         let content = hash(found);
-        if let Some(known) = known.get_mut(name)
-            && known.content == content
-            && let Some(joined) = known.of(&route)
-        {
-            known.read = now;
-            return joined;
+        let mut fault = 0;
+        if let Some(known) = before {
+            fault = known.fault;
+            if known.content == content
+                && let Some(joined) = known.of(&route)
+            {
+                known.read = now;
+                return joined;
+            }
         }
         let mut renewed = Known {
             read: now,
             content,
-            fault: known.get(name).map_or(0, |known| known.fault),
+            fault,
             resources: None,
         };
         match self.rules(found, name, settings) {
@@ -129,14 +137,20 @@ impl<H: Host> RouteRules<H> {
             Err(error) => self.tell(engine, name, &error, &mut renewed),
         }
         let joined = renewed.of(&route).unwrap_or(route);
-        if known.len() >= MAX_RESOURCES {
-            known.retain(|_, known| known.resources.is_some());
-            if known.len() >= MAX_RESOURCES {
-                known.clear();
+        // The states that go on are in use until here.
+        match place.map(|at| known.get_mut(at)) {
+            Ok(Some((_, known))) => **known = renewed,
+            _ => {
+                if known.len() >= MAX_RESOURCES {
+                    known.retain(|(_, known)| known.resources.is_some());
+                    if known.len() >= MAX_RESOURCES {
+                        known.clear();
+                    }
+                }
+                let at = known.partition_point(|(known, _)| **known < *name);
+                known.insert(at, (name.into(), Box::new(renewed)));
             }
         }
-        // The states that go on are in use until here.
-        drop(known.insert(name.into(), renewed));
         let changes = self.changes.get().wrapping_add(1);
         self.changes.set(changes);
         if changes.is_multiple_of(SWEEP) {
@@ -199,12 +213,9 @@ impl<H: Host> RouteRules<H> {
             None => return wrong("…", "is nested too deeply; use a list of rules"),
         };
         if let Value::Array(rules) = &mut value {
-            if rules.len() > self.allowed.max_rules {
-                let fault = format!(
-                    "rules are more than a route may have; use at most {}",
-                    self.allowed.max_rules
-                );
-                return wrong(&rules.len().to_string(), &fault);
+            let (count, most) = (rules.len(), self.allowed.max_rules);
+            if count > most {
+                return Err(too_much("flowRules", &count.to_string(), most as u64));
             }
             for (i, rule) in rules.iter_mut().enumerate() {
                 let Value::Object(fields) = rule else {
@@ -212,7 +223,7 @@ impl<H: Host> RouteRules<H> {
                 };
                 if fields.iter().any(|(key, _)| key == "resource") {
                     let fault = "is always that of the route; leave it out";
-                    return Err(at(i, "", "resource", fault));
+                    return Err(ConfigError::new(&path(i, ""), "resource", fault));
                 }
                 fields.push(("resource".into(), Value::String(name.into())));
             }
@@ -223,19 +234,19 @@ impl<H: Host> RouteRules<H> {
             ..Rules::default()
         };
         config::check(&rules, settings)?;
-        let rules = rules.flow.into_iter().enumerate();
-        rules.map(|(i, rule)| self.allow(i, rule, name)).collect()
+        let mut allowed = Vec::new();
+        for (i, rule) in rules.flow.into_iter().enumerate() {
+            allowed.push(self.allow(i, rule, name)?);
+        }
+        Ok(allowed)
     }
 
     /// The rule, the `i`th of a route, under its full id, if a route may have it.
     fn allow(&self, i: usize, rule: FlowRule, name: &str) -> Result<FlowRule, ConfigError> {
         let most = highest_count(&rule);
-        if most > self.allowed.max_count as f64 {
-            let fault = format!(
-                "is more than a route may have; use at most {}",
-                self.allowed.max_count
-            );
-            return Err(at(i, ".count", &number_text(most), &fault));
+        let max_count = self.allowed.max_count;
+        if most > max_count as f64 {
+            return Err(too_much(&path(i, ".count"), &number_text(most), max_count));
         }
         let is_wrong = [
             (
@@ -252,12 +263,16 @@ impl<H: Host> RouteRules<H> {
         ];
         if let Some((_, field, only)) = is_wrong.iter().find(|(is_wrong, ..)| *is_wrong) {
             let fault = ["is not possible in metadata of a route; use `", only, "`"].concat();
-            return Err(at(i, "", field, &fault));
+            return Err(ConfigError::new(&path(i, ""), field, &fault));
         }
         let max_keys = rule.keyed_by().map_or(0, KeyedBy::max_keys);
         if max_keys > DEFAULT_MAX_KEYS {
-            let fault = "is more than a route may have; use at most 100000";
-            return Err(at(i, ".maxKeys", &max_keys.to_string(), fault));
+            let shown = max_keys.to_string();
+            return Err(too_much(
+                &path(i, ".maxKeys"),
+                &shown,
+                DEFAULT_MAX_KEYS as u64,
+            ));
         }
         // What stands behind the last slash is the rule's own, so that no two routes make the same id.
         let id = rule.id();
@@ -269,15 +284,20 @@ impl<H: Host> RouteRules<H> {
         let id = RuleId::new(&["route:", name, "/", own].concat());
         let id = id.map_err(|_| {
             let fault = "makes no valid id behind the name of the route; use printable ASCII, at most 249 bytes for both";
-            at(i, ".id", own, fault)
+            ConfigError::new(&path(i, ".id"), own, fault)
         })?;
         Ok(rule.with_id(id))
     }
 }
 
-/// What is wrong with a rule.
-fn at(rule: usize, field: &str, value: &str, fault: &str) -> ConfigError {
-    ConfigError::new(&format!("flowRules[{rule}]{field}"), value, fault)
+/// The path of a rule, or of a field of it.
+fn path(rule: usize, field: &str) -> String {
+    ["flowRules[", &rule.to_string(), "]", field].concat()
+}
+
+fn too_much(path: &str, value: &str, most: u64) -> ConfigError {
+    let fault = "is more than a route may have; use at most ";
+    ConfigError::new(path, value, &[fault, &most.to_string()].concat())
 }
 
 /// The most that a rule admits of any key.

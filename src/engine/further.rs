@@ -3,11 +3,10 @@
 //! They join the rules that the resource has: all admit a request, or none is charged, as the rules of one resource decide.
 
 use crate::engine::Engine;
-use crate::engine::applicable::Applicable;
 use crate::engine::in_force::Ids;
 use crate::engine::listed::Listed;
 use crate::engine::resource::Resource;
-use crate::rule::{FLOW_RULES, FlowRule, MAX_RULES_PER_RESOURCE, ResourceMode, RulesError};
+use crate::rule::{FLOW_RULES, FlowRule, MAX_RULES_PER_RESOURCE, RulesError};
 use crate::state::backend::Backend;
 use std::rc::Rc;
 
@@ -27,20 +26,17 @@ impl<S: Backend> Engine<S> {
         rules: Vec<FlowRule>,
     ) -> Result<Rc<Resource<S>>, RulesError> {
         let table = self.table.borrow();
-        let mut ids = Ids::default();
-        let further: Rc<[Listed]> = rules.into_iter().map(Listed::new).collect();
-        for (index, listed) in further.iter().enumerate() {
+        let (mut ids, mut further) = (Ids::default(), Vec::new());
+        for (index, rule) in rules.into_iter().enumerate() {
+            let listed = Listed::new(rule);
             if table.rules.iter().any(|known| known.id == listed.id) {
                 ids.0.insert(listed.id.clone(), index);
             }
             ids.take(&listed.id, index, (FLOW_RULES, index))?;
+            further.push(listed);
         }
         let last = further.len().saturating_sub(1);
-        let mut all = Applicable {
-            further: Some(further),
-            ..Applicable::default()
-        };
-        table.add_rules(&route.name, ResourceMode::Route, &mut all);
+        let all = table.of_route(&route.name, Some(&Rc::new(further)));
         if table.count_rules(&all) > MAX_RULES_PER_RESOURCE {
             return Err(RulesError::ManyRules {
                 resource: route.name.as_ref().into(),

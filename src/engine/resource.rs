@@ -57,7 +57,7 @@ pub struct Resource<S: Backend> {
     /// Those that stand for it and for APIs together: they go when it goes.
     pub(super) combined: RefCell<Vec<Rc<Resource<S>>>>,
     /// Its rules that stand in no document.
-    pub(super) further: Option<Rc<[Listed]>>,
+    pub(super) further: Option<Rc<Vec<Listed>>>,
     /// Bit i: check i advances its window when a call exits, as Sentinel's `StatisticSlot` reads it then.
     pub(super) notify_on_exit: u64,
 }

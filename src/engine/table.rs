@@ -210,9 +210,7 @@ impl<S: Backend> Table<S> {
     /// The resource of that name, by the rules that are for it.
     #[inline(never)]
     fn make(&self, store: &Store<S>, name: &Rc<str>, place: Option<NamePlace>) -> Resource<S> {
-        let mut rules = Applicable::default();
-        self.add_rules(name, ResourceMode::Route, &mut rules);
-        self.make_of(store, (name, place), &rules)
+        self.make_of(store, (name, place), &self.of_route(name, None))
     }
 
     /// Adds the rules for a route or an API of that name. A rule for `*` is for routes that no other rule names.
@@ -243,19 +241,32 @@ impl<S: Backend> Table<S> {
             || self.prechecks.name(name)
     }
 
-    /// The rules that are for one of the names, in order, and for which of them.
-    fn own_of<'a>(&'a self, rules: &'a Applicable) -> impl Iterator<Item = (&'a Listed, u8)> {
-        let own = rules.own.iter();
-        let further = rules.further.iter().flat_map(|further| further.iter());
-        own.filter_map(|(i, member)| Some((self.rules.get(*i)?, *member)))
-            .chain(further.map(|listed| (listed, 0)))
+    /// The rules that are for a route of that name, and `further` ones behind them.
+    pub(super) fn of_route(&self, name: &Rc<str>, further: Option<&Rc<Vec<Listed>>>) -> Applicable {
+        let mut rules = Applicable::default();
+        self.add_rules(name, ResourceMode::Route, &mut rules);
+        if let Some(further) = further {
+            let numbers = self.rules.len()..self.rules.len() + further.len();
+            rules.own.extend(numbers.map(|number| (number, 0)));
+            rules.further = Some(Rc::clone(further));
+        }
+        rules
+    }
+
+    /// The rule of that number: one of the document, or a further one.
+    fn listed<'a>(&'a self, rules: &'a Applicable, number: usize) -> Option<&'a Listed> {
+        let further = || rules.further.as_ref()?.get(number - self.rules.len());
+        self.rules.get(number).or_else(further)
     }
 
     /// The most rules of one kind among these.
     pub(super) fn count_rules(&self, rules: &Applicable) -> usize {
-        let is_keyed = |(listed, _): &(&Listed, u8)| listed.rule.keyed_by().is_some();
-        let keyed = self.own_of(rules).filter(is_keyed).count();
-        let plain = self.own_of(rules).count() - keyed + rules.measuring_only().count();
+        let is_keyed = |(i, _): &&(usize, u8)| {
+            let listed = self.listed(rules, *i);
+            listed.is_some_and(|listed| listed.rule.keyed_by().is_some())
+        };
+        let keyed = rules.own.iter().filter(is_keyed).count();
+        let plain = rules.own.len() - keyed + rules.measuring_only().count();
         let breakers = self.prechecks.count_breakers(&rules.names);
         keyed.max(plain).max(breakers)
     }
@@ -268,6 +279,11 @@ impl<S: Backend> Table<S> {
         (name, place): (&Rc<str>, Option<NamePlace>),
         rules: &Applicable,
     ) -> Resource<S> {
+        let own = rules.own.iter();
+        let own = || {
+            own.clone()
+                .filter_map(|(i, member)| Some((self.listed(rules, *i)?, *member)))
+        };
         let mut parts = KeyParts::default();
         let check = |listed: &Listed, member: Option<u8>, parts: &mut KeyParts| {
             let Listed { rule, id, beside } = listed;
@@ -302,7 +318,7 @@ impl<S: Backend> Table<S> {
             check
         };
         let (mut order, mut checks, mut keys) = (Vec::new(), Vec::new(), Vec::new());
-        for (listed, member) in self.own_of(rules) {
+        for (listed, member) in own() {
             if listed.rule.keyed_by().is_none() {
                 order.push(Ordered::Plain(checks.len()));
                 checks.push(check(listed, Some(member), &mut parts));
