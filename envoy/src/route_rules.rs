@@ -41,11 +41,13 @@ const SWEEP: u32 = 1024;
 
 type ResourceOf<H> = Rc<Resource<EnvoyBackend<H>>>;
 
+/// What is known of each route, sorted by its name.
+type KnownRoutes<H> = Vec<(Box<str>, Box<Known<H>>)>;
+
 /// The rules that routes have of their own.
 pub(crate) struct RouteRules<H: Host> {
     allowed: AllowedRules,
-    /// Sorted by name.
-    known: RefCell<Vec<(Box<str>, Box<Known<H>>)>>,
+    known: RefCell<KnownRoutes<H>>,
     logged: Cell<u32>,
     changes: Cell<u32>,
 }
