@@ -11,6 +11,7 @@ use crate::inbound::System;
 use crate::keys::WrongTypes;
 use crate::outcome::Answer;
 use crate::passed::{Passed, Tracked};
+use crate::route_rules::RouteRules;
 use crate::settings::{Format, ResourceFrom, Scope, Settings};
 use crate::waiting::Waiting;
 use crate::{keys, reply, resource};
@@ -82,6 +83,8 @@ pub struct Filter<H: Host> {
     fixed: Option<Rc<Resource<EnvoyBackend<H>>>>,
     /// The APIs of requests, if the document defines any that have rules.
     apis: Option<Apis>,
+    /// The rules that routes have of their own, if the settings allow any.
+    route_rules: Option<RouteRules<H>>,
     /// The first state that the next tick brings up to date.
     next_state: Cell<usize>,
     system: Option<System<H>>,
@@ -123,12 +126,14 @@ impl<H: Host> Filter<H> {
             .map_err(|error| ConfigError::from_rules(&error))?;
         let is_plain = settings.prioritized.is_none()
             && settings.exempt.is_none()
+            && settings.allow_route_rules.is_none()
             && engine.has_only_plain_flow_rules();
         let fixed = match &settings.resource {
             ResourceFrom::Fixed(name) => Some(engine.resource(name)),
             _ => None,
         };
         let apis = Apis::new(&definitions, &engine);
+        let route_rules = settings.allow_route_rules.map(RouteRules::new);
         store.sweep();
         let root = store.backend().vm().root();
         let waiting = Waiting::new(host.clone(), root, settings.max_waiting, period_ms);
@@ -138,6 +143,7 @@ impl<H: Host> Filter<H> {
             engine,
             fixed,
             apis,
+            route_rules,
             next_state: Cell::new(0),
             system,
             refusals: Refusals::default(),
@@ -278,7 +284,13 @@ impl<H: Host> Filter<H> {
     fn resource(&self) -> Rc<Resource<EnvoyBackend<H>>> {
         let resource = match &self.fixed {
             Some(fixed) if fixed.is_certain() => Rc::clone(fixed),
-            _ => self.with_name(|name| self.engine.resource_at(name, &|| self.host.now())),
+            _ => self.with_name(|name| {
+                let route = self.engine.resource_at(name, &|| self.host.now());
+                match &self.route_rules {
+                    None => route,
+                    Some(own) => own.join(&self.engine, &self.settings, name, route),
+                }
+            }),
         };
         match &self.apis {
             None => resource,

@@ -1,10 +1,10 @@
 //! Where the actual cost of a request is read, in a document.
 
-use super::key_part::named;
+use super::key_part::{named, path};
 use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{
-    Actual, Attribute, AttributeSource, BAD_PATH, CostSource, MAX_STATUSES, MAX_WEIGHT, Missing,
-    Statuses, Weights,
+    Actual, Attribute, AttributeSource, BAD_PATH, CostSource, MAX_WEIGHT, Missing, Statuses,
+    Weights, number_of,
 };
 
 /// The sources, of which an object names one, and what goes with metadata besides.
@@ -19,6 +19,9 @@ const ACTUAL_KEYS: [&str; SOURCES + 1] = [
 ];
 
 const SOURCES: usize = 6;
+
+/// The first source that is not metadata.
+const HEADER: usize = 2;
 
 const WEIGHT_KEYS: [&str; 3] = ["input", "cached", "output"];
 
@@ -51,42 +54,42 @@ fn substitute(at: &Located<'_>) -> Result<Missing, ConfigError> {
 
 fn actual_of(at: &Located<'_>) -> Result<Actual, ConfigError> {
     let fields = at.object(&ACTUAL_KEYS)?;
-    let names = ACTUAL_KEYS.iter().take(SOURCES);
-    let mut given = names.filter_map(|name| fields.get(name).map(|at| (*name, at)));
-    let (Some((name, of)), None) = (given.next(), given.next()) else {
+    let names = ACTUAL_KEYS.iter().take(SOURCES).enumerate();
+    let mut given = names.filter_map(|(i, name)| Some((i, fields.get(name)?)));
+    let (Some((i, of)), None) = (given.next(), given.next()) else {
         return Err(at.error(
             "does not name one source; use one of `metadata`, `typedMetadata`, `header`, `trailer`, `bytes`, `status`",
         ));
     };
-    let weights = fields.get("weights");
-    let source = match name {
-        "metadata" => AttributeSource::Metadata,
-        "typedMetadata" => AttributeSource::TypedMetadata,
+    let weights = match fields.get("weights") {
+        Some(given) if i >= HEADER => {
+            return Err(given.error("goes with metadata alone; leave it out"));
+        }
+        Some(given) => Some(weights_of(&given)?),
+        None => None,
+    };
+    let source = match i {
+        0 => AttributeSource::Metadata,
+        1 => AttributeSource::TypedMetadata,
+        4 => return bytes(&of),
+        5 => return Ok(Actual::listed(read_statuses(&of)?)),
         _ => {
-            if let Some(weights) = weights {
-                let fault = format!("does not go with `{name}`; leave it out");
-                return Err(weights.error(&fault));
-            }
-            return Ok(match name {
-                "header" => Actual::of(vec![CostSource::Header(header(&of)?)]),
-                "trailer" => Actual::of(vec![CostSource::Trailer(header(&of)?)]),
-                "bytes" => Actual::of(bytes(&of)?),
-                _ => Actual::listed(read_statuses(&of)?),
-            });
+            let name = named(&of)?.to_ascii_lowercase().into();
+            return Ok(Actual::of(vec![match i {
+                HEADER => CostSource::Header(name),
+                _ => CostSource::Trailer(name),
+            }]));
         }
     };
-    let mut path = Vec::new();
-    for name in of.array()? {
-        path.push(name.string()?);
-    }
+    let path = path(&of)?;
     let (actual, fault) = match weights {
         None => {
-            let attribute = Attribute::at(source, None, &path).map(Attribute::as_number);
-            let source = attribute.map(CostSource::Attribute);
-            (source.map(|source| Actual::of(vec![source])), BAD_PATH)
+            let attribute = Attribute::at(source, None, &path);
+            let number = attribute.map(|attribute| CostSource::Attribute(attribute.as_number()));
+            (number.map(|number| Actual::of(vec![number])), BAD_PATH)
         }
         Some(weights) => (
-            Actual::weighted_at(source, path, weights_of(&weights)?),
+            Actual::weighted_at(source, path, weights),
             "is not a valid path; use 1 to 6 names of 1 to 256 bytes without a zero byte",
         ),
     };
@@ -95,37 +98,37 @@ fn actual_of(at: &Located<'_>) -> Result<Actual, ConfigError> {
 
 fn weights_of(at: &Located<'_>) -> Result<Weights, ConfigError> {
     let fields = at.object(&WEIGHT_KEYS)?;
-    let weight = |key| match fields.get(key) {
-        Some(at) => match at.number()? {
-            weight if (0.0..=MAX_WEIGHT).contains(&weight) => Ok(Some(weight)),
-            _ => Err(at.error("is not a valid weight; use a number from 0 to 1000000")),
-        },
-        None => Ok(None),
-    };
-    let weights = Weights {
-        input: weight("input")?,
-        cached: weight("cached")?,
-        output: weight("output")?,
-    };
-    if weights == Weights::default() {
+    let mut weights = [None; 3];
+    for (weight, key) in weights.iter_mut().zip(WEIGHT_KEYS) {
+        let Some(at) = fields.get(key) else { continue };
+        *weight = Some(at.number()?);
+        if !weight.is_some_and(|weight| (0.0..=MAX_WEIGHT).contains(&weight)) {
+            return Err(at.error("is not a valid weight; use a number from 0 to 1000000"));
+        }
+    }
+    if weights == [None; 3] {
         return Err(at.error("weighs nothing; use `input`, `cached` or `output`"));
     }
-    Ok(weights)
+    let [input, cached, output] = weights;
+    Ok(Weights {
+        input,
+        cached,
+        output,
+    })
 }
 
-fn header(at: &Located<'_>) -> Result<Box<str>, ConfigError> {
-    Ok(named(at)?.to_ascii_lowercase().into())
-}
-
-fn bytes(at: &Located<'_>) -> Result<Vec<CostSource>, ConfigError> {
+fn bytes(at: &Located<'_>) -> Result<Actual, ConfigError> {
     let (received, sent) = (CostSource::BytesReceived, CostSource::BytesSent);
-    Ok(
-        match at.one_of(&[("received", 0), ("sent", 1), ("total", 2)])? {
-            0 => vec![received],
-            1 => vec![sent],
-            _ => vec![received, sent],
-        },
-    )
+    let which = at.one_of(&[
+        ("received", Some(true)),
+        ("sent", Some(false)),
+        ("total", None),
+    ])?;
+    Ok(Actual::of(match which {
+        Some(true) => vec![received],
+        Some(false) => vec![sent],
+        None => vec![received, sent],
+    }))
 }
 
 /// A list of statuses: numbers, as text or not, and classes of them, `5xx` and `4xx`.
@@ -134,30 +137,20 @@ fn bytes(at: &Located<'_>) -> Result<Vec<CostSource>, ConfigError> {
 ///
 /// If it is not an array of such statuses, or has too many of them.
 pub fn read_statuses(at: &Located<'_>) -> Result<Statuses, ConfigError> {
-    let mut statuses = Vec::new();
-    for status in at.array()? {
-        if statuses.len() == MAX_STATUSES {
-            let fault = format!("is one status too many; use at most {MAX_STATUSES}");
-            return Err(status.error(&fault));
-        }
-        let code = match status.value() {
-            Value::String(text) => match (&**text, text.parse()) {
-                ("4xx", _) => {
-                    statuses.push(400..=499);
-                    continue;
-                }
-                ("5xx", _) => {
-                    statuses.push(500..=599);
-                    continue;
-                }
-                (_, Ok(code @ 200..=599)) => code,
-                _ => {
-                    return Err(status.error("is not a valid status; use `5xx`, `4xx` or a number"));
-                }
-            },
-            _ => status.integer(200..=599)?,
+    let statuses = at.list(|at| {
+        let Value::String(text) = at.value() else {
+            let code = at.integer(200..=599)? as u16;
+            return Ok([code, code]);
         };
-        statuses.push(code..=code);
-    }
-    Statuses::new(statuses).map_err(|error| ConfigError::from_display(at.to_string(), &error))
+        match (&**text, number_of(text.as_bytes())) {
+            ("4xx", _) => Ok([400, 499]),
+            ("5xx", _) => Ok([500, 599]),
+            (_, Some(code)) if (200.0..=599.0).contains(&code) && code.trunc() == code => {
+                Ok([code as u16; 2])
+            }
+            _ => Err(at.error("is not a valid status; use `5xx`, `4xx` or a number")),
+        }
+    })?;
+    let many = |_| at.error("has too many statuses; use at most 32");
+    Statuses::new(statuses).map_err(many)
 }

@@ -109,14 +109,10 @@ pub(super) fn part_of(
     };
     // A claim has a path only if it is nested.
     let is_name = i == FILTER_STATE || is_claim && !matches!(of.value(), Value::Array(_));
-    let mut path = Vec::new();
-    if is_name {
-        path.push(of.string()?);
-    } else {
-        for at in of.array()? {
-            path.push(at.string()?);
-        }
-    }
+    let path = match is_name {
+        true => vec![of.string()?],
+        false => path(&of)?,
+    };
     let payload = match fields.get("payload") {
         Some(payload) => Some(named(&payload)?),
         None => is_claim.then_some(JWT_PAYLOAD),
@@ -126,6 +122,15 @@ pub(super) fn part_of(
         true => attribute.as_number(),
         false => attribute,
     }))
+}
+
+/// The names of a path.
+pub(super) fn path<'a>(at: &'a Located<'_>) -> Result<Vec<&'a str>, ConfigError> {
+    let mut path = Vec::new();
+    for at in at.array()? {
+        path.push(at.string()?);
+    }
+    Ok(path)
 }
 
 /// The name of a header, a parameter or a cookie.

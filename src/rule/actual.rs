@@ -2,7 +2,6 @@
 
 use super::attribute::{Attribute, AttributeSource, number_of};
 use super::parts::{Count, RuleError};
-use std::ops::RangeInclusive;
 
 /// How many statuses a list may have.
 pub const MAX_STATUSES: usize = 32;
@@ -48,15 +47,15 @@ impl CostSource {
 
 /// A list of statuses.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Statuses(Vec<RangeInclusive<u64>>);
+pub struct Statuses(Vec<[u16; 2]>);
 
 impl Statuses {
-    /// These statuses, at most [`MAX_STATUSES`].
+    /// These statuses, from the first to the last of each pair; at most [`MAX_STATUSES`] pairs.
     ///
     /// # Errors
     ///
     /// If there are more.
-    pub fn new(statuses: Vec<RangeInclusive<u64>>) -> Result<Statuses, RuleError> {
+    pub fn new(statuses: Vec<[u16; 2]>) -> Result<Statuses, RuleError> {
         match statuses.len() {
             0..=MAX_STATUSES => Ok(Statuses(statuses)),
             more => Err(RuleError::OutOfRange {
@@ -69,12 +68,13 @@ impl Statuses {
 
     /// Those of errors of a server: 500 to 599.
     pub fn server_errors() -> Statuses {
-        Statuses(vec![500..=599])
+        Statuses(vec![[500, 599]])
     }
 
     /// Whether it has this status.
     pub fn contains(&self, status: u64) -> bool {
-        self.0.iter().any(|range| range.contains(&status))
+        let mut all = self.0.iter();
+        all.any(|[first, last]| (u64::from(*first)..=u64::from(*last)).contains(&status))
     }
 }
 
@@ -116,28 +116,26 @@ pub enum Missing {
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Actual {
-    reading: Reading,
+    /// What is added up, each times its weight in millionths.
+    sum: Vec<(CostSource, f64)>,
+    /// The status counts 1 if it is one of these, else 0.
+    listed: Option<Statuses>,
     missing: Missing,
-}
-
-#[derive(Clone, PartialEq, Debug)]
-enum Reading {
-    /// The sum of these sources, each times its weight in millionths.
-    Sum(Vec<(CostSource, f64)>),
-    /// 1 if the status is one of these, else 0.
-    Listed(Statuses),
 }
 
 impl Actual {
     /// The number that these sources have, together.
     pub fn of(sources: Vec<CostSource>) -> Actual {
-        let sources = sources.into_iter().map(|source| (source, SCALE));
-        Actual::from(Reading::Sum(sources.collect()))
+        let sum = sources.into_iter().map(|source| (source, SCALE));
+        Actual::from(sum.collect())
     }
 
     /// 1 for a response with one of these statuses, and 0 for others.
     pub fn listed(statuses: Statuses) -> Actual {
-        Actual::from(Reading::Listed(statuses))
+        Actual {
+            listed: Some(statuses),
+            ..Actual::of(vec![CostSource::Status])
+        }
     }
 
     /// The tokens in the metadata at `path`, weighted: in typed metadata those of Envoy's `TokenUsage`, in other metadata those
@@ -193,12 +191,13 @@ impl Actual {
             }
         }
         // The namespace itself is not a number.
-        (namespace > 0).then(|| Actual::from(Reading::Sum(sum)))
+        (namespace > 0).then(|| Actual::from(sum))
     }
 
-    fn from(reading: Reading) -> Actual {
+    fn from(sum: Vec<(CostSource, f64)>) -> Actual {
         Actual {
-            reading,
+            sum,
+            listed: None,
             missing: Missing::default(),
         }
     }
@@ -211,29 +210,23 @@ impl Actual {
 
     /// What it is read from.
     pub fn sources(&self) -> impl Iterator<Item = &CostSource> {
-        let (sum, status) = match &self.reading {
-            Reading::Sum(sum) => (&sum[..], None),
-            Reading::Listed(_) => (&[][..], Some(&CostSource::Status)),
-        };
-        sum.iter().map(|(source, _)| source).chain(status)
+        self.sum.iter().map(|(source, _)| source)
     }
 
     /// The cost of a request that has reached an upstream and has ended, rounded up; `None` if it is missing. `read` has the number
     /// of each source, as [`CostSource::number`] has it. What it has for none of them is missing, and what is not a number makes all
     /// of it missing; so does a cost above 2^53.
     pub fn amount(&self, read: &mut dyn FnMut(&CostSource) -> Option<f64>) -> Option<u64> {
-        let sum = match &self.reading {
-            Reading::Listed(statuses) => {
-                let status = read(&CostSource::Status).filter(|status| !status.is_nan())?;
-                return Some(statuses.contains(status as u64).into());
-            }
-            Reading::Sum(sum) => sum,
-        };
         let (mut all, mut is_there) = (0.0, false);
-        for (source, weight) in sum {
-            let number = read(source);
-            is_there |= number.is_some();
-            all += number.unwrap_or_default() * weight;
+        for (source, weight) in &self.sum {
+            let Some(mut number) = read(source) else {
+                continue;
+            };
+            is_there = true;
+            if let Some(listed) = self.listed.as_ref().filter(|_| !number.is_nan()) {
+                number = u8::from(listed.contains(number as u64)).into();
+            }
+            all += number * weight;
         }
         // More cached tokens than input would make it negative.
         let cost = (all / SCALE).ceil();

@@ -86,7 +86,7 @@ fn bytes_are_those_of_the_bodies() {
 
 #[test]
 fn a_listed_status_counts_1_and_others_0() {
-    let failed = Statuses::new(vec![401..=401, 403..=403, 500..=599]).unwrap();
+    let failed = Statuses::new(vec![[401, 401], [403, 403], [500, 599]]).unwrap();
     let rows = [
         (Some(401.0), Some(1)),
         (Some(402.0), Some(0)),
@@ -108,8 +108,8 @@ fn a_listed_status_counts_1_and_others_0() {
 
 #[test]
 fn a_list_of_statuses_has_a_bound() {
-    assert!(Statuses::new(vec![401..=401; 32]).is_ok());
-    let error = Statuses::new(vec![401..=401; 33]).unwrap_err();
+    assert!(Statuses::new(vec![[401, 401]; 32]).is_ok());
+    let error = Statuses::new(vec![[401, 401]; 33]).unwrap_err();
     assert_eq!(error.to_string(), "`33` is not possible; use a whole number from 0 to 32");
 }
 
@@ -267,7 +267,7 @@ fn each_source_is_read_from_a_document() {
         (r#"{"bytes": "total"}"#.into(), Actual::of(vec![received, sent])),
         (
             r#"{"status": ["401", 403, "4xx", "5xx"]}"#.into(),
-            listed(vec![401..=401, 403..=403, 400..=499, 500..=599]),
+            listed(vec![[401, 401], [403, 403], [400, 499], [500, 599]]),
         ),
         (
             r#"{"typedMetadata": ["envoy.ai.token_usage"], "weights": {"input": 1, "cached": 0.1, "output": 4}}"#.into(),
@@ -319,13 +319,13 @@ fn each_mistake_in_a_source_has_its_sentence() {
         (r#"{"actual": {"status": ["1xx"]}}"#, ".actual.status[0]: `1xx` is not a valid status; use `5xx`, `4xx` or a number"),
         (r#"{"actual": {"status": ["600"]}}"#, ".actual.status[0]: `600` is not a valid status; use `5xx`, `4xx` or a number"),
         (r#"{"actual": {"status": [600]}}"#, ".actual.status[0]: `600` is not possible; use a whole number from 200 to 599"),
-        (&statuses, ".actual.status[32]: `401` is one status too many; use at most 32"),
+        (&statuses, ".actual.status: `[…]` has too many statuses; use at most 32"),
         (r#"{"actual": {"metadata": "tokens"}}"#, ".actual.metadata: `tokens` is a string; use an array"),
         (r#"{"actual": {"metadata": ["tokens"]}}"#, ".actual.metadata: `[…]` is not a valid path; use a namespace and 1 to 7 keys, for a claim 1 to 6 names, for the filter state one, each of 1 to 256 bytes without a zero byte"),
         (&long_path, ".actual.metadata: `[…]` is not a valid path; use a namespace and 1 to 7 keys, for a claim 1 to 6 names, for the filter state one, each of 1 to 256 bytes without a zero byte"),
         (r#"{"actual": {"typedMetadata": ["a", 7]}}"#, ".actual.typedMetadata[1]: `7` is a number; use a string"),
         (r#"{"actual": {"typedMetadata": [], "weights": {"input": 1}}}"#, ".actual.typedMetadata: `[…]` is not a valid path; use 1 to 6 names of 1 to 256 bytes without a zero byte"),
-        (r#"{"actual": {"header": "x", "weights": {"input": 1}}}"#, ".actual.weights: `{…}` does not go with `header`; leave it out"),
+        (r#"{"actual": {"header": "x", "weights": {"input": 1}}}"#, ".actual.weights: `{…}` goes with metadata alone; leave it out"),
         (r#"{"actual": {"metadata": ["a"], "weights": {}}}"#, ".actual.weights: `{…}` weighs nothing; use `input`, `cached` or `output`"),
         (r#"{"actual": {"metadata": ["a"], "weights": {"input": -1}}}"#, ".actual.weights.input: `-1` is not a valid weight; use a number from 0 to 1000000"),
         (r#"{"actual": {"metadata": ["a"], "weights": {"output": 1000001}}}"#, ".actual.weights.output: `1000001` is not a valid weight; use a number from 0 to 1000000"),
