@@ -70,7 +70,7 @@ class RouteRules(EnvoyTest):
         for own, fault in (
             (limit(101), "flowRules[0].count: `101` is more than a route may have; use at most 100"),
             (limit(3, resource="other"), "flowRules[0]: `resource` is always that of the route; leave it out"),
-            (json.dumps(limit(3))[:-1], "document: `ount\": 3, \"intervalMs\": 600000}` breaks off"),
+            (json.dumps(limit(3))[:-1], "document: `count\": 3, \"intervalMs\": 600000}` breaks off"),
             ([None], "flowRules[0]: `null` is not a value; use an object"),
         ):
             with self.subTest(fault):
