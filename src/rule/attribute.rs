@@ -150,7 +150,7 @@ pub fn number_text(number: f64) -> String {
 }
 
 /// The number that a request's value is: decimal digits, perhaps with a point and digits behind it, an exponent, and space around
-/// it all. `None` if it is anything else, such as a negative or an infinite number.
+/// it all. `None` if it is anything else, such as a negative or an infinite number, or one above 0 and below 10^-15.
 ///
 /// ```
 /// use leapgate::rule::number_of;
@@ -188,5 +188,7 @@ pub fn number_of(text: &[u8]) -> Option<f64> {
     } else {
         number * scale
     };
-    (has_digit && number.is_finite()).then_some(number)
+    // Eight digits that a host has read as a number are one near zero.
+    let is_likely = number == 0.0 || number >= 1e-15;
+    (has_digit && is_likely && number.is_finite()).then_some(number)
 }
