@@ -185,7 +185,7 @@ impl ApiMatcher {
         let mut at = 0;
         for step in Steps::of(path.as_bytes()) {
             at = match step {
-                Step::Into(segment) => self.node(at, segment.collect()),
+                Step::Into(segment) => self.node(at, &segment),
                 Step::Back => self.nodes.get(at as usize).map_or(0, Node::parent),
             };
         }
@@ -200,7 +200,7 @@ impl ApiMatcher {
                 let [prefix, exact] = &mut node.has_hosts;
                 *(if is_exact { exact } else { prefix }) = true;
             }
-            at = self.node(at, below_hosts(host.as_bytes()).collect());
+            at = self.node(at, &below_hosts(host.as_bytes()));
         }
         if let Some(node) = self.nodes.get_mut(at as usize) {
             let first = if is_exact {
@@ -243,33 +243,28 @@ impl ApiMatcher {
     }
 
     /// The node of that name below `parent`, made if need be.
-    fn node(&mut self, parent: u32, name: Vec<u8>) -> u32 {
-        let known = self.child(parent, name.iter().copied());
+    fn node(&mut self, parent: u32, name: &[u8]) -> u32 {
+        let known = self.child(parent, name);
         known.unwrap_or_else(|| {
-            let hash = hash(parent, name.iter().copied());
+            let hash = hash(parent, name);
             let number = self.nodes.len() as u32;
             let mask = self.buckets.len() - 1;
             if let Some(first) = self.buckets.get_mut(hash as usize & mask) {
                 let next = std::mem::replace(first, number);
-                let name = name.to_ascii_lowercase().into();
-                self.nodes.push(Node::new(parent, hash, name, next));
+                self.nodes.push(Node::new(parent, hash, name.into(), next));
             }
             number
         })
     }
 
     /// The node of that name below `parent`.
-    #[inline]
-    fn child(&self, parent: u32, name: impl Iterator<Item = u8> + Clone) -> Option<u32> {
-        let hash = hash(parent, name.clone());
+    fn child(&self, parent: u32, name: &[u8]) -> Option<u32> {
+        let hash = hash(parent, name);
         let mut at = *self.buckets.get(hash as usize & (self.buckets.len() - 1))?;
         loop {
             let node = self.nodes.get(at as usize)?;
-            if node.hash == hash && node.parent == parent {
-                let name = name.clone().map(|byte| byte.to_ascii_lowercase());
-                if name.eq(node.name.iter().copied()) {
-                    return Some(at);
-                }
+            if node.hash == hash && node.parent == parent && node.name.eq_ignore_ascii_case(name) {
+                return Some(at);
             }
             at = node.next;
         }
@@ -297,7 +292,7 @@ impl ApiMatcher {
                 }
                 Step::Back => outside -= 1,
                 Step::Into(_) if outside > 0 => outside += 1,
-                Step::Into(segment) => match self.child(at, segment) {
+                Step::Into(segment) => match self.child(at, &segment) {
                     Some(child) => {
                         at = child;
                         self.enter(at, &asked, &mut found);
@@ -346,7 +341,7 @@ impl ApiMatcher {
             return None;
         }
         let host = asked.value(self, 0)?;
-        self.nodes.get(self.child(at, below_hosts(host))? as usize)
+        self.nodes.get(self.child(at, &below_hosts(host))? as usize)
     }
 
     /// Adds the APIs of the items from `first` on that match.
@@ -435,18 +430,18 @@ impl Asked<'_> {
 
 /// FNV-1a, from the parent on. Clients choose paths, but not what is in the table: they cannot make its lists longer.
 #[inline]
-fn hash(parent: u32, name: impl Iterator<Item = u8>) -> u32 {
+fn hash(parent: u32, name: &[u8]) -> u32 {
     const PRIME: u32 = 0x0100_0193;
     let start = (0x811c_9dc5 ^ parent).wrapping_mul(PRIME);
-    let hash = name.fold(start, |hash, byte| {
+    let hash = name.iter().fold(start, |hash, byte| {
         (hash ^ u32::from(byte.to_ascii_lowercase())).wrapping_mul(PRIME)
     });
     hash ^ hash >> 15 // the mask takes the lowest bits
 }
 
 /// The name of the node of a host.
-fn below_hosts(host: &[u8]) -> impl Iterator<Item = u8> + Clone {
-    std::iter::once(b'/').chain(without_port(host).iter().copied())
+fn below_hosts(host: &[u8]) -> Vec<u8> {
+    [b"/", without_port(host)].concat()
 }
 
 /// A host without its port, and without a dot at the end.

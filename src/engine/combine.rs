@@ -53,6 +53,16 @@ impl<S: Backend> Table<S> {
         route: &Rc<Resource<S>>,
         names: &[&str],
     ) -> Rc<Resource<S>> {
+        // Most requests belong to APIs that an earlier request belonged to. Their names differ, so that as many names are the same.
+        let is_known = |one: &&Rc<Resource<S>>| {
+            let apis = one.members.as_deref().map(|members| &members.apis);
+            apis.is_some_and(|apis| {
+                apis.len() == names.len() && apis.iter().all(|api| names.contains(&&*api.name))
+            })
+        };
+        if let Some(known) = route.combined.borrow().iter().find(is_known) {
+            return Rc::clone(known);
+        }
         if let Some(members) = &route.members
             && let Some(route) = members.route.upgrade()
         {

@@ -1,13 +1,13 @@
 //! The path of a request, in steps. [`api`](crate::api) says which spellings are the same path. (The case of letters is for those who compare.)
 
+use std::borrow::Cow;
+
 /// The decoded bytes of a path.
-#[derive(Clone)]
-pub(crate) struct Decoded<'a>(&'a [u8]);
+struct Decoded<'a>(&'a [u8]);
 
 impl Iterator for Decoded<'_> {
     type Item = u8;
 
-    #[inline]
     fn next(&mut self) -> Option<u8> {
         let (&byte, mut rest) = self.0.split_first()?;
         let mut decoded = byte;
@@ -31,54 +31,61 @@ impl Iterator for Decoded<'_> {
     }
 }
 
-/// The name of a segment: decoded, and without parameters.
-pub(crate) type Segment<'a> = std::iter::Take<Decoded<'a>>;
-
 /// A step on the way that a path describes.
 pub(crate) enum Step<'a> {
-    /// Into the segment of that name, which is not empty.
-    Into(Segment<'a>),
+    /// Into the segment of that name: decoded, without parameters, and not empty.
+    Into(Cow<'a, [u8]>),
     /// Back to the segment before, if there is one.
     Back,
 }
 
 /// The steps of a path.
-pub(crate) struct Steps<'a>(Option<Decoded<'a>>);
+pub(crate) struct Steps<'a>(Option<&'a [u8]>);
 
 impl<'a> Steps<'a> {
     pub(crate) fn of(path: &'a [u8]) -> Steps<'a> {
-        Steps(Some(Decoded(path)))
+        Steps(Some(path))
+    }
+
+    /// The name of a segment with escapes or parameters, and the path behind it.
+    #[cold]
+    fn decode(path: &'a [u8]) -> (Vec<u8>, Option<&'a [u8]>) {
+        let (mut rest, mut name, mut is_name) = (Decoded(path), Vec::new(), true);
+        loop {
+            match rest.next() {
+                None => return (name, None),
+                Some(b'/') => return (name, Some(rest.0)),
+                Some(b';') => is_name = false,
+                Some(byte) if is_name => name.push(byte),
+                Some(_) => {}
+            }
+        }
     }
 }
 
 impl<'a> Iterator for Steps<'a> {
     type Item = Step<'a>;
 
-    #[inline]
     fn next(&mut self) -> Option<Step<'a>> {
         loop {
-            let segment = self.0.clone()?;
-            let (mut length, mut is_dots, mut is_name) = (0, true, true);
-            loop {
-                match self.0.as_mut().and_then(Iterator::next) {
-                    None => {
-                        self.0 = None;
-                        break;
-                    }
-                    Some(b'/') => break,
-                    Some(b';') => is_name = false,
-                    Some(byte) if is_name => {
-                        length += 1;
-                        is_dots &= byte == b'.';
-                    }
-                    Some(_) => {}
+            let path = self.0?;
+            let is_special = |byte: &u8| matches!(byte, b'/' | b'?' | b'#' | b'%' | b'\\' | b';');
+            let end = path.iter().position(is_special).unwrap_or(path.len());
+            let (plain, rest) = path.split_at(end);
+            let mut name = Cow::Borrowed(plain);
+            self.0 = match rest {
+                [] | [b'?' | b'#', ..] => None,
+                [b'/' | b'\\', rest @ ..] => Some(rest),
+                _ => {
+                    let (decoded, rest) = Steps::decode(path);
+                    name = decoded.into();
+                    rest
                 }
-            }
-            match length {
-                0 => {}
-                1 if is_dots => {}
-                2 if is_dots => return Some(Step::Back),
-                _ => return Some(Step::Into(segment.take(length))),
+            };
+            match &*name {
+                b"" | b"." => {}
+                b".." => return Some(Step::Back),
+                _ => return Some(Step::Into(name)),
             }
         }
     }
@@ -92,7 +99,7 @@ pub(crate) fn plain(path: &[u8]) -> Vec<u8> {
         match step {
             Step::Into(segment) => {
                 plain.push(b'/');
-                plain.extend(segment);
+                plain.extend_from_slice(&segment);
             }
             Step::Back => plain.truncate(plain.iter().rposition(|byte| *byte == b'/').unwrap_or(0)),
         }

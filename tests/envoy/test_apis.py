@@ -12,7 +12,7 @@ RULES = {
         {"apiName": "chat", "predicateItems": [{"pattern": "/chat", "host": "llm.example.com"}]},
     ],
     "flowRules": [
-        {"resource": "login", "count": LIMIT, "intervalMs": 60_000},
+        {"resource": "login", "count": LIMIT, "intervalMs": 60_000, "id": "login"},
         {"resource": "chat", "count": 1, "intervalMs": 60_000},
         {"resource": "web", "count": 1000, "intervalMs": 60_000},
     ],
