@@ -52,7 +52,11 @@ fn the_actual_cost_counts_from_the_end_of_the_request_on() {
     for (now, room) in [(5050, 50), (6099, 50), (6100, 100)] {
         let resource = engine.resource("chat");
         resource.advance(at(now));
-        assert_eq!(resource.policies(at(now)).next().unwrap().remaining, room, "at {now} ms");
+        assert_eq!(
+            resource.policies(at(now)).next().unwrap().remaining,
+            room,
+            "at {now} ms"
+        );
         settle(pass(&engine, &chat().cost_of("tokens", room), now), 0, now);
     }
 }
@@ -92,7 +96,8 @@ fn a_hold_that_is_dropped_is_settled_at_its_estimate_by_the_next_call_with_a_tim
 
 #[test]
 fn a_call_that_is_cancelled_while_it_waits_has_cost_nothing() {
-    let slow = rule("slow", "chat", 1.0).throttle(leapgate::rule::MaxQueueing::from_millis(5000).unwrap());
+    let slow =
+        rule("slow", "chat", 1.0).throttle(leapgate::rule::MaxQueueing::from_millis(5000).unwrap());
     let engine = engine([tokens(100.0, estimated(60)), slow]);
     settle(pass(&engine, &chat(), 0), 0, 0);
     let Decision::Wait(_, waiting) = engine.enter(&chat(), at(0)) else {
@@ -113,7 +118,10 @@ fn a_request_takes_of_all_units_or_of_none() {
     let engine = engine([requests, tokens(100.0, estimated(40))]);
     let remaining = |now| {
         let resource = engine.resource("chat");
-        resource.policies(at(now)).map(|policy| policy.remaining).collect::<Vec<_>>()
+        resource
+            .policies(at(now))
+            .map(|policy| policy.remaining)
+            .collect::<Vec<_>>()
     };
     let first = pass(&engine, &chat(), 0);
     let second = pass(&engine, &chat(), 0);
@@ -133,7 +141,10 @@ fn an_estimate_comes_from_the_caller_or_from_the_request_or_from_the_rule() {
     let by_header = Cost::estimated(7).read_from(KeyPart::Header("x-max-tokens".into()));
     let engine = engine([tokens(100.0, by_header)]);
     let resource = engine.resource("chat");
-    assert_eq!(resource.key_parts(), [KeyPart::Header("x-max-tokens".into())]);
+    assert_eq!(
+        resource.key_parts(),
+        [KeyPart::Header("x-max-tokens".into())]
+    );
     let held = |request: &Request<'_>| {
         let entry = pass(&engine, request, 0);
         let policy = resource.policies(at(0)).next().unwrap();
@@ -152,7 +163,10 @@ fn an_estimate_comes_from_the_caller_or_from_the_request_or_from_the_rule() {
     for (values, expected) in rows {
         assert_eq!(held(&chat().keys(values)), expected, "{values:?}");
     }
-    assert_eq!(held(&chat().keys(&[KeyValue::One(b"30")]).cost_of("tokens", 12)), 12);
+    assert_eq!(
+        held(&chat().keys(&[KeyValue::One(b"30")]).cost_of("tokens", 12)),
+        12
+    );
 }
 
 #[test]
@@ -172,6 +186,21 @@ fn a_call_that_does_not_count_gives_all_of_its_hold_back() {
     let engine = engine([tokens(100.0, estimated(60))]);
     pass(&engine, &chat(), 0).exit_uncounted(&[], Outcome::Success, at(5));
     let _ = pass(&engine, &chat().cost_of("tokens", 100), 5);
+}
+
+#[test]
+fn a_call_whose_client_has_left_has_cost_what_it_says_or_its_estimate() {
+    for (said, left) in [(Some(7), 93), (None, 40)] {
+        let engine = engine([tokens(100.0, estimated(60))]);
+        let mut entry = pass(&engine, &chat(), 0);
+        if let Some(n) = said {
+            entry.settle("tokens", n);
+        }
+        entry.exit_unanswered(at(5000));
+        let _ = pass(&engine, &chat().cost_of("tokens", left), 5000);
+        block(&engine, &chat().cost_of("tokens", 1), 5000);
+        let _ = pass(&engine, &chat().cost_of("tokens", 100 - left), 6100); // nothing is held any more
+    }
 }
 
 #[test]
@@ -211,6 +240,10 @@ fn a_worker_that_was_idle_settles_late_in_the_bucket_of_that_instant() {
     idle.resource("chat").observe();
     held.exit(Outcome::Success, at(5050));
     for (now, expected) in [(5050, 50), (6099, 50), (6100, 100)] {
-        assert_eq!((room(&idle, now), room(&busy, now)), (expected, expected), "at {now} ms");
+        assert_eq!(
+            (room(&idle, now), room(&busy, now)),
+            (expected, expected),
+            "at {now} ms"
+        );
     }
 }
