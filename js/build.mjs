@@ -11,7 +11,8 @@ const MODULES = [
     name: 'limiter',
     path: '',
     entries: ['workerd', 'edge-light', 'slim'],
-    budgets: { wasm: 72_000, 'default import, gzipped': 48_000, 'in Workers, gzipped': 36_000 },
+    // 36,000 in Workers before there were holds, which take 2,000 more.
+    budgets: { wasm: 72_000, 'default import, gzipped': 48_000, 'in Workers, gzipped': 37_600 },
   },
   {
     name: 'engine',

@@ -10,6 +10,7 @@
 //!   "prioritized": {"header": "x-priority", "value": "high"}, // which requests may borrow; without `value`: any
 //!   "exempt": [{"clientIp": "10.0.0.0/8"}], // requests that flow rules and system rules leave alone; {"origin": "batch"},
 //!                                    // {"header": "x-probe", "value": "1"}
+//!   "allowRouteRules": {"maxCount": 1000, "maxRules": 4}, // routes may have `flowRules` of their own in their metadata
 //!   "maxWaiting": 1000,              // requests that may wait at once, in each worker thread
 //!   "maxResources": 1000,            // that have windows of their own without a rule; more share one
 //!   "reply": {
@@ -56,7 +57,6 @@ pub fn parse(configuration: &[u8]) -> Result<(Rules, Settings), ConfigError> {
     }
     let value = Value::from_json(configuration)?;
     let document = read(&value)?;
-    let rules = &document.rules;
     for (i, rule) in document.rules.system.iter().enumerate() {
         let measures = [
             (SystemLimit::Load, "highestSystemLoad"),
@@ -67,6 +67,16 @@ pub fn parse(configuration: &[u8]) -> Result<(Rules, Settings), ConfigError> {
             return Err(ConfigError::new(&format!("systemRules[{i}]"), field, fault));
         }
     }
+    let settings = match document.envoy {
+        Some(section) => settings(&Located::new("envoy", section))?,
+        None => Settings::default(),
+    };
+    check(&document.rules, &settings)?;
+    Ok((document.rules, settings))
+}
+
+/// Refuses what rules ask of a request that no request in Envoy has, or none with these settings.
+pub(crate) fn check(rules: &Rules, settings: &Settings) -> Result<(), ConfigError> {
     if !rules.param_flow.is_empty() {
         return Err(ConfigError::new(
             "document",
@@ -98,14 +108,10 @@ pub fn parse(configuration: &[u8]) -> Result<(Rules, Settings), ConfigError> {
             ));
         }
     }
-    let settings = match document.envoy {
-        Some(section) => settings(&Located::new("envoy", section))?,
-        None => Settings::default(),
-    };
-    if settings.origin.is_none() {
-        knows_no_origin(&document.rules, &settings)?;
+    match settings.origin {
+        None => knows_no_origin(rules, settings),
+        Some(_) => Ok(()),
     }
-    Ok((document.rules, settings))
 }
 
 /// Refuses rules about origins, where requests have none.

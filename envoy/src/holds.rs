@@ -25,7 +25,7 @@ use crate::names::label;
 use crate::shared::{SharedCell, Try, swap};
 use crate::vm::Vm;
 use leapgate::Rules;
-use leapgate::rule::{FlowRule, Grade, SystemLimit, SystemRule};
+use leapgate::rule::{Grade, SystemLimit};
 use once_cell::unsync::OnceCell;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -154,7 +154,7 @@ fn labels_in(name: &str) -> &str {
 /// The labels and one with a number.
 fn numbered(labels: &str, name: &str, n: usize) -> String {
     let mut labels = labels.to_owned();
-    label(&mut labels, name, &n.to_string());
+    label(&mut labels, name, &(n as u32).to_string());
     labels
 }
 
@@ -181,16 +181,15 @@ impl<H: Host> Holder<H> {
     /// These rules are in force. If any of them lets requests hold something, here or in other virtual machines, those are
     /// watched from now on.
     pub(crate) fn expect(&self, rules: &Rules) {
-        let holds = |rule: &FlowRule| {
+        let mut holds = rules
+            .system
+            .iter()
+            .any(|rule| rule.limits(SystemLimit::Thread) || rule.limits(SystemLimit::Bbr));
+        for rule in rules.flow.iter().chain(&rules.gateway_flow) {
             let counts = rule.grade() == Grade::Concurrency && rule.keyed_by().is_none();
-            counts || rule.cost().is_some()
-        };
-        let counts =
-            |rule: &SystemRule| rule.limits(SystemLimit::Thread) || rule.limits(SystemLimit::Bbr);
-        if rules.flow.iter().any(holds)
-            || rules.gateway_flow.iter().any(holds)
-            || rules.system.iter().any(counts)
-        {
+            holds |= counts || rule.cost().is_some();
+        }
+        if holds {
             self.is_expected.set(self.vm.is_shared());
         }
     }

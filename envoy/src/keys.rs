@@ -23,7 +23,7 @@
 //! Which `source.address` Envoy trusts is a matter of its configuration (`use_remote_address`, `xff_num_trusted_hops`): with
 //! the defaults, clients choose the address by a header.
 
-use crate::host::{Host, Kind, Property};
+use crate::host::{Host, Property};
 use crate::vm::Vm;
 use leapgate::rule::{Attribute, AttributeSource, KeyPart, KeyValue, number_text};
 use std::cell::{Cell, OnceCell};
@@ -142,12 +142,7 @@ pub(crate) fn is_text(value: &[u8]) -> bool {
 /// Counts a value of a wrong type.
 #[cold]
 fn warn<H: Host>(vm: &Vm<H>, wrong: &WrongTypes, attribute: &Attribute) {
-    let metric = vm
-        .host()
-        .define_metric(Kind::Counter, &vm.name("wrong_type", ""));
-    if let Some(metric) = metric {
-        vm.host().add(metric, 1);
-    }
+    vm.count("wrong_type");
     if !wrong.0.replace(true) {
         let what = match attribute.is_number() {
             true => "its value is not a number; such requests count as requests without it",

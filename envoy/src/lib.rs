@@ -27,6 +27,8 @@
 //! | `pages` | where the states of a rule's keys are kept: shared data, or the virtual machine alone |
 //! | `backend` | the engine's backend, which opens all these |
 //! | `caller` | what is read of a request besides its resource: its origin, and whether it may borrow |
+//! | `metadata` | the values in a route's metadata, as Envoy serializes it |
+//! | `route_rules` | the rules that a route has of its own, in its metadata |
 //! | `apis` | which APIs a request belongs to besides its route |
 //! | `waiting` | requests that wait, paused until their turn |
 //! | `cost` | what a request that has ended has cost |
@@ -51,6 +53,7 @@ pub mod host;
 pub mod inbound;
 mod key_holds;
 pub mod keys;
+pub mod metadata;
 pub mod names;
 pub mod outcome;
 pub mod pages;
@@ -62,6 +65,7 @@ mod plugin;
 pub mod reply;
 mod resource;
 pub mod ring;
+mod route_rules;
 pub mod settings;
 mod shared;
 pub mod vm;

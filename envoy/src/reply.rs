@@ -137,7 +137,7 @@ fn quoted(text: &str) -> String {
 /// Calls `add` with the headers about limits.
 ///
 /// draft-ietf-httpapi-ratelimit-headers-11: two lists whose items are the rules' ids. `w` is left out unless it is a whole
-/// number of seconds; `t` is there only if quota will come back.
+/// number of seconds; `qu` names the unit of other rules than those of requests; `t` is there only if quota will come back.
 pub fn rate_limit_headers<'p>(
     form: RateLimitHeaders,
     policies: &mut dyn Iterator<Item = Policy<'p>>,
@@ -158,6 +158,10 @@ pub fn rate_limit_headers<'p>(
                 push_number(&mut quotas, policy.count.get() as u64);
                 match policy.rule.grade() {
                     Grade::Qps { window, .. } => {
+                        if policy.rule.unit() != REQUESTS {
+                            quotas.push_str(";qu=");
+                            push_string_item(&mut quotas, quota_unit(policy.rule.unit()));
+                        }
                         let millis = window.window().interval_ms();
                         if millis.is_multiple_of(1000) {
                             quotas.push_str(";w=");
@@ -180,13 +184,22 @@ pub fn rate_limit_headers<'p>(
             }
         }
         RateLimitHeaders::Legacy => {
-            // As Envoy's local rate limit filter writes it: one limit, here the tightest, and the time to its reset in seconds.
-            if let Some(policy) = policies.min_by_key(|policy| policy.remaining) {
+            // As Envoy's local rate limit filter writes it: one limit of requests, here the tightest, and the time to its reset in seconds.
+            let requests = policies.filter(|policy| policy.rule.unit() == REQUESTS);
+            if let Some(policy) = requests.min_by_key(|policy| policy.remaining) {
                 add("x-ratelimit-limit", number(policy.count.get() as u64));
                 add("x-ratelimit-remaining", number(policy.remaining));
                 add("x-ratelimit-reset", number(seconds(policy.reset)));
             }
         }
+    }
+}
+
+/// What the draft calls a unit.
+fn quota_unit(unit: &str) -> &str {
+    match unit {
+        "bytes" => "content-bytes",
+        unit => unit,
     }
 }
 

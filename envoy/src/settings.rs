@@ -3,7 +3,7 @@
 use crate::outcome::Errors;
 use leapgate::RefusalKind;
 use leapgate::config::{ConfigError, Fields, Located, Value, read_exempt, read_part};
-use leapgate::rule::{Attribute, Exempt, KeyPart, MAX_NAME, Target};
+use leapgate::rule::{Attribute, AttributeSource, Count, Exempt, KeyPart, MAX_NAME, Target};
 use std::rc::Rc;
 
 /// The longest body of a reply, in bytes: one slice of Envoy's buffers.
@@ -22,6 +22,9 @@ const NO_FIELD_VALUE: &str =
 
 /// How many resources may be kept apart: each has counters of its own in Envoy.
 const MAX_RESOURCES: u64 = 10_000;
+
+/// How many rules a route may have of its own: each costs a decision per request.
+const MAX_ROUTE_RULES: u64 = 16;
 
 /// How many requests may wait at once in one worker thread: each holds what has come of its body.
 const MAX_WAITING: u64 = 10_000;
@@ -49,6 +52,8 @@ pub struct Settings {
     pub prioritized: Option<Prioritized>,
     /// Which requests flow rules and system rules leave alone.
     pub exempt: Option<Exempt>,
+    /// What rules a route may have of its own, in its metadata; `None`: they are not read.
+    pub allow_route_rules: Option<AllowedRules>,
     /// How many requests may wait at once.
     pub max_waiting: usize,
     /// The reply to a refused request.
@@ -59,6 +64,15 @@ pub struct Settings {
     pub rate_limit_headers: RateLimitHeaders,
     /// Whether they are on passing responses too.
     pub on_passed: bool,
+}
+
+/// What rules a route may have of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AllowedRules {
+    /// The highest count.
+    pub max_count: u64,
+    /// How many there may be.
+    pub max_rules: usize,
 }
 
 /// Where requests are counted.
@@ -159,6 +173,7 @@ impl Default for Settings {
             origin: None,
             prioritized: None,
             exempt: None,
+            allow_route_rules: None,
             max_waiting: 1000,
             reply: Reply {
                 status: RefusalKind::Limited.status(),
@@ -219,6 +234,7 @@ pub(crate) fn settings(at: &Located<'_>) -> Result<Settings, ConfigError> {
         "origin",
         "prioritized",
         "exempt",
+        "allowRouteRules",
         "maxWaiting",
         "maxResources",
         "reply",
@@ -243,6 +259,9 @@ pub(crate) fn settings(at: &Located<'_>) -> Result<Settings, ConfigError> {
     if let Some(at) = fields.get("exempt") {
         settings.exempt = Some(read_exempt(&at)?);
     }
+    if let Some(at) = fields.get("allowRouteRules") {
+        settings.allow_route_rules = Some(allowed_rules(&at, &settings.resource)?);
+    }
     if let Some(max) = fields.get("maxWaiting") {
         settings.max_waiting = max.integer(0..=MAX_WAITING)? as usize;
     }
@@ -266,6 +285,30 @@ pub(crate) fn settings(at: &Located<'_>) -> Result<Settings, ConfigError> {
         settings.on_passed = on.one_of(&[("refused", false), ("all", true)])?;
     }
     Ok(settings)
+}
+
+/// What rules a route may have of its own, where each has a resource of its own, or shares one with routes of the same owner.
+fn allowed_rules(at: &Located<'_>, resource: &ResourceFrom) -> Result<AllowedRules, ConfigError> {
+    let is_of_route = match resource {
+        ResourceFrom::Route | ResourceFrom::EnvoyGateway { .. } | ResourceFrom::Istio { .. } => {
+            true
+        }
+        ResourceFrom::Attribute(attribute) => attribute.source() == AttributeSource::RouteMetadata,
+        ResourceFrom::VirtualHost | ResourceFrom::Fixed(_) => false,
+    };
+    if !is_of_route {
+        return Err(at.error(
+            r#"needs resources that belong to routes; use `"resource": {"from": "route"}`, or their metadata"#,
+        ));
+    }
+    let fields = at.object(&["maxCount", "maxRules"])?;
+    Ok(AllowedRules {
+        max_count: fields.need("maxCount")?.integer(0..=Count::MAX as u64)?,
+        max_rules: match fields.get("maxRules") {
+            Some(max) => max.integer(1..=MAX_ROUTE_RULES)? as usize,
+            None => 4,
+        },
+    })
 }
 
 fn resource_from(at: &Located<'_>) -> Result<ResourceFrom, ConfigError> {

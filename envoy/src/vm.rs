@@ -1,7 +1,7 @@
 //! One virtual machine, as the plugins with one root id see it: its host, the names of what it shares with others, the seed
 //! of its hashes, and whether it sleeps.
 
-use crate::host::{Host, Level, Put};
+use crate::host::{Host, Kind, Level, Put};
 use crate::names::{label, named};
 use crate::shared::SharedCell;
 use once_cell::unsync::OnceCell;
@@ -85,6 +85,15 @@ impl<H: Host> Vm<H> {
             });
             seed.map(|(seed, _)| seed)
         })
+    }
+
+    /// Counts something that is wrong, in the counter of that name.
+    #[cold]
+    pub(crate) fn count(&self, what: &str) {
+        let metric = self.host.define_metric(Kind::Counter, &self.name(what, ""));
+        if let Some(metric) = metric {
+            self.host.add(metric, 1);
+        }
     }
 
     /// Logs what does not work for the rule with these labels.

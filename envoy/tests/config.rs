@@ -7,7 +7,7 @@ use leapgate::config::KEYS;
 use leapgate::rule::{Attribute, AttributeSource, FlowRule};
 use leapgate_envoy::config::parse;
 use leapgate_envoy::settings::{
-    Format, OriginFrom, Prioritized, RateLimitHeaders, ResourceFrom, Scope, Settings,
+    AllowedRules, Format, OriginFrom, Prioritized, RateLimitHeaders, ResourceFrom, Scope, Settings,
 };
 
 /// The settings of a section.
@@ -129,6 +129,15 @@ fn each_setting_does_what_it_says() {
                 s.prioritized = Some(Prioritized {
                     header: "x-priority".into(),
                     value: None,
+                });
+            }),
+        ),
+        (
+            r#"{"allowRouteRules": {"maxCount": 1000}}"#,
+            with(|s| {
+                s.allow_route_rules = Some(AllowedRules {
+                    max_count: 1000,
+                    max_rules: 4,
                 });
             }),
         ),
@@ -321,7 +330,7 @@ fn the_document_in_the_readme_is_accepted() {
 
 #[test]
 fn a_setting_that_is_wrong_is_refused() {
-    let keys = "`scope`, `resource`, `origin`, `prioritized`, `exempt`, `maxWaiting`, `maxResources`, `reply`, `errors`, `rateLimitHeaders`, `rateLimitHeadersOn`";
+    let keys = "`scope`, `resource`, `origin`, `prioritized`, `exempt`, `allowRouteRules`, `maxWaiting`, `maxResources`, `reply`, `errors`, `rateLimitHeaders`, `rateLimitHeadersOn`";
     let max = "is not possible; use a whole number from 1 to 10000";
     let from = "is not a valid value; use one of `route`, `virtualHost`, `envoyGateway`, `istio`";
     let fixed = "is not the name of one resource; use 1 to 256 bytes, and not `*`";
@@ -361,6 +370,23 @@ fn a_setting_that_is_wrong_is_refused() {
             "envoy.resource.section: `all` is a string; use `true` or `false`".into(),
         ),
         (r#"{"resource": {"from": 1}}"#, format!("envoy.resource.from: `1` {from}")),
+        (r#"{"allowRouteRules": {}}"#, "envoy.allowRouteRules: `maxCount` is missing; add it".into()),
+        (
+            r#"{"allowRouteRules": {"maxCount": -1}}"#,
+            "envoy.allowRouteRules.maxCount: `-1` is not possible; use a whole number from 0 to 9007199254740992".into(),
+        ),
+        (
+            r#"{"allowRouteRules": {"maxCount": 9, "maxRules": 17}}"#,
+            "envoy.allowRouteRules.maxRules: `17` is not possible; use a whole number from 1 to 16".into(),
+        ),
+        (
+            r#"{"allowRouteRules": {"maxCount": 9}, "resource": {"fixed": "a"}}"#,
+            "envoy.allowRouteRules: `{…}` needs resources that belong to routes; use `\"resource\": {\"from\": \"route\"}`, or their metadata".into(),
+        ),
+        (
+            r#"{"allowRouteRules": {"maxCount": 9}, "resource": {"from": {"metadata": ["a", "b"]}}}"#,
+            "envoy.allowRouteRules: `{…}` needs resources that belong to routes; use `\"resource\": {\"from\": \"route\"}`, or their metadata".into(),
+        ),
         (
             r#"{"resource": {"from": "route", "fixed": "a"}}"#,
             "envoy.resource.fixed: `a` does not go with `from`; keep one of the two".into(),

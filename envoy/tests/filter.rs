@@ -40,6 +40,8 @@ mod places;
 mod reply;
 #[path = "filter/rollout.rs"]
 mod rollout;
+#[path = "filter/route_rules.rs"]
+mod route_rules;
 #[path = "filter/sleep.rs"]
 mod sleep;
 #[path = "filter/system.rs"]

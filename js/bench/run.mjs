@@ -52,4 +52,9 @@ const head = [
   'bytes per key',
 ];
 console.log(`\n${table(head, rows)}\n`);
+const [limits, holds] = ['leapgate', 'leapgate, hold and settle'].map((name) => KEYS.map((keys) => results.get(`${name} ${keys}`)));
+if (limits[0] !== undefined && holds[0] !== undefined) {
+  const times = KEYS.map((_, i) => median(limits[i].map(({ hot }, run) => hot / holds[i][run].hot)).toFixed(2));
+  console.log(`A hold and its settle take ${times.join(', ')} times as long as a limit, with ${counts.join(', ')} keys.\n`);
+}
 console.log(node('--no-warnings', 'accuracy.mjs'));

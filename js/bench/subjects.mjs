@@ -12,6 +12,16 @@ const leapgate = (window) => (limit, windowMs, maxKeys) => {
   return (key) => limiter.limit(key).success;
 };
 
+// The way of a cost that is known only at the end: twice a decision, if it were two of them.
+const holding = (limit, windowMs, maxKeys) => {
+  const limiter = new Limiter({ limit, windowMs, maxKeys });
+  return (key) => {
+    const hold = limiter.hold(key, 1);
+    hold.settle(1);
+    return hold.success;
+  };
+};
+
 const perKey = (make) => {
   const limiters = new Map();
   return (key) => {
@@ -52,6 +62,7 @@ const store = (Store, limit, windowMs) => {
 
 export const SUBJECTS = {
   leapgate: leapgate('strict'),
+  'leapgate, hold and settle': holding,
   'rate-limiter-flexible': (points, windowMs) => {
     const limiter = new RateLimiterMemory({ points, duration: windowMs / 1000 });
     return (key) => limiter.consume(key).then(() => true, () => false);

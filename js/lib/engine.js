@@ -1,5 +1,6 @@
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
+import { checkCosts, putCosts } from './costs.js';
 import { INSPECT, beginAt, bounded, checkNumber, checkObject, checkOptions, fault, inspected, listed, wrong } from './errors.js';
 import * as layout from './layout.js';
 import { NodeTree, counters, top } from './statistics.js';
@@ -8,8 +9,6 @@ import { EXAMPLE, REQUEST, Waiting } from './waiting.js';
 
 // No entry has this number.
 const NO_ENTRY = 2 ** 32 - 1;
-
-const MAX_COST = 2 ** 32 - 1;
 
 // The longest name. Clients may choose names: memory must stay bounded.
 const MAX_NAME = 1024;
@@ -166,7 +165,7 @@ export class Engine {
   }
 
   #waiters() {
-    return (this.#waiting ??= new Waiting(this, this.#maxWaiting));
+    return (this.#waiting ??= new Waiting(this, this.#maxWaiting, isKeptOutByHolds));
   }
 
   policies(resource, request) {
@@ -176,7 +175,7 @@ export class Engine {
     return this.#policies(known);
   }
 
-  // The resource's number, key parts and rules.
+  // The resource's number, key parts, units and rules.
   #resource(number, name) {
     const known = this.#resources.get(name);
     if (known !== undefined) return known;
@@ -188,9 +187,12 @@ export class Engine {
     if (name === '') throw wrong('resource', name, 'is not a valid resource; use a name, as rules do', RangeError);
     if (this.#resources.size === MAX_RESOURCES) this.#resources.clear();
     const place = this.#resources.size;
-    const known = { number: place, isOpen: false, parts: [], rules: [] };
+    const known = { number: place, isOpen: false, holds: false, parts: [], units: [], rules: [] };
     this.#guarded(() => {
-      known.isOpen = (core.engine_resource(number, place, wasm.putTextAt(name, 0)) & 2) !== 0;
+      const about = core.engine_resource(number, place, wasm.putTextAt(name, 0));
+      known.isOpen = (about & layout.IS_OPEN) !== 0;
+      known.holds = (about & layout.HOLDS) !== 0;
+      known.units = wasm.readTexts(core.engine_units(number, place));
       for (let i = 0, bytes; (bytes = core.engine_part(number, place, i)) >= 0; i++) known.parts.push(wasm.readText(bytes));
     });
     this.#resources.set(name, known);
@@ -202,7 +204,7 @@ export class Engine {
     if (request === undefined) request = {};
     else if (names !== undefined) checkOptions('request', request, names, EXAMPLE);
     const { key, origin, cost, prioritized, context, inbound, exempt } = request;
-    if (cost !== undefined) checkNumber('request.cost', cost, MAX_COST, true);
+    const costs = cost === undefined ? undefined : checkCosts('request.cost', cost, known.units);
     if (prioritized !== undefined && checkBoolean('request.prioritized', prioritized)) flags |= layout.PRIORITIZED;
     if (inbound !== undefined && checkBoolean('request.inbound', inbound)) flags |= layout.INBOUND;
     if (exempt !== undefined && checkBoolean('request.exempt', exempt)) flags |= layout.EXEMPT;
@@ -220,7 +222,11 @@ export class Engine {
       // The module has read the key from the same place before.
       if (origin !== undefined) originBytes = wasm.putTextAt(origin, 0);
       if (context !== undefined) contextBytes = wasm.putTextAt(context, originBytes);
-      return core.engine_enter(number, known.number, slot, cost ?? 1, flags, within, originBytes, contextBytes, now);
+      if (costs !== undefined) {
+        putCosts(costs, known.units);
+        flags |= layout.COSTED;
+      }
+      return core.engine_enter(number, known.number, slot, flags, within, originBytes, contextBytes, now);
     } catch (error) {
       throw wasm.crashed(error);
     }
@@ -234,9 +240,9 @@ export class Engine {
     const policies = new Array(results[layout.DECISION_POLICIES]);
     for (let i = 0; i < policies.length; i++) {
       const at = layout.DECISION_LEN + layout.POLICY_LEN * i;
-      const { id, windowMs } = known.rules[results[at + layout.POLICY_RULE]];
+      const { id, unit, windowMs } = known.rules[results[at + layout.POLICY_RULE]];
       const [limit, remaining] = [results[at + layout.POLICY_COUNT], results[at + layout.POLICY_REMAINING]];
-      policies[i] = { id, limit, remaining, windowMs, resetMs: results[at + layout.POLICY_RESET] };
+      policies[i] = { id, limit, remaining, unit, windowMs, resetMs: results[at + layout.POLICY_RESET] };
     }
     return policies;
   }
@@ -280,10 +286,10 @@ export class Engine {
   #learn(known, many) {
     while (known.rules.length < many) {
       const bytes = core.engine_rule(this.#at.number, known.number, known.rules.length);
-      const [id, cause] = wasm.readTexts(bytes);
+      const [id, cause, unit] = wasm.readTexts(bytes);
       const info = wasm.results().subarray(-layout.RULE_LEN);
       const [windowMs, status] = [info[layout.RULE_WINDOW], info[layout.RULE_STATUS]];
-      known.rules.push({ id, windowMs: windowMs < 0 ? null : windowMs, cause, status });
+      known.rules.push({ id, unit, windowMs: windowMs < 0 ? null : windowMs, cause, status });
     }
   }
 
@@ -333,6 +339,12 @@ export class Engine {
 // The number of an open entry of an engine.
 let numberOf;
 
+// When a request may try again that only the holds of other requests keep out: their end is unknown.
+const HOLD_RETRY_MS = 1000;
+
+// Whether a refused request may pass earlier than its `retryAfterMs` says, because a hold ends.
+let isKeptOutByHolds;
+
 // A call in flight, or a refusal.
 class Entry {
   #engine;
@@ -345,8 +357,8 @@ class Entry {
 
   constructor(engine, number, known, resource, request) {
     this.#engine = engine;
-    if (number < 0) return;
     this.#known = known;
+    if (number < 0) return;
     this.#resource = resource;
     this.#request = request;
     // A copy: the caller may change the original.
@@ -356,12 +368,21 @@ class Entry {
   }
 
   exit(outcome = {}) {
-    checkOptions('outcome', outcome, ['error', 'refund', 'unanswered'], '`{ error }`, or leave it out');
-    const { error, refund, unanswered } = outcome;
+    checkOptions('outcome', outcome, ['error', 'cost', 'refund', 'unanswered'], '`{ error }`, or leave it out');
+    const { error, cost, refund, unanswered } = outcome;
+    const { units } = this.#known;
+    const costs = cost === undefined ? undefined : checkCosts('outcome.cost', cost, units);
     const failed = error !== undefined && error !== null && error !== false;
-    if (refund) this.#end((number, now) => this.#refund(number, failed, now), true);
-    else if (unanswered) this.#end((number, now) => core.engine_exit(number, layout.UNANSWERED, now));
-    else this.#end((number, now) => core.engine_exit(number, failed ? layout.EXIT_WITH_ERROR : layout.EXIT, now));
+    if (refund) return this.#end((number, now) => this.#refund(number, failed, now), true);
+    let how = failed ? layout.EXIT_WITH_ERROR : layout.EXIT;
+    if (unanswered) how = layout.UNANSWERED;
+    this.#end((number, now) => {
+      if (costs !== undefined) {
+        putCosts(costs, units);
+        core.engine_settle(number);
+      }
+      return core.engine_exit(number, how, now);
+    });
   }
 
   cancel() {
@@ -378,18 +399,20 @@ class Entry {
     else core.engine_refund(number, numberOfKey(parts, this.#key), layout.KEYED, failed, now);
   }
 
+  // `how` returns whether the call held an estimate of its cost.
   #end(how, hasGivenBack = false) {
     const at = this.#at;
     if (at === undefined) return;
     const now = this.#engine.now();
     this.#at = undefined;
     entries?.unregister(at);
+    let held = false;
     try {
-      if (at.generation === wasm.generation) how(at.number, now);
+      if (at.generation === wasm.generation) held = how(at.number, now);
     } catch (error) {
       throw wasm.crashed(error);
     } finally {
-      notifyWaiting(this.#engine, this.#resource, this.#request, hasGivenBack);
+      notifyWaiting(this.#engine, this.#resource, this.#request, hasGivenBack || held);
     }
   }
 
@@ -402,6 +425,7 @@ class Entry {
       if (at === undefined) throw wrong('request.within', entry, 'is not open; use one that was let in and has not ended');
       return at.generation === wasm.generation ? at.number : NO_ENTRY;
     };
+    isKeptOutByHolds = (entry) => entry.#known.holds && entry.retryAfterMs === HOLD_RETRY_MS;
     bounded(this, 'Entry');
     if (Symbol.dispose) {
       this.prototype[Symbol.dispose] = function () {

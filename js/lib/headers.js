@@ -13,6 +13,8 @@ const quoted = (text) => `"${text.replace(/[\\"]/g, '\\$&')}"`;
 
 // A limit on requests in flight has no window.
 const isConcurrency = (policy) => !(policy.windowMs > 0);
+// Only the limits of an engine say what they count. `bytes` has another name in the draft.
+const isOfRequests = ({ unit = 'requests' }) => unit === 'requests';
 
 // The policy with the fewest passes left, and among several the one with the latest reset.
 function tightest(policies) {
@@ -27,9 +29,11 @@ const forms = {
   // Also drafts 8 to 10. `w` has only whole seconds, and is left out for other windows; `t` is there if there is something to
   // wait for.
   11({ success, policies }) {
-    const quota = ({ id, limit, windowMs }) => {
-      const item = `${quoted(id)};q=${integer(limit)}`;
-      if (!(windowMs > 0)) return `${item};qu="concurrent-requests"`;
+    const quota = (policy) => {
+      const { id, limit, unit, windowMs } = policy;
+      let item = `${quoted(id)};q=${integer(limit)}`;
+      if (isConcurrency(policy)) return `${item};qu="concurrent-requests"`;
+      if (!isOfRequests(policy)) item += `;qu=${quoted(unit === 'bytes' ? 'content-bytes' : unit)}`;
       return windowMs % 1000 === 0 ? `${item};w=${windowMs / 1000}` : item;
     };
     const left = ({ id, remaining, resetMs }) => {
@@ -82,8 +86,9 @@ export const rateLimitHeaders = outermost('rateLimitHeaders', (result, options =
   if (typeof result !== 'object' || result === null || !Array.isArray(result.policies)) {
     throw wrong('result', result, 'is not a result; use what `limit` has answered');
   }
-  // Before draft 11, a limit on requests in flight looks like one with a window: it is left out.
-  const policies = draft === 11 ? result.policies : result.policies.filter((policy) => !isConcurrency(policy));
+  // Before draft 11, limits on requests in flight and of other units look like limits of requests in a window: they are left out.
+  const isPlain = (policy) => !isConcurrency(policy) && isOfRequests(policy);
+  const policies = draft === 11 ? result.policies : result.policies.filter(isPlain);
   const headers = policies.length > 0 ? forms[draft]({ success: result.success, policies }) : {};
   const wait = retryAfterSeconds(result);
   if (wait !== undefined) headers['Retry-After'] = String(wait);

@@ -13,6 +13,11 @@ export const TAG_OBJECT = 6;
 export const VERDICT_REFUSING = 0;
 export const VERDICT_RETRY_AFTER = 1;
 export const VERDICT_LEN = 2;
+export const VERDICT_HOLD = 0;
+export const VERDICT_SEQUENCE = 1;
+export const LOOK = 0;
+export const CHARGE = 1;
+export const HOLD = 2;
 export const LIMIT_COUNT = 0;
 export const LIMIT_REMAINING = 1;
 export const LIMIT_RESET = 2;
@@ -34,6 +39,7 @@ export const POLICY_LEN = 4;
 export const RULE_WINDOW = 0;
 export const RULE_STATUS = 1;
 export const RULE_LEN = 2;
+export const COSTS = 6;
 
 // Engines.
 export const PRIORITIZED = 1;
@@ -43,6 +49,10 @@ export const ENDS = 8;
 export const KEYED = 16;
 export const LOOKS = 32;
 export const EXEMPT = 64;
+export const COSTED = 128;
+export const HAS_RULES = 1;
+export const IS_OPEN = 2;
+export const HOLDS = 4;
 export const REFUSED = -1;
 export const ENDED = -2;
 export const NONE = -1;
@@ -56,7 +66,7 @@ export const UNANSWERED = 4;
 export const WINDOW = ['intervalMs', 'sampleCount'];
 export const BUCKET = ['start', 'pass', 'block', 'exception', 'success', 'rt', 'occupiedPass', 'minRt', 'shortestRt', 'maxRt', 'maxConcurrency'];
 export const DETAIL = ['timestamp', 'pass', 'block', 'success', 'exception', 'rt', 'occupiedPass', 'concurrency'];
-export const COUNTERS = ['passed', 'waited', 'blocked', 'shadowBlocked', 'shared', 'defaulted'];
+export const COUNTERS = ['passed', 'waited', 'blocked', 'shadowBlocked', 'shared', 'defaulted', 'debt'];
 export const HOT_KEY = ['amount', 'isNamed'];
 
 // Statistics: choices.

@@ -15,8 +15,17 @@ const OPTIONS = [...LIMIT, 'limits', 'maxKeys', 'now'];
 const REQUEST = ['cost', 'limit'];
 const EXAMPLE = '`{ cost: 2 }`, or leave it out';
 
+const HOLD = ['limit'];
+
 // Checks whether keys share windows each time so many keys without a number have come, as in a flood of new keys.
 const UNREMEMBERED = 64;
+
+// For how many calls of `hold` a batch is. The holds of a batch are settled together once all of them have been garbage-collected:
+// registering each hold would take longer than the rest of it.
+const BATCH = 64;
+
+// Of each hold, a batch has two numbers and the estimate.
+const HOLD_LEN = 3;
 
 // Frees limiters that were garbage-collected.
 const registry =
@@ -25,6 +34,13 @@ const registry =
         if (at.generation === wasm.generation) core.limiter_free(at.number);
       })
     : undefined;
+
+
+function timeOf(clock) {
+  const now = clock();
+  if (typeof now === 'number' && now >= 0) return now;
+  throw wrong('options.now()', now, 'is not a valid time; return milliseconds, a number of at least 0', TypeError, 'ERR_LEAPGATE_CLOCK');
+}
 
 export class Limiter {
   #at = { number: -1, generation: 0 };
@@ -36,6 +52,10 @@ export class Limiter {
   #maxKeys;
   #unremembered = 0;
   #sharing = false;
+  // For the latest holds.
+  #asked = 0;
+  #token;
+  #batch;
 
   constructor(options) {
     try {
@@ -92,26 +112,37 @@ export class Limiter {
   }
 
   now() {
-    if (this.#now === undefined) return wasm.defaultClock();
-    const now = this.#now();
-    if (typeof now === 'number' && now >= 0) return now;
-    throw wrong('options.now()', now, 'is not a valid time; return milliseconds, a number of at least 0', TypeError, 'ERR_LEAPGATE_CLOCK');
+    return this.#now === undefined ? wasm.defaultClock() : timeOf(this.#now);
   }
 
   limit(key, options) {
-    return this.#ask(key, options, true);
+    return this.#ask(key, options, REQUEST, layout.CHARGE);
   }
 
   peek(key, options) {
-    return this.#ask(key, options, false);
+    return this.#ask(key, options, REQUEST, layout.LOOK);
   }
 
-  #ask(key, options, charges) {
+  hold(key, estimate = 1, options = undefined) {
+    checkNumber('estimate', estimate, MAX_COST, true);
+    const result = this.#ask(key, options, HOLD, layout.HOLD, estimate);
+    // Refused ones begin batches, too: a forgotten hold may be what refuses them.
+    if (++this.#asked % BATCH === 1 || this.#batch.generation !== wasm.generation) {
+      [this.#token, this.#batch] = [{}, { at: this.#at, generation: wasm.generation, clock: this.#now ?? wasm.defaultClock, holds: [] }];
+      batches?.register(this.#token, this.#batch);
+    }
+    if (!result.success) return new Hold(result);
+    const { holds } = this.#batch;
+    const results = wasm.results();
+    holds.push(results[layout.VERDICT_HOLD], results[layout.VERDICT_SEQUENCE], estimate);
+    return new Hold(result, this.#token, this.#batch, holds.length - HOLD_LEN);
+  }
+
+  #ask(key, options, names, how, cost = 1) {
     const number = this.#ready();
-    let cost = 1;
     let count = -1;
     if (options !== undefined) {
-      checkOptions('options', options, REQUEST, EXAMPLE);
+      checkOptions('options', options, names, EXAMPLE);
       if (options.cost !== undefined) cost = checkNumber('options.cost', options.cost, MAX_COST, true);
       if (options.limit !== undefined) count = this.#count(options.limit);
     }
@@ -120,7 +151,7 @@ export class Limiter {
     try {
       const slot = wasm.numberOf(key);
       if (slot === 0 && ++this.#unremembered % UNREMEMBERED === 0 && !this.#sharing) this.#checkSharing();
-      passes = core.limiter_ask(number, slot, cost, count, now, charges);
+      passes = core.limiter_ask(number, slot, cost, count, now, how);
     } catch (error) {
       throw wasm.crashed(error);
     }
@@ -225,5 +256,56 @@ export class Limiter {
   static {
     bounded(this, 'Limiter');
     if (Symbol.dispose) this.prototype[Symbol.dispose] = this.prototype.free;
+  }
+}
+
+// Ends the hold at this place of a batch: at its estimate, unless its cost is known. Returns by how much the cost is more than that.
+function settle({ at, generation, clock, holds }, place, actual = holds[place + 2]) {
+  // The holds of an earlier instance are lost.
+  if (generation !== wasm.generation || generation !== at.generation) return 0;
+  const now = timeOf(clock);
+  try {
+    return core.limiter_settle(at.number, holds[place], holds[place + 1], actual, now);
+  } catch (error) {
+    throw wasm.crashed(error);
+  }
+}
+
+// Settles the holds of a batch that are still open.
+const batches =
+  typeof FinalizationRegistry === 'function'
+    ? new FinalizationRegistry((batch) => {
+        for (let place = 0; place < batch.holds.length; place += HOLD_LEN) settle(batch, place);
+      })
+    : undefined;
+
+// What a request holds until its cost is known; or a refusal.
+class Hold {
+  // Its batch is registered for this object.
+  #token;
+  #batch;
+  #place;
+
+  constructor(result, token, batch, place) {
+    Object.assign(this, result);
+    this.#token = token;
+    this.#batch = batch;
+    this.#place = place;
+  }
+
+  settle(actual) {
+    if (actual !== undefined) checkNumber('actual', actual, MAX_COST, true);
+    const debt = this.#batch === undefined ? 0 : settle(this.#batch, this.#place, actual);
+    this.#batch = undefined;
+    return debt;
+  }
+
+  cancel() {
+    this.settle(0);
+  }
+
+  static {
+    bounded(this, 'Hold');
+    if (Symbol.dispose) this.prototype[Symbol.dispose] = this.prototype.settle;
   }
 }

@@ -651,11 +651,11 @@ export function counters(engine) {
   const names = wasm.readTexts(guarded(() => core.engine_counters(engine)));
   const counted = rows((names.length / 3) * layout.COUNTERS.length, layout.COUNTERS);
   const all = new Map();
-  counted.forEach(({ passed, waited, shared, defaulted, ...refused }, i) => {
+  counted.forEach(({ passed, waited, shared, defaulted, debt, ...refused }, i) => {
     const [rule, resource, origin] = names.slice(3 * i, 3 * i + 3);
     const place = JSON.stringify([rule, passed < 0, resource, origin]);
     const row = { rule, resource: resource || null, origin: origin || null, passed: orNull(passed), waited: orNull(waited), ...refused };
-    Object.assign(row, { shared: orNull(shared), defaulted: orNull(defaulted) });
+    Object.assign(row, { shared: orNull(shared), defaulted: orNull(defaulted), debt: orNull(debt) });
     const same = all.get(place);
     if (same === undefined) all.set(place, row);
     else layout.COUNTERS.forEach((count) => row[count] !== null && (same[count] += row[count]));

@@ -81,6 +81,7 @@ function nameOf({ key, origin, context, prioritized, inbound, exempt } = {}) {
 export class Waiting {
   #engine;
   #most;
+  #isKeptOutByHolds;
   // How many requests wait, for any reason.
   #count = 0;
   // The queues of refused requests, by resource and then by name. A queue has `waiters`; the latest `refusal` of its first waiter;
@@ -92,9 +93,10 @@ export class Waiting {
   #isAsking = false;
   #cancelRound;
 
-  constructor(engine, most) {
+  constructor(engine, most, isKeptOutByHolds) {
     this.#engine = engine;
     this.#most = most;
+    this.#isKeptOutByHolds = isKeptOutByHolds;
     this.#isShared = isShared();
   }
 
@@ -168,7 +170,7 @@ export class Waiting {
     if (refusal === undefined) return;
     const name = nameOf(request);
     queue = { resource, name, waiters: new Set(), pauses: 0, cancel: nothing };
-    this.#hold(queue, refusal);
+    this.#pause(queue, refusal);
     if (!this.#join(waiter, queue)) return queue.cancel();
     if (!this.#queues.has(resource)) this.#queues.set(resource, new Map());
     this.#queues.get(resource).set(name, queue);
@@ -176,13 +178,16 @@ export class Waiting {
 
   // Whether a request would wait in vain, because the first waiter retries only after its deadline. Such a request is refused here.
   #isHopeless({ until, refuse }, { at, refusal }) {
-    const isHopeless = at < Infinity && at > until;
+    const isHopeless = at < Infinity && at > until && !this.#isKeptOutByHolds(refusal);
     if (isHopeless) refuse(refusal);
     return isHopeless;
   }
 
-  #waitsInVain(waiter, { retryAfterMs }) {
-    return retryAfterMs === Infinity || retryAfterMs > this.#left(waiter);
+  #waitsInVain(waiter, refusal) {
+    const { retryAfterMs } = refusal;
+    if (retryAfterMs === Infinity) return true;
+    const left = this.#left(waiter);
+    return retryAfterMs > left && !(left > 0 && this.#isKeptOutByHolds(refusal));
   }
 
   // How much longer a request waits at most, in whole milliseconds, like `retryAfterMs`.
@@ -232,7 +237,7 @@ export class Waiting {
     queue.cancel();
     for (const waiter of queue.waiters) {
       const refusal = this.#ask(waiter);
-      if (refusal !== undefined) return this.#hold(queue, refusal);
+      if (refusal !== undefined) return this.#pause(queue, refusal);
       queue.pauses = 0;
     }
   }
@@ -244,8 +249,8 @@ export class Waiting {
     if (queues?.size === 0) this.#queues.delete(resource);
   }
 
-  // Holds a queue until its first waiter retries.
-  #hold(queue, refusal) {
+  // Has a queue wait until its first waiter retries.
+  #pause(queue, refusal) {
     const { rule, cause, policies, retryAfterMs } = refusal;
     const isShort = retryAfterMs <= ANY_MOMENT_MS;
     queue.refusal = refusal;
@@ -291,7 +296,7 @@ export class Waiting {
     if (first === waiter && queue.at <= now) {
       const refusal = this.#ask(waiter);
       if (refusal === undefined) return void (queue.pauses = 0);
-      this.#hold(queue, refusal);
+      this.#pause(queue, refusal);
     } else if (waiter.until <= now) {
       waiter.refuse(queue.refusal);
       return this.#leave(waiter);
@@ -368,11 +373,15 @@ export class Waiting {
     if (--this.#count === 0) this.#callOffRound();
   }
 
-  // To be called when a call of `resource` with `request` has ended; `hasGivenBack` says whether its charge was refunded. Retries
-  // the first waiter of each queue that this may admit. If the same rule has just refused the first waiter of another queue, the
-  // retry is left to the next round: the two may wait for different keys.
+  // To be called when a call of `resource` with `request` has ended; `hasGivenBack` says whether its charge was refunded, or an
+  // estimate that it held. Retries the first waiter of each queue that this may admit. If the same rule has just refused the first
+  // waiter of another queue, the retry is left to the next round: the two may wait for different keys.
   ended(resource, request, hasGivenBack) {
-    if (this.#queues.size === 0 || this.#isShared) return;
+    if (this.#queues.size === 0) return;
+    if (this.#isShared) {
+      if (hasGivenBack) this.#queues.get(resource)?.forEach((queue) => (queue.at = 0));
+      return;
+    }
     if (this.#isAsking) return this.#planRound();
     const queues = this.#queues.get(resource) ?? new Map();
     const own = queues.get(nameOf(request));

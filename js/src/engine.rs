@@ -10,22 +10,27 @@ use crate::tree;
 use leapgate::backend::Store;
 use leapgate::config::{ConfigError, read};
 use leapgate::rule::{Count, KeyValue, RuleId};
-use leapgate::{Decision, Engine, Entry, Outcome, Request, Resource, Rules, Timestamp};
+use leapgate::{Blocked, Decision, Engine, Entry, Outcome, Request, Resource, Rules, Timestamp};
 use std::rc::Rc;
 use std::time::Duration;
 
 /// How many resources without rules of their own an engine keeps apart. The statistics of each take 43 kB, and Workers have 128 MB.
 const MAX_RESOURCES: usize = 1000;
 
+/// Units by number.
+type Units = Rc<[Box<str>]>;
+
 /// A resource that JavaScript knows by number.
 pub(crate) struct KnownResource {
     pub(crate) resource: Rc<Resource<LateSeed>>,
+    /// What its rules count, in the order of the costs in the results.
+    pub(crate) units: Units,
     pub(crate) rules: Vec<RuleInfo>,
 }
 
 impl KnownResource {
     /// The index of a rule in the results.
-    fn index_of(&mut self, rule: RuleInfo<&RuleId>) -> usize {
+    fn index_of(&mut self, rule: RuleInfo<&RuleId, &str>) -> usize {
         if let Some(place) = self.rules.iter().position(|known| rule.is(known)) {
             return place;
         }
@@ -58,6 +63,13 @@ struct Slot {
     closed: Option<Closed>,
 }
 
+/// A call in flight.
+struct Open {
+    entry: Entry<LateSeed>,
+    /// The units of its resource, if the call holds an estimate of its cost.
+    units: Option<Units>,
+}
+
 /// The values of a request for the key parts of its resource.
 #[derive(Clone, Default)]
 struct KeyText {
@@ -79,7 +91,7 @@ pub(crate) enum Form {
 
 pub(crate) struct Engines {
     slots: Slab<Slot>,
-    entries: Slab<Entry<LateSeed>>,
+    entries: Slab<Open>,
     pub(crate) seed: LateSeed,
     keys: Vec<KeyText>,
 }
@@ -149,10 +161,13 @@ impl Engines {
     pub(crate) fn register(&mut self, engine: u32, number: u32, name: &str) -> Option<f64> {
         let slot = self.slots.get_mut(engine)?;
         let resource = slot.engine.resource(name);
-        let is_open = rules::needs_exit(&resource);
-        let about = u8::from(resource.has_rules()) | u8::from(is_open) << 1;
+        let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        let about = bit(resource.has_rules(), HAS_RULES)
+            | bit(rules::needs_exit(&resource), IS_OPEN)
+            | bit(rules::holds(&resource), HOLDS);
         slot.resources.truncate(number as usize);
         slot.resources.push(KnownResource {
+            units: rules::units(&resource),
             resource,
             rules: Vec::new(),
         });
@@ -172,7 +187,12 @@ impl Engines {
         let known = slot.resources.get_mut(call.resource as usize)?;
         let key = self.keys.get(call.key as usize);
         let key = key.filter(|_| call.flags & KEYED != 0);
-        let outer = self.entries.get(call.within);
+        let outer = self.entries.get(call.within).map(|outer| &outer.entry);
+        let units = Rc::clone(&known.units);
+        let costs = match call.flags & COSTED {
+            0 => Vec::new(),
+            _ => costs(&units, results),
+        };
         let (decision_row, policies) = results.split_first_chunk_mut::<DECISION_LEN>()?;
         let left = slot
             .closed
@@ -184,11 +204,14 @@ impl Engines {
             let decision = if left.is_some() || call.flags & LOOKS != 0 {
                 None
             } else {
-                let request = call.request(outer).keys(values);
-                Some(
-                    slot.engine
-                        .enter_resource(&known.resource, &request, call.now),
-                )
+                let mut request = call.request(outer).keys(values);
+                for (unit, n) in &costs {
+                    request = request.cost_of(unit, *n);
+                }
+                let decision = slot
+                    .engine
+                    .enter_resource(&known.resource, &request, call.now);
+                Some(Decided::of(decision, call, &costs))
             };
             let resource = Rc::clone(&known.resource);
             let about = call.request(outer).keys(values);
@@ -208,36 +231,31 @@ impl Engines {
             }
             decision
         });
-        let (wait, entry) = match decision {
-            Some(Decision::Pass(entry)) => (0.0, entry),
-            Some(Decision::Wait(wait, entry)) => (ceiled(wait), entry),
-            Some(Decision::Block(blocked)) => {
+        decision_row[DECISION_WAIT] = 0.0;
+        let decided = match decision {
+            Some(Decided::Entered(wait, entry)) => {
+                decision_row[DECISION_WAIT] = wait;
+                let units = entry.holds().then_some(units);
+                self.entries.add(Open { entry, units }).into()
+            }
+            Some(Decided::Ended) => ENDED,
+            Some(Decided::Refused(blocked)) => {
                 let (rule, count) = RuleInfo::of_refusal(&blocked);
                 decision_row[DECISION_REFUSING] = known.index_of(rule) as f64;
                 decision_row[DECISION_COUNT] = count.map_or(NONE, Count::get);
                 decision_row[DECISION_RETRY_AFTER] = blocked.retry_after().map_or(NONE, ceiled);
-                decision_row[DECISION_RULES] = known.rules.len() as f64;
-                return Some(REFUSED);
+                REFUSED
             }
-            None if call.flags & LOOKS != 0 => {
-                decision_row[DECISION_RULES] = known.rules.len() as f64;
-                return Some(ENDED);
-            }
+            None if call.flags & LOOKS != 0 => ENDED,
             None => {
                 decision_row[DECISION_REFUSING] = NONE;
                 decision_row[DECISION_COUNT] = NONE;
                 decision_row[DECISION_RETRY_AFTER] = left.map_or(NONE, ceiled);
-                decision_row[DECISION_RULES] = known.rules.len() as f64;
-                return Some(REFUSED);
+                REFUSED
             }
         };
         decision_row[DECISION_RULES] = known.rules.len() as f64;
-        decision_row[DECISION_WAIT] = wait;
-        if call.flags & ENDS != 0 {
-            entry.exit(Outcome::Success, call.now);
-            return Some(ENDED);
-        }
-        Some(self.entries.add(entry).into())
+        Some(decided)
     }
 
     pub(crate) fn free(&mut self, engine: u32) {
@@ -253,9 +271,19 @@ impl Engines {
         }
     }
 
-    pub(crate) fn exit(&mut self, entry: u32, how: u32, now: Timestamp) {
-        let Some(entry) = self.entries.take(entry) else {
-            return;
+    /// Says what a call has cost, in the costs among `results`.
+    pub(crate) fn settle(&mut self, entry: u32, results: &[f64]) {
+        if let Some(Open { entry, units }) = self.entries.get_mut(entry)
+            && let Some(units) = units
+        {
+            settle(entry, &costs(units, results));
+        }
+    }
+
+    /// Ends a call. Returns whether it held an estimate of its cost.
+    pub(crate) fn exit(&mut self, entry: u32, how: u32, now: Timestamp) -> bool {
+        let Some(Open { entry, units }) = self.entries.take(entry) else {
+            return false;
         };
         match how {
             EXIT => entry.exit(Outcome::Success, now),
@@ -265,6 +293,7 @@ impl Engines {
             DROP => drop(entry),
             _ => {}
         }
+        units.is_some()
     }
 
     pub(crate) fn refund(
@@ -274,7 +303,7 @@ impl Engines {
         failed: bool,
         now: Timestamp,
     ) {
-        let Some(entry) = self.entries.take(entry) else {
+        let Some(Open { entry, .. }) = self.entries.take(entry) else {
             return;
         };
         let outcome = if failed {
@@ -284,6 +313,45 @@ impl Engines {
         };
         let key = self.keys.get(key as usize).filter(|_| flags & KEYED != 0);
         with_key(key, |values| entry.exit_uncounted(values, outcome, now));
+    }
+}
+
+/// What became of a request.
+enum Decided {
+    /// It waits for so many milliseconds, and its call begins.
+    Entered(f64, Entry<LateSeed>),
+    /// It was let in, and has ended.
+    Ended,
+    Refused(Blocked),
+}
+
+impl Decided {
+    /// A call that ends at once costs what its caller says: without that, its estimate.
+    fn of(decision: Decision<LateSeed>, call: &Call<'_>, costs: &[(&str, u64)]) -> Decided {
+        let (wait, mut entry) = match decision {
+            Decision::Block(blocked) => return Decided::Refused(blocked),
+            Decision::Pass(entry) => (0.0, entry),
+            Decision::Wait(wait, entry) => (ceiled(wait), entry),
+        };
+        if call.flags & ENDS == 0 {
+            return Decided::Entered(wait, entry);
+        }
+        settle(&mut entry, costs);
+        entry.exit(Outcome::Success, call.now);
+        Decided::Ended
+    }
+}
+
+/// The costs that JavaScript has put among the results, by unit.
+fn costs<'a>(units: &'a [Box<str>], results: &[f64]) -> Vec<(&'a str, u64)> {
+    let row = results.iter().skip(COSTS);
+    let said = units.iter().zip(row).filter(|(_, n)| **n >= 0.0);
+    said.map(|(unit, n)| (&**unit, *n as u64)).collect()
+}
+
+fn settle(entry: &mut Entry<LateSeed>, costs: &[(&str, u64)]) {
+    for (unit, n) in costs {
+        entry.settle(unit, *n);
     }
 }
 
@@ -308,7 +376,6 @@ pub(crate) struct Call<'a> {
     pub(crate) engine: u32,
     pub(crate) resource: u32,
     pub(crate) key: u32,
-    pub(crate) cost: u32,
     pub(crate) flags: u32,
     /// The number of the entry within which the call is made; a number that no entry has means none.
     pub(crate) within: u32,
@@ -319,10 +386,7 @@ pub(crate) struct Call<'a> {
 
 impl<'a> Call<'a> {
     fn request(&self, outer: Option<&'a Entry<LateSeed>>) -> Request<'a> {
-        let mut request = Request::new("")
-            .origin(self.origin)
-            .context(self.context)
-            .cost(self.cost);
+        let mut request = Request::new("").origin(self.origin).context(self.context);
         if self.flags & PRIORITIZED != 0 {
             request = request.prioritized();
         }

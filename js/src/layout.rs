@@ -25,6 +25,14 @@ pub(crate) const VERDICT_REFUSING: usize = 0;
 /// When to try again, in milliseconds; negative for never.
 pub(crate) const VERDICT_RETRY_AFTER: usize = 1;
 pub(crate) const VERDICT_LEN: usize = 2;
+/// Where a request that passes holds its estimate: the two numbers of the hold.
+pub(crate) const VERDICT_HOLD: usize = 0;
+pub(crate) const VERDICT_SEQUENCE: usize = 1;
+
+/// What `limiter_ask` does with a request that passes.
+pub(crate) const LOOK: u32 = 0;
+pub(crate) const CHARGE: u32 = 1;
+pub(crate) const HOLD: u32 = 2;
 
 /// For each limit, after the verdict: its count.
 pub(crate) const LIMIT_COUNT: usize = 0;
@@ -66,6 +74,10 @@ pub(crate) const RULE_WINDOW: usize = 0;
 pub(crate) const RULE_STATUS: usize = 1;
 pub(crate) const RULE_LEN: usize = 2;
 
+/// The costs of a request or of a call that ends, which JavaScript puts there: for each unit, negative where it is not said. Each
+/// rule of a resource has one unit at most.
+pub(crate) const COSTS: usize = 6;
+
 /// How many doubles results take.
 #[cfg(feature = "engine")]
 pub(crate) const RESULTS_LEN: usize = DECISION_LEN + POLICY_LEN * MAX_RULES_PER_RESOURCE + RULE_LEN;
@@ -87,6 +99,15 @@ pub(crate) const KEYED: u32 = 16;
 pub(crate) const LOOKS: u32 = 32;
 /// Limits leave the request alone.
 pub(crate) const EXEMPT: u32 = 64;
+/// JavaScript has put the costs of the request.
+pub(crate) const COSTED: u32 = 128;
+
+/// What is known of a resource: one bit each.
+pub(crate) const HAS_RULES: u8 = 1;
+/// A rule needs to know how calls end.
+pub(crate) const IS_OPEN: u8 = 2;
+/// A rule knows the cost of a request only when it ends.
+pub(crate) const HOLDS: u8 = 4;
 
 /// Results of `engine_enter` other than an entry.
 pub(crate) const REFUSED: f64 = -1.0;
@@ -130,13 +151,14 @@ pub(crate) const DETAIL: [&str; 8] = [
     "occupiedPass",
     "concurrency",
 ];
-pub(crate) const COUNTERS: [&str; 6] = [
+pub(crate) const COUNTERS: [&str; 7] = [
     "passed",
     "waited",
     "blocked",
     "shadowBlocked",
     "shared",
     "defaulted",
+    "debt",
 ];
 pub(crate) const HOT_KEY: [&str; 2] = ["amount", "isNamed"];
 

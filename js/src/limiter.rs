@@ -38,7 +38,8 @@ pub(crate) struct Ask {
     pub(crate) cost: f64,
     pub(crate) count: f64,
     pub(crate) now: f64,
-    pub(crate) charges: bool,
+    /// `LOOK`, `CHARGE` or `HOLD`.
+    pub(crate) how: u32,
 }
 
 impl Limiters {
@@ -99,10 +100,18 @@ impl Limiters {
                 limit[LIMIT_RESET] = ceiled(left.reset);
             }
         };
-        let verdict = if ask.charges {
-            open.limit(key, cost, count, now, write)
-        } else {
-            open.peek(key, cost, count, now, write)
+        let verdict = match ask.how {
+            LOOK => open.peek(key, cost, count, now, write),
+            HOLD => match open.hold(key, cost, count, now, write) {
+                Ok(hold) => {
+                    verdict_row[VERDICT_HOLD] = hold.index.into();
+                    verdict_row[VERDICT_SEQUENCE] = hold.sequence.into();
+                    return true;
+                }
+                Err(refused) => refused,
+            },
+            CHARGE => open.limit(key, cost, count, now, write),
+            _ => return false,
         };
         let Verdict::Block { index, retry_after } = verdict else {
             return true;

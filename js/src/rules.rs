@@ -2,13 +2,16 @@
 
 use crate::seed::LateSeed;
 use leapgate::backend::{KeyedController, KeyedWindows, StateKey};
-use leapgate::rule::{ControlBehavior, Count, FlowRule, Grade, RuleId};
+use leapgate::rule::{ControlBehavior, Count, FlowRule, Grade, REQUESTS, RuleId};
 use leapgate::{Blocked, Engine, Policy, RefusalKind, Resource, Rules};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// A rule that a decision names.
-pub(crate) struct RuleInfo<Id = RuleId> {
+pub(crate) struct RuleInfo<Id = RuleId, Text = Box<str>> {
     pub(crate) id: Id,
+    /// What it counts.
+    pub(crate) unit: Text,
     /// The kind of rule, as `cause` names it.
     pub(crate) cause: &'static str,
     /// The HTTP status of its refusals: a system rule has one for `qps` and another for the rest, and is two to JavaScript.
@@ -17,10 +20,11 @@ pub(crate) struct RuleInfo<Id = RuleId> {
     pub(crate) interval_ms: Option<u64>,
 }
 
-impl<'a> RuleInfo<&'a RuleId> {
+impl<'a> RuleInfo<&'a RuleId, &'a str> {
     pub(crate) fn of_policy(policy: &Policy<'a>) -> Self {
         RuleInfo {
             id: policy.id,
+            unit: policy.rule.unit(),
             cause: "flow",
             status: RefusalKind::Limited.status(),
             interval_ms: interval_ms(policy.rule),
@@ -32,6 +36,7 @@ impl<'a> RuleInfo<&'a RuleId> {
         let (cause, rule) = (blocked.cause(), blocked.cause().flow_rule());
         let info = RuleInfo {
             id: blocked.id(),
+            unit: rule.map_or(REQUESTS, FlowRule::unit),
             cause: cause.name(),
             status: cause.kind().status(),
             interval_ms: rule.and_then(interval_ms),
@@ -46,6 +51,7 @@ impl<'a> RuleInfo<&'a RuleId> {
     pub(crate) fn owned(self) -> RuleInfo {
         RuleInfo {
             id: self.id.clone(),
+            unit: self.unit.into(),
             cause: self.cause,
             status: self.status,
             interval_ms: self.interval_ms,
@@ -58,6 +64,22 @@ fn interval_ms(rule: &FlowRule) -> Option<u64> {
         Grade::Qps { window, .. } => Some(window.window().interval_ms()),
         Grade::Concurrency => None,
     }
+}
+
+/// What the rules of a resource count, each unit once: requests first.
+pub(crate) fn units(resource: &Resource<LateSeed>) -> Rc<[Box<str>]> {
+    let mut units: Vec<Box<str>> = vec![REQUESTS.into()];
+    for rule in resource.flow_rules() {
+        if units.iter().all(|known| **known != *rule.unit()) {
+            units.push(rule.unit().into());
+        }
+    }
+    units.into()
+}
+
+/// Whether a rule knows the cost of a request only when it ends.
+pub(crate) fn holds(resource: &Resource<LateSeed>) -> bool {
+    resource.flow_rules().any(|rule| rule.cost().is_some())
 }
 
 /// Whether a rule needs to know how calls end.
@@ -98,6 +120,8 @@ pub(crate) struct RuleReport<'a> {
     pub(crate) shared: Option<u64>,
     /// What was decided by the rule's own count because the request did not bring one along.
     pub(crate) defaulted: Option<u64>,
+    /// How much more requests have cost than they held.
+    pub(crate) debt: Option<u64>,
     /// The states of its keys.
     pub(crate) keys: Option<&'a KeyedWindows>,
     /// Whether these are turns, in nanoseconds.
@@ -125,6 +149,7 @@ pub(crate) fn for_each_rule(engine: &Engine<LateSeed>, each: &mut dyn FnMut(&Rul
             waited: Some(state.waited()),
             blocked: state.blocked(),
             shadow_blocked: state.shadow_blocked(),
+            debt: Some(state.debt()),
             ..RuleReport::of_state(key)
         });
     });
@@ -136,6 +161,7 @@ pub(crate) fn for_each_rule(engine: &Engine<LateSeed>, each: &mut dyn FnMut(&Rul
             shadow_blocked: state.shadow_blocked(),
             shared: Some(state.states().shared()),
             defaulted: Some(state.defaulted()),
+            debt: Some(state.debt()),
             keys: Some(state.states()),
             ..RuleReport::of_state(key)
         });

@@ -25,8 +25,8 @@ const login = { resource: 'login', count: 3, sampleCount: 20, id: 'login' };
 test('a_decision_has_all_its_fields', () => {
   const [engine, clock] = at(flow(login, { resource: 'login', count: 10, intervalMs: 60_000, id: 'all' }));
   const policies = (left, all, resetMs) => [
-    { id: 'login', limit: 3, remaining: left, windowMs: 1000, resetMs },
-    { id: 'all', limit: 10, remaining: all, windowMs: 60_000, resetMs: 60_200 - 1050 + resetMs },
+    { id: 'login', limit: 3, remaining: left, unit: 'requests', windowMs: 1000, resetMs },
+    { id: 'all', limit: 10, remaining: all, unit: 'requests', windowMs: 60_000, resetMs: 60_200 - 1050 + resetMs },
   ];
   assert.deepEqual(engine.limit('login', { cost: 2 }), {
     success: true,
@@ -204,7 +204,7 @@ test('a_prioritized_call_borrows_from_a_later_bucket', () => {
 test('a_call_is_in_flight_until_its_first_exit', () => {
   const [engine] = at(flow({ resource: 'report', count: 1, grade: 'concurrency' }));
   const first = engine.enter('report');
-  assert.deepEqual(first.policies, [{ id: 'report/concurrency', limit: 1, remaining: 0, windowMs: null, resetMs: 1 }]);
+  assert.deepEqual(first.policies, [{ id: 'report/concurrency', limit: 1, remaining: 0, unit: 'requests', windowMs: null, resetMs: 1 }]);
   const refused = engine.enter('report');
   assert.equal(refused.success, false);
   refused.exit();
@@ -400,12 +400,12 @@ test('a_wrong_argument_is_refused_with_a_sentence', () => {
     [() => engine.enter('any', { within: ended }), 'TypeError', OPTIONS, 'request.within: `{…}` is not open; use one that was let in and has not ended'],
     [() => open.exit(new Error('x').message), 'TypeError', OPTIONS, 'outcome: `x` is not an object; use one, as in `{ error }`, or leave it out'],
     [() => new Engine({}, { maxWaiters: 5 }), 'TypeError', OPTIONS, 'settings.maxWaiters: `5` means nothing here; use one of `now`, `maxWaiting`'],
-    [() => engine.limit('any', { costt: 5 }), 'TypeError', OPTIONS, 'request.costt: `5` means nothing here; use one of `key`, `origin`, `cost`, `prioritized`, `context`, `inbound`'],
-    [() => engine.limit('any', { canWait: true }), 'TypeError', OPTIONS, 'request.canWait: `true` means nothing here; use one of `key`, `origin`, `cost`, `prioritized`, `context`, `inbound`'],
+    [() => engine.limit('any', { costt: 5 }), 'TypeError', OPTIONS, 'request.costt: `5` means nothing here; use one of `key`, `origin`, `cost`, `prioritized`, `context`, `inbound`, `exempt`'],
+    [() => engine.limit('any', { canWait: true }), 'TypeError', OPTIONS, 'request.canWait: `true` means nothing here; use one of `key`, `origin`, `cost`, `prioritized`, `context`, `inbound`, `exempt`'],
     [() => engine.enter('any', { weight: 2 }), 'TypeError', OPTIONS, 'request.weight: `2` means nothing here; use `cost`'],
-    [() => engine.enter('any', { signal: 5 }), 'TypeError', OPTIONS, 'request.signal: `5` means nothing here; use one of `key`, `origin`, `cost`, `prioritized`, `context`, `inbound`, `canWait`, `within`'],
+    [() => engine.enter('any', { signal: 5 }), 'TypeError', OPTIONS, 'request.signal: `5` means nothing here; use one of `key`, `origin`, `cost`, `prioritized`, `context`, `inbound`, `exempt`, `canWait`, `within`'],
     [() => engine.policies('any', { keys: 'a' }), 'TypeError', OPTIONS, 'request.keys: `a` means nothing here; use `key`'],
-    [() => open.exit({ err: true }), 'TypeError', OPTIONS, 'outcome.err: `true` means nothing here; use one of `error`, `refund`, `unanswered`'],
+    [() => open.exit({ err: true }), 'TypeError', OPTIONS, 'outcome.err: `true` means nothing here; use one of `error`, `cost`, `refund`, `unanswered`'],
     [() => engine.limit('api'), 'TypeError', KEY, 'request.key: `undefined` does not say `clientIp`; add it, or null if there is none'],
     [() => engine.limit('api', { key: 'a' }), 'TypeError', KEY, 'request.key: `a` does not say `header:x-api-key`; add it, or null if there is none'],
     [() => engine.limit('api', { key: ['a'] }), 'TypeError', KEY, 'request.key: `[…]` does not say `header:x-api-key`; add it, or null if there is none'],

@@ -35,7 +35,7 @@ test('after_a_trap_all_windows_are_full_until_they_have_passed', () => {
   for (const engine of [one, other]) {
     const { success, limit, remaining, rule, cause, retryAfterMs, policies } = api(engine);
     assert.deepEqual([success, limit, remaining, rule, cause, retryAfterMs], [false, 5, 0, null, null, 1050]);
-    assert.deepEqual(policies, [{ id: 'keyed', limit: 5, remaining: 0, windowMs: 1000, resetMs: 1050 }]);
+    assert.deepEqual(policies, [{ id: 'keyed', limit: 5, remaining: 0, unit: 'requests', windowMs: 1000, resetMs: 1050 }]);
     assert.equal(engine.limit('any').success, true, 'it has no rules');
   }
   assert.equal(api(made()).success, true, 'an engine made afterwards has lost nothing');

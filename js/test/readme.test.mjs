@@ -62,6 +62,29 @@ test('the first example limits a key', async () => {
   assert.equal(await passing(200, () => (limiter.limit('203.0.113.7').success ? 200 : 429)), 99);
 });
 
+test('the example of a hold charges what a call has cost', async () => {
+  const { tokens, answer } = await example('leapgate', 'tokens', 'answer');
+  const left = () => tokens.peek('ann').remaining;
+  const generate = (totalTokens) => async ({ prompt }) => (assert.equal(left(), 18_000), { text: `re: ${prompt}`, usage: { totalTokens } });
+  assert.equal(await answer('ann', 'hello', generate(412)), 're: hello');
+  assert.equal(left(), 20_000 - 412);
+  tokens.reset('ann');
+  await answer('ann', 'hello', generate(undefined));
+  assert.equal(left(), 18_000, 'its estimate');
+  tokens.reset('ann');
+  await assert.rejects(answer('ann', 'hello', () => Promise.reject(new Error('broken'))), { message: 'broken' });
+  assert.equal(left(), 18_000, 'its estimate');
+  tokens.block('ann', 5000);
+  await assert.rejects(answer('ann', 'hello', generate(412)), { message: 'too many tokens; again in 5000 ms' });
+});
+
+test('the example of costs settles what calls have cost', async () => {
+  const { engine, call, login } = await example('leapgate/engine', 'engine', 'call', 'login');
+  assert.deepEqual([call.success, login.success], [true, true]);
+  assert.deepEqual(engine.policies('chat', { key: 'ann' }).map(({ unit, remaining }) => [unit, remaining]), [['requests', 59], ['tokens', 19_588]]);
+  assert.equal(engine.policies('login', { key: '203.0.113.7' })[0].remaining, 5);
+});
+
 test('the printed result has the fields of a result', async () => {
   const [, shown] = /```js\n(\{ success.*?)```/s.exec(readme);
   const { Limiter } = await import('leapgate');

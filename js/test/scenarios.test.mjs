@@ -47,8 +47,8 @@ class Play {
     return answers[0];
   }
 
-  exit({ id, error }) {
-    this.open.get(id).exit({ error });
+  exit({ id, ...outcome }) {
+    this.open.get(id).exit(outcome);
     assert(this.open.delete(id), `${id} is open`);
   }
 

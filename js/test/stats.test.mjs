@@ -504,7 +504,7 @@ test('counters_have_the_decisions_of_each_rule', () => {
   const row = (rule, resource, origin, passed, blocked, shadowBlocked = 0) => {
     const waited = passed === null ? null : 0;
     const [shared, defaulted] = rule === 'key' ? [1, 0] : [null, null];
-    return { rule, resource, origin, passed, waited, blocked, shadowBlocked, shared, defaulted };
+    return { rule, resource, origin, passed, waited, blocked, shadowBlocked, shared, defaulted, debt: passed === null ? null : 0 };
   };
   assert.deepEqual(
     engine.counters().filter((row) => row.passed !== 0 || row.blocked !== 0),

@@ -377,6 +377,54 @@ test('a refund admits a waiting request', async (t) => {
   controller.abort();
 });
 
+// At most 100 tokens a minute, of which each request holds 60.
+const tokens = (more) => ({ ...perWindow(100, 60_000, { unit: 'tokens', cost: { estimate: { default: 60, atMost: '100%' } }, id: 'tokens' }), ...more });
+
+test('the end of a hold wakes a request that waits for it at once', async (t) => {
+  const { engine, time } = engineOf(t, [tokens()]);
+  const { log, note } = logOf(time);
+  const held = engine.enter('pay');
+  const waiting = ['a', 'b'].map((name) => note(name, engine.acquire('pay', { cost: { tokens: 45 } })));
+  await time.pass(300);
+  held.exit({ cost: { tokens: 10 } });
+  await time.pass(50);
+  assert.deepEqual(log, ['a at 300', 'b at 300']);
+  for (const entry of await Promise.all(waiting)) entry.exit({ cost: { tokens: 0 } });
+});
+
+test('the end of a hold wakes the requests of its key', async (t) => {
+  const { engine, time } = engineOf(t, [tokens({ key: ['clientIp'] })]);
+  const { log, note } = logOf(time);
+  const [one, other] = ['10.0.0.1', '10.0.0.2'].map((key) => engine.enter('pay', { key }));
+  for (const key of ['10.0.0.1', '10.0.0.2']) note(key, engine.acquire('pay', { key }));
+  await time.pass(100);
+  other.exit({ cost: { tokens: 40 } });
+  await time.pass(100);
+  one.exit({ cost: { tokens: 40 } });
+  await settled();
+  assert.deepEqual(log, ['10.0.0.2 at 100', '10.0.0.1 at 200']);
+});
+
+test('a request that only holds keep out waits to its deadline, not only as long as its `retryAfterMs` allows', async (t) => {
+  const { engine, time } = engineOf(t, [tokens()]);
+  const { log, note } = logOf(time);
+  const held = engine.enter('pay');
+  assert.equal(engine.enter('pay').retryAfterMs, 1000);
+  note('never', engine.acquire('pay', { maxWaitMs: 0 }));
+  for (const [name, maxWaitMs] of [['short', 200], ['second', 200], ['long', 900]]) note(name, engine.acquire('pay', { maxWaitMs }));
+  await time.pass(250);
+  held.exit({ cost: { tokens: 40 } });
+  await settled();
+  assert.deepEqual(log, ['never: ERR_LEAPGATE_BLOCKED', 'short: ERR_LEAPGATE_BLOCKED', 'second: ERR_LEAPGATE_BLOCKED', 'long at 250']);
+});
+
+test('a request that the ring keeps out longer than any hold is refused at once', async (t) => {
+  const { engine } = engineOf(t, [tokens()]);
+  engine.enter('pay').exit();
+  const soon = engine.acquire('pay', { maxWaitMs: 5000 });
+  await isBlocked(soon, 'pay: `tokens` refuses; try again in 60600 ms', { retryAfterMs: 60_600 });
+});
+
 test('requests with one key form one queue', async (t) => {
   const { engine, time } = engineOf(t, [perWindow(1, 100, { key: ['clientIp'], sampleCount: 10 })]);
   const { log, note } = logOf(time);
@@ -625,7 +673,7 @@ test('a wrong argument is refused with a sentence', async (t) => {
   const { engine, time } = engineOf(t, [inFlight(1)]);
   const range = 'is not possible; use a number from 0 to 1.7976931348623157e+308';
   const signal = 'is not an AbortSignal; use that of an AbortController, or leave it out';
-  const use = 'means nothing here; use one of `key`, `origin`, `cost`, `prioritized`, `context`, `inbound`, `within`';
+  const use = 'means nothing here; use one of `key`, `origin`, `cost`, `prioritized`, `context`, `inbound`, `exempt`, `within`';
   const rows = [
     [() => engine.acquire('pay', 5), 'request: `5` is not an object; use one, as in `{ cost: 2 }`, or leave it out'],
     [() => engine.acquire('pay', null), 'request: `null` is not an object; use one, as in `{ cost: 2 }`, or leave it out'],
@@ -794,6 +842,20 @@ test('each for itself: the next request follows the end of a call within millise
   assert.deepEqual(log, names.slice(0, log.length), 'in order');
   await time.pass(200);
   assert.deepEqual(log, names);
+});
+
+test('each for itself: the first request follows the end of a hold within milliseconds', async (t) => {
+  share(t);
+  const { engine, time } = engineOf(t, [tokens()]);
+  const { log, note } = logOf(time);
+  const held = engine.enter('pay');
+  note('a', engine.acquire('pay'));
+  await time.pass(200);
+  held.exit({ cost: { tokens: 40 } });
+  await settled();
+  assert.deepEqual(log, []);
+  await time.pass(50);
+  assert.deepEqual(log, ['a at 250']);
 });
 
 test('each for itself: only the first request of a queue becomes the probe of a breaker', async (t) => {

@@ -104,6 +104,40 @@ export interface KeyItem {
   count: number;
 }
 
+type NoPart = { [part in keyof NamedParts]?: never } & { type?: never; payload?: never };
+
+/** How much of a count a request holds at most. */
+export interface EstimateBounds {
+  /** Where the part of the request is missing or not a number from 0 to 2^53; 1 unless given. */
+  default?: number;
+  /** A number, or a share of the count: `50%` unless given. */
+  atMost?: number | `${number}%`;
+}
+
+/** Where a proxy reads what a request has cost. Here the caller says it: `entry.exit({ cost })`. */
+export interface ActualSources {
+  metadata: readonly string[];
+  typedMetadata: readonly string[];
+  header: string;
+  trailer: string;
+  bytes: 'received' | 'sent' | 'total';
+  status: readonly (string | number)[];
+}
+
+/** A cost that is known only when a request ends: until then the request holds an estimate. */
+export interface Cost {
+  /** What a request holds if its caller does not say: a number, or what a part of the request says, which the caller passes in `key`. */
+  estimate?: number | ((OneOf<NamedParts> | NoPart) & EstimateBounds);
+  /** Read by proxies. */
+  actual?: {
+    [K in keyof ActualSources]: { [S in K]: ActualSources[S] } & { [S in Exclude<keyof ActualSources, K>]?: never } & {
+      weights?: K extends 'metadata' | 'typedMetadata' ? { input?: number; cached?: number; output?: number } : never;
+    };
+  }[keyof ActualSources];
+  /** Read by proxies. */
+  missing?: 'estimate' | 'bytes' | 0;
+}
+
 /**
  * Where the count of a key is found in a request: in a part that the caller passes in `key`, as a number or its digits, and that
  * clients do not choose. In typed metadata 0 is a number that is not set.
@@ -127,6 +161,10 @@ export interface FlowRule extends AnyRule {
   resource: string;
   /** How much is admitted; may have a fraction. With a `key`, each request may bring along the count of its key. */
   count: number | CountFrom;
+  /** What it counts: `requests` unless given. A request has a cost in each unit. */
+  unit?: string;
+  /** If the cost is known only when a request ends: how much the request holds until then. */
+  cost?: Cost;
   /** `qps` unless given. */
   grade?: Grade;
   /** The length of the window: 1000 ms unless given. */
@@ -203,7 +241,7 @@ export interface GatewayParamItem {
 /** Sentinel's gateway rule. */
 export interface GatewayFlowRule extends Omit<AnyRule, 'regex'> {
   resource: string;
-  /** Accepted and ignored. */
+  /** Which one the rule is for, where `apiDefinitions` has an API of that name; else it has no effect. */
   resourceMode?: 'route' | 'customApiName' | 0 | 1;
   count: number;
   grade?: Grade;
@@ -219,6 +257,30 @@ export interface GatewayFlowRule extends Omit<AnyRule, 'regex'> {
   compat?: Compat;
   limitApp?: unknown;
   gatewayId?: unknown;
+}
+
+/** Which requests belong to an API: all that is given must hold. */
+export interface PredicateItem {
+  /** A path; of a prefix, with `/**` behind it; or a regular expression for the whole path. */
+  pattern: string;
+  /** `exact` unless given. */
+  matchStrategy?: 'exact' | 'prefix' | 'regex' | 0 | 1 | 2;
+  method?: string;
+  /** The requested host, without a port. */
+  host?: string;
+  /** The values of headers; `true` is any. */
+  headers?: Record<string, string | true>;
+  /** The values of query parameters; `true` is any. */
+  query?: Record<string, string | true>;
+}
+
+/** Sentinel's API group: requests that rules name together. */
+export interface ApiDefinition extends SentinelLeftovers {
+  /** The name, which rules have as their resource. */
+  apiName: string;
+  /** Alternatives. */
+  predicateItems?: readonly PredicateItem[];
+  id?: unknown;
 }
 
 /** A circuit breaker. */
@@ -303,6 +365,8 @@ export interface RulesDocument {
   paramFlowRules?: readonly ParamFlowRule[];
   /** Sentinel's gateway rules. They are checked before `paramFlowRules`. */
   gatewayFlowRules?: readonly GatewayFlowRule[];
+  /** The APIs that requests may belong to besides their resource. Callers find and name them: the engine sees no paths. */
+  apiDefinitions?: readonly ApiDefinition[];
   /** Circuit breakers. */
   degradeRules?: readonly DegradeRule[];
   /** Limits on all inbound requests. */
@@ -336,14 +400,20 @@ export type KeyValue = string | number | bigint;
  */
 export type KeyRecord = Readonly<Record<string, KeyValue | readonly KeyValue[] | null>>;
 
+/**
+ * What a request costs: a number of requests, or a whole number for each unit. Units that no rule of the resource counts are
+ * ignored; what is undefined is not said.
+ */
+export type Costs = number | Readonly<Record<string, number | undefined>>;
+
 /** The properties of a request. */
 export interface RequestOptions {
   /** The key to limit: one value, an array in the order of the resource's key parts, or values by part. */
   key?: Key | null | readonly (KeyValue | null)[] | KeyRecord;
   /** The caller, for rules with `limitApp`. */
   origin?: string;
-  /** The cost: a whole number, 1 unless given. */
-  cost?: number;
+  /** The cost: 1 in each unit unless given. Under a rule with a `cost`, this is the estimate that the request holds. */
+  cost?: Costs;
   /** Where the window is full, the request may borrow a pass from a later bucket, and waits for it less than 500 ms. */
   prioritized?: boolean;
   /** The entrance of the request, for rules with the strategy `chain` and for statistics. */
@@ -390,6 +460,8 @@ export interface EnginePolicy {
   limit: number;
   /** The whole passes left. */
   remaining: number;
+  /** What the rule counts: `requests`, unless its `unit` says otherwise. */
+  unit: string;
   /** The length of the window, in milliseconds; null for a limit on calls in flight. */
   windowMs: number | null;
   /** Milliseconds until quota comes back: a whole pass if none is left, else any part of it; 0 if none is used or if it is unknown. */
@@ -422,7 +494,9 @@ export interface EngineResult {
 export interface Outcome {
   /** The error. Undefined, null and false mean success. */
   error?: unknown;
-  /** Whether the call turns out not to count: its charge is refunded to the windows. */
+  /** What the call has cost, for rules with a `cost`: without it, the estimate that the call holds. */
+  cost?: Costs;
+  /** Whether the call turns out not to count: its charge is refunded to the windows, and it has no `cost`. */
   refund?: boolean;
   /**
    * Whether the client has left before the answer. Circuit breakers then count the call only if it was slow already. `refund`
@@ -435,9 +509,12 @@ export interface Outcome {
 export interface Entry extends EngineResult {
   /** How long the call has to wait before it begins, in milliseconds; 0 without `canWait`. */
   waitMs: number;
-  /** Ends the call. Does nothing if the call was refused or has ended. */
+  /**
+   * Ends the call. Does nothing if the call was refused or has ended. A call that is never ended ends some time after its entry has
+   * been garbage-collected, where the runtime tells that: what it holds is settled at its estimate.
+   */
   exit(outcome?: Outcome): void;
-  /** Cancels the call. If it is still waiting, its turn (unless a later one is taken) or its borrowed passes are released. */
+  /** Cancels the call, which has cost nothing if it is still waiting, else its estimate. If it is still waiting, its turn (unless a later one is taken) or its borrowed passes are released. */
   cancel(): void;
   /** The same as `exit()`. */
   [Symbol.dispose](): void;
@@ -448,8 +525,9 @@ export class Engine {
   /** Throws an error with the code `ERR_LEAPGATE_RULES` if a rule is wrong. Reads neither clock nor randomness. */
   constructor(rules: RulesDocument, settings?: EngineSettings);
   /**
-   * Decides about a request that ends at once; a request that would have to wait is refused. Throws `ERR_LEAPGATE_OPEN` if a rule
-   * of the resource depends on when or how calls end.
+   * Decides about a request that ends at once; a request that would have to wait is refused. Under a rule with a `cost` it has cost
+   * what `request.cost` says, else its estimate. Throws `ERR_LEAPGATE_OPEN` if a rule of the resource depends on when or how calls
+   * end.
    */
   limit(resource: string, request?: RequestOptions): EngineResult;
   /** Decides about a call. If admitted, it is in flight until its `exit`. */
@@ -471,7 +549,7 @@ export class Engine {
    * Statistics count each retry of the first waiting request that is refused. Rejects with a `BlockedError` if the request can
    * never pass, or not within `maxWaitMs`: at once, if that is known.
    *
-   * A request that waits for other calls to end sets no timer: their `exit` wakes it. In Workers, where a request must not wake
+   * A request that waits for other calls to end sets no timer: their `exit` wakes it, also if it waits for what they hold. In Workers, where a request must not wake
    * another, each one retries by itself, at least every 50 ms.
    */
   acquire(resource: string, request?: AcquireOptions): Promise<Entry>;

@@ -78,6 +78,22 @@ export interface LimitOptions {
   limit?: number;
 }
 
+/**
+ * What a request holds until its cost is known, or a refusal: the decision, and how to end the hold. A refused request holds
+ * nothing, and ending it does nothing.
+ */
+export interface Hold extends LimitResult {
+  /**
+   * Ends the hold: the actual cost counts from now on, and the rest is given back; the estimate unless given. More than was held is
+   * charged all the same, over the limit if need be. Returns how much more that is, 0 if the hold has ended before.
+   */
+  settle(actual?: number): number;
+  /** Ends the hold of a request that has cost nothing. */
+  cancel(): void;
+  /** The same as `settle()`. */
+  [Symbol.dispose](): void;
+}
+
 /** How full a limiter is. */
 export interface LimiterStats {
   /** How many keys have a window of their own, including expired keys whose place is not reused yet. */
@@ -95,11 +111,20 @@ export class Limiter {
   /** What `limit` would return. Charges nothing. */
   peek(key: Key, options?: LimitOptions): LimitResult;
   /**
+   * Decides as `limit` does about a request whose cost will be known when it ends. If it passes, it holds `estimate` (1 unless given):
+   * that counts in full, for however long, until `settle` or `cancel`. A hold that is forgotten is settled at its estimate some
+   * time after it and up to 63 later ones have been garbage-collected, where the runtime tells that.
+   *
+   * A request that only holds keep out gets a `retryAfterMs` of at least 1000: when they end is unknown. An estimate above the
+   * limit never passes.
+   */
+  hold(key: Key, estimate?: number, options?: Pick<LimitOptions, 'limit'>): Hold;
+  /**
    * Refunds the charge of a request that turns out not to count. `at` is when it was charged, by `limiter.now()`: without it, the
    * latest charge is refunded, and quota may come back too early.
    */
   refund(key: Key, cost?: number, options?: { at?: number }): void;
-  /** Forgets all charges of `key`, and that it is blocked. */
+  /** Forgets all charges of `key`, and that it is blocked. What is held stays. */
   reset(key: Key): void;
   /** Refuses all requests with `key` for the next `ms` milliseconds; 0 ends it. */
   block(key: Key, ms: number): void;

@@ -421,6 +421,8 @@ export interface RuleCounters {
   shared: number | null;
   /** Requests that did not bring a valid count along and were decided by the rule's own; null for rules without a key. */
   defaulted: number | null;
+  /** How much more calls have cost than they held: charged over the limit, if need be. Null for rules that count only refusals. */
+  debt: number | null;
 }
 
 /** A hot key. */

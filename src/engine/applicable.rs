@@ -1,5 +1,6 @@
 //! Which rules apply to a request.
 
+use crate::engine::listed::Listed;
 use crate::rule::ResourceMode;
 use std::rc::Rc;
 
@@ -12,6 +13,8 @@ pub(super) struct Applicable {
     pub(super) own: Vec<(usize, u8)>,
     /// The rules that measure one of these, and may be for another resource.
     pub(super) measuring: Vec<usize>,
+    /// Rules of the resource that stand in no document. Their numbers follow those of the rules that do.
+    pub(super) further: Option<Rc<Vec<Listed>>>,
 }
 
 impl Applicable {

@@ -124,11 +124,7 @@ impl<S: Backend> Table<S> {
         route: &Rc<Resource<S>>,
         apis: Box<[Rc<Resource<S>>]>,
     ) -> Rc<Resource<S>> {
-        let of_route = || {
-            let mut rules = Applicable::default();
-            self.add_rules(&route.name, ResourceMode::Route, &mut rules);
-            rules
-        };
+        let of_route = || self.of_route(&route.name, route.further.as_ref());
         let mut rules = of_route();
         for api in &apis {
             self.add_rules(&api.name, ResourceMode::Api, &mut rules);

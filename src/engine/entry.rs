@@ -180,24 +180,14 @@ impl<S: Backend> Entry<S> {
     /// shorter than this: a breaker that counts slow calls counts it if that is slow already. Else it is as if it were
     /// cancelled.
     pub fn exit_unanswered(mut self, now: Timestamp) {
-        if !self.admissions.are_none() {
-            let admissions = std::mem::take(&mut self.admissions);
-            let lasted = now.millis_since(self.started);
-            if S::STATISTICS {
-                admissions.apis().iter().for_each(ApiNode::abandon);
-            }
-            self.resource
-                .prechecks
-                .breakers
-                .give_up(admissions, lasted, now);
-        }
-        self.give_up(Some(now));
+        let lasted = now.millis_since(self.started);
+        self.give_up(Some(lasted), Some(now));
     }
 
     /// Gives the call up. While it is still waiting, that gives back what it would have been released with: what it borrowed,
     /// and its turn, if no later one was taken. Later, it is as if it were dropped.
     pub fn cancel(mut self, now: Timestamp) {
-        self.give_up(Some(now));
+        self.give_up(None, Some(now));
     }
 
     /// Records that the call has begun.
@@ -301,9 +291,10 @@ impl<S: Backend> Entry<S> {
         }
     }
 
-    /// Releases what it holds; without a `now`, the time is unknown.
+    /// Releases what it holds; without a `now`, the time is unknown. `unanswered` says for how many milliseconds the call had no
+    /// answer, if its caller no longer waits for one.
     #[inline]
-    fn give_up(&mut self, now: Option<Timestamp>) {
+    fn give_up(&mut self, unanswered: Option<u64>, now: Option<Timestamp>) {
         if !self.admissions.are_none() {
             let admissions = std::mem::take(&mut self.admissions);
             if S::STATISTICS {
@@ -316,9 +307,11 @@ impl<S: Backend> Entry<S> {
                 keys.give_up(extras, self.release, now);
                 self.settle_holds(extras, now);
             }
-            prechecks
-                .breakers
-                .give_back(admissions, now.unwrap_or(self.started));
+            let (breakers, now) = (&prechecks.breakers, now.unwrap_or(self.started));
+            match unanswered {
+                Some(lasted) => breakers.give_up(admissions, lasted, now),
+                None => breakers.give_back(admissions, now),
+            }
         }
         let held = std::mem::take(&mut self.held);
         if held != 0 {
@@ -344,7 +337,7 @@ impl<'a> Request<'a> {
 
 impl<S: Backend> Drop for Entry<S> {
     fn drop(&mut self) {
-        self.give_up(None);
+        self.give_up(None, None);
         if S::STATISTICS
             && let Some(node) = self.scope.node.take()
         {

@@ -2,6 +2,7 @@
 
 use crate::engine::check::{Applies, Check};
 use crate::engine::keyed::{KeyCheck, Keys};
+use crate::engine::listed::Listed;
 use crate::engine::origin::Origin;
 use crate::engine::prechecks::Prechecks;
 use crate::engine::store::{BreakerOf, ControllerOf, Store};
@@ -57,6 +58,8 @@ pub struct Resource<S: Backend> {
     pub(super) members: Option<Box<Members<S>>>,
     /// Those that stand for it and for APIs together: they go when it goes.
     pub(super) combined: RefCell<Vec<Rc<Resource<S>>>>,
+    /// Its rules that stand in no document.
+    pub(super) further: Option<Rc<Vec<Listed>>>,
     /// Bit i: check i advances its window when a call exits, as Sentinel's `StatisticSlot` reads it then.
     pub(super) notify_on_exit: u64,
 }

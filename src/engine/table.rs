@@ -7,14 +7,15 @@ use crate::engine::exempt::Exempted;
 use crate::engine::in_force::Ids;
 use crate::engine::key_parts::KeyParts;
 use crate::engine::keyed::{KeyCheck, Keys};
+use crate::engine::listed::Listed;
 use crate::engine::prechecks::PrecheckRules;
 use crate::engine::resource::{Ordered, Resource};
 use crate::engine::store::{Known, Store};
 use crate::places::{Apart, NamePlace, Places};
 use crate::rule::{
     Exempt, FLOW, FLOW_RULES, FlowRule, GATEWAY_FLOW_RULES, Grade, LimitApp,
-    MAX_RULES_PER_RESOURCE, Mode, PARAM_FLOW_RULES, ResourceMode, RuleId, Rules, RulesError,
-    Strategy, Target,
+    MAX_RULES_PER_RESOURCE, Mode, PARAM_FLOW_RULES, ResourceMode, Rules, RulesError, Strategy,
+    Target,
 };
 use crate::state::backend::Backend;
 use crate::state::terms::Terms;
@@ -35,7 +36,7 @@ pub(super) struct Table<S: Backend> {
     known: usize,
     /// How many others are kept apart.
     max_resources: usize,
-    rules: Vec<Listed>,
+    pub(super) rules: Vec<Listed>,
     pub(super) prechecks: PrecheckRules,
     mode: Mode,
     pub(super) resources: Apart<Resource<S>>,
@@ -46,41 +47,6 @@ pub(super) struct Table<S: Backend> {
     /// For how long any rule lets a request wait at most, in nanoseconds. A request that belongs to several resources takes its
     /// turns in all of them when it is released.
     longest_wait: u64,
-}
-
-/// A flow rule, as it is called.
-struct Listed {
-    rule: Rc<FlowRule>,
-    id: RuleId,
-    /// Its default id, which is that of a rule in force: it looks at the state of that one.
-    beside: Option<RuleId>,
-}
-
-impl Listed {
-    fn new(rule: FlowRule) -> Listed {
-        Listed {
-            id: rule.id(),
-            rule: Rc::new(rule),
-            beside: None,
-        }
-    }
-
-    /// Of two rules with one id: where one of them is the other in shadow mode, and their id is a default one, that one is called
-    /// otherwise from now on. How.
-    fn part_from(&mut self, earlier: &mut Listed) -> Option<RuleId> {
-        let is_parted = self.rule.mode() != earlier.rule.mode()
-            && self.rule.has_default_id()
-            && earlier.rule.has_default_id()
-            && self.rule.counts_as(&earlier.rule);
-        let shadow = match self.rule.mode() {
-            _ if !is_parted || earlier.beside.is_some() => return None,
-            Mode::Shadow => self,
-            Mode::Enforce => earlier,
-        };
-        let id = shadow.id.in_shadow();
-        shadow.beside = Some(std::mem::replace(&mut shadow.id, id.clone()));
-        Some(id)
-    }
 }
 
 impl<S: Backend> Table<S> {
@@ -246,9 +212,7 @@ impl<S: Backend> Table<S> {
     /// The resource of that name, by the rules that are for it.
     #[inline(never)]
     fn make(&self, store: &Store<S>, name: &Rc<str>, place: Option<NamePlace>) -> Resource<S> {
-        let mut rules = Applicable::default();
-        self.add_rules(name, ResourceMode::Route, &mut rules);
-        self.make_of(store, (name, place), &rules)
+        self.make_of(store, (name, place), &self.of_route(name, None))
     }
 
     /// Adds the rules for a route or an API of that name. A rule for `*` is for routes that no other rule names.
@@ -267,10 +231,28 @@ impl<S: Backend> Table<S> {
         to.add(name, own.iter().filter(is_for).copied(), measuring);
     }
 
+    /// The rules that are for a route of that name, and `further` ones behind them.
+    pub(super) fn of_route(&self, name: &Rc<str>, further: Option<&Rc<Vec<Listed>>>) -> Applicable {
+        let mut rules = Applicable::default();
+        self.add_rules(name, ResourceMode::Route, &mut rules);
+        if let Some(further) = further {
+            let numbers = self.rules.len()..self.rules.len() + further.len();
+            rules.own.extend(numbers.map(|number| (number, 0)));
+            rules.further = Some(Rc::clone(further));
+        }
+        rules
+    }
+
+    /// The rule of that number: one of the document, or a further one.
+    fn listed<'a>(&'a self, rules: &'a Applicable, number: usize) -> Option<&'a Listed> {
+        let further = || rules.further.as_ref()?.get(number - self.rules.len());
+        self.rules.get(number).or_else(further)
+    }
+
     /// The most rules of one kind among these.
     pub(super) fn count_rules(&self, rules: &Applicable) -> usize {
         let is_keyed = |(i, _): &&(usize, u8)| {
-            let listed = self.rules.get(*i);
+            let listed = self.listed(rules, *i);
             listed.is_some_and(|listed| listed.rule.keyed_by().is_some())
         };
         let keyed = rules.own.iter().filter(is_keyed).count();
@@ -290,7 +272,7 @@ impl<S: Backend> Table<S> {
         let own = rules.own.iter();
         let own = || {
             own.clone()
-                .filter_map(|(i, member)| Some((self.rules.get(*i)?, *member)))
+                .filter_map(|(i, member)| Some((self.listed(rules, *i)?, *member)))
         };
         let mut parts = KeyParts::default();
         let check = |listed: &Listed, member: Option<u8>, parts: &mut KeyParts| {
@@ -398,6 +380,7 @@ impl<S: Backend> Table<S> {
             is_named: false,
             members: None,
             combined: RefCell::default(),
+            further: rules.further.clone(),
         }
     }
 }

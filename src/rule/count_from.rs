@@ -53,7 +53,7 @@ impl CountFrom {
     pub(crate) fn read(&self, value: &[u8]) -> Option<Count> {
         let number = number_of(value)?;
         let can_be_unset = self.attribute.source() == AttributeSource::TypedMetadata;
-        if can_be_unset && number == 0.0 {
+        if number > Count::MAX || can_be_unset && number == 0.0 {
             return None;
         }
         Some(Count::nearest(number.min(self.at_most.get())))

@@ -4,8 +4,8 @@ use crate::support::{admitted, at, block, pass, retry_ms, rule};
 use crate::vectors::{each_trace, n, outcome};
 use leapgate::backend::{Gauges, Inbound, Store};
 use leapgate::rule::{
-    AuthorityRule, AuthorityStrategy, Counting, DegradeGrade, DegradeRule, MaxQueueing, Mode,
-    RuleId, SystemLimit, SystemRule,
+    AuthorityRule, AuthorityStrategy, Counting, DegradeGrade, DegradeRule, KeyPart, KeyValue,
+    KeyedBy, MaxQueueing, Mode, RuleId, SystemLimit, SystemRule,
 };
 use leapgate::{Blocked, Cause, Decision, Engine, Entry, Outcome, Request, Rules, RulesError};
 use serde_json::json;
@@ -492,6 +492,21 @@ fn a_call_that_the_client_did_not_wait_for_was_slow_if_it_was_slow_by_then() {
         // The breaker on errors did not count these calls: the next two are its first.
         let next = engine.enter(&request, at(lasted));
         assert_eq!(matches!(next, Decision::Block(_)), opens, "{lasted} ms");
+    }
+}
+
+#[test]
+fn a_call_that_the_client_did_not_wait_for_is_no_longer_in_flight_for_its_key() {
+    let by_method = KeyedBy::new([KeyPart::Method]).unwrap();
+    let rule = rule("one", "pay", 1.0).concurrency();
+    let engine = guarded(Rules {
+        flow: vec![rule.keyed(by_method).unwrap()],
+        ..Rules::default()
+    });
+    let keys = [KeyValue::One(b"GET")];
+    let request = Request::new("pay").keys(&keys);
+    for now in [0, 10] {
+        pass(&engine, &request, now).exit_unanswered(at(now + 5));
     }
 }
 

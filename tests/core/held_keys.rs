@@ -393,11 +393,11 @@ impl Work {
     /// Does one step of the worker with this id: reads, or swaps what it has decided if no other has been faster. Returns the
     /// work if there is more to do; else how it has ended: with a hold, or with whether the page has changed.
     fn goes_on(
-        mut self,
+        mut self: Box<Self>,
         shelf: &Shelf,
         id: u64,
         dead: &[(u64, u64)],
-    ) -> Result<Option<Reserved>, Work> {
+    ) -> Result<Option<Reserved>, Box<Work>> {
         let key = key(self.number);
         let Some((version, mut page)) = self.read.take() else {
             self.read = Some(shelf.read(key));
@@ -437,7 +437,7 @@ fn interrupted_workers_that_die_never_hold_and_settle_more_than_the_limit_in_any
     let shelf = Shelf::new(KeyedGeometry::new(qps(100, 5, Counting::Strict), 4));
     let mut runs: BTreeMap<u64, Vec<Run>> = BTreeMap::new();
     let mut open: Vec<Held> = Vec::new();
-    let mut workers: Vec<(u64, Option<Work>)> = (1..=4).map(|id| (id, None)).collect();
+    let mut workers: Vec<(u64, Option<Box<Work>>)> = (1..=4).map(|id| (id, None)).collect();
     let mut dead: Vec<(u64, u64)> = Vec::new();
     let (mut now, mut retries, mut deaths, mut after_deaths) = (1000, 0, 0, 0);
     for step in 0..200_000 {
@@ -456,12 +456,12 @@ fn interrupted_workers_that_die_never_hold_and_settle_more_than_the_limit_in_any
                 Does::Settle((_, number, ..), _) => *number,
                 _ => random.u64(0..12),
             };
-            *work = Some(Work {
+            *work = Some(Box::new(Work {
                 number,
                 at: now,
                 read: None,
                 does,
-            });
+            }));
             continue;
         };
         if step % 500 == 0 {

@@ -3,7 +3,7 @@
 use crate::support::{at, retry_ms};
 use crate::vectors::{dump, value_of};
 use leapgate::config::{Value as Tree, read};
-use leapgate::rule::{KeyPart, KeyValue};
+use leapgate::rule::{KeyPart, KeyValue, REQUESTS};
 use leapgate::stats::{DefaultNode, NodeTree};
 use leapgate::{Decision, Engine, Entry, Outcome, Request, Rules, Timestamp};
 use serde_json::{Value, json};
@@ -48,6 +48,20 @@ fn text<'a>(arguments: &'a Value, key: &str) -> &'a str {
     arguments[key].as_str().unwrap_or("")
 }
 
+/// What a request costs, by unit: a number is one of requests.
+fn costs(cost: &Value) -> Vec<(&str, u64)> {
+    match cost {
+        Value::Null => Vec::new(),
+        Value::Number(n) => vec![(REQUESTS, n.as_u64().unwrap())],
+        by_unit => {
+            let by_unit = by_unit.as_object().unwrap().iter();
+            by_unit
+                .map(|(unit, n)| (unit.as_str(), n.as_u64().unwrap()))
+                .collect()
+        }
+    }
+}
+
 /// A scenario as it is played.
 struct Play<'a> {
     scenario: &'a Value,
@@ -57,11 +71,11 @@ struct Play<'a> {
 
 impl Play<'_> {
     fn enter(&mut self, call: &Value, now: Timestamp) -> Value {
-        let cost = call["cost"].as_u64().unwrap_or(1) as u32;
         let request = Request::new(text(call, "resource"))
             .context(text(call, "context"))
-            .origin(text(call, "origin"))
-            .cost(cost);
+            .origin(text(call, "origin"));
+        let costs = costs(&call["cost"]).into_iter();
+        let request = costs.fold(request, |request, (unit, n)| request.cost_of(unit, n));
         let request = if call["inbound"] == json!(true) {
             request.inbound()
         } else {
@@ -203,10 +217,12 @@ impl Play<'_> {
                 } else {
                     Outcome::Success
                 };
-                self.open
-                    .remove(&arguments["id"].as_u64().unwrap())
-                    .unwrap()
-                    .exit(outcome, now);
+                let id = arguments["id"].as_u64().unwrap();
+                let mut entry = self.open.remove(&id).unwrap();
+                for (unit, n) in costs(&arguments["cost"]) {
+                    entry.settle(unit, n);
+                }
+                entry.exit(outcome, now);
                 None
             }
             "rules" => {

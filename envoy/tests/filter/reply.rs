@@ -175,3 +175,26 @@ fn a_grpc_client_gets_the_status_of_its_kind_of_refusal() {
     assert_eq!(statuses(RefusalKind::Unavailable), (503, 14));
     assert_eq!(statuses(RefusalKind::Forbidden), (403, 7));
 }
+
+#[test]
+fn a_policy_tells_its_unit_and_what_is_held() {
+    let process = process();
+    let document = r#"{"flowRules": [
+          {"resource": "chat", "id": "requests", "count": 60, "intervalMs": 60000},
+          {"resource": "chat", "id": "tokens", "unit": "tokens", "count": 1000, "intervalMs": 60000, "cost": {"estimate": 300}},
+          {"resource": "chat", "id": "bytes", "unit": "bytes", "count": 5000, "cost": {"estimate": 2000}}],
+        "envoy": {"rateLimitHeadersOn": "all"}}"#;
+    let vm = Vm::born(&process, document);
+    let passed = vm.request("chat").unwrap();
+    vm.filter.on_response(&passed, false);
+    let headers = process.response_headers.take();
+    assert_eq!(
+        (of(&headers, "ratelimit-policy"), of(&headers, "ratelimit")),
+        (
+            Some(
+                r#""requests";q=60;w=60, "tokens";q=1000;qu="tokens";w=60, "bytes";q=5000;qu="content-bytes";w=1"#
+            ),
+            Some(r#""requests";r=59;t=61, "tokens";r=700, "bytes";r=3000"#)
+        )
+    );
+}

@@ -61,7 +61,7 @@ pub fn engine_gauges(engine: u32, load: f64, cpu: f64) {
 }
 
 /// Gives the number `number` to the resource whose name is in the buffer: the next free one, or 0, and then all other resources
-/// lose theirs. Returns bits: 1 if the resource has rules; 2 if a rule needs to know how calls end.
+/// lose theirs. Returns the bits `HAS_RULES`, `IS_OPEN` and `HOLDS` of `layout`.
 #[wasm_bindgen]
 pub fn engine_resource(engine: u32, number: u32, bytes: usize) -> f64 {
     shell(|shell| {
@@ -81,8 +81,20 @@ pub fn engine_part(engine: u32, resource: u32, index: usize) -> f64 {
     })
 }
 
-/// Describes a rule that a decision named: writes its id and its kind into the buffer, each with its length before it, and returns
-/// the length of both; for the results see `RULE_…` of `layout`. Negative if there is no such rule.
+/// Writes what the rules of the resource count into the buffer, each unit with its length before it, and returns the length of all.
+#[wasm_bindgen]
+pub fn engine_units(engine: u32, resource: u32) -> f64 {
+    shell(|shell| {
+        let mut texts = Texts::default();
+        if let Some(known) = shell.engines.known(engine, resource) {
+            known.units.iter().for_each(|unit| texts.add(unit));
+        }
+        shell.buffer.write(texts.bytes())
+    })
+}
+
+/// Describes a rule that a decision named: writes its id, its kind and its unit into the buffer, each with its length before it, and
+/// returns the length of all; for the results see `RULE_…` of `layout`. Negative if there is no such rule.
 #[wasm_bindgen]
 pub fn engine_rule(engine: u32, resource: u32, rule: usize) -> f64 {
     shell(|shell| {
@@ -97,6 +109,7 @@ pub fn engine_rule(engine: u32, resource: u32, rule: usize) -> f64 {
         let mut texts = Texts::default();
         texts.add(info.id.as_str());
         texts.add(info.cause);
+        texts.add(&info.unit);
         shell.buffer.write(texts.bytes())
     })
 }
@@ -121,7 +134,6 @@ pub fn engine_enter(
     engine: u32,
     resource: u32,
     key: u32,
-    cost: u32,
     flags: u32,
     within: u32,
     origin_bytes: usize,
@@ -133,7 +145,6 @@ pub fn engine_enter(
             engine,
             resource,
             key,
-            cost,
             flags,
             within,
             origin: text_at(&shell.buffer.text, 0, origin_bytes),
@@ -145,10 +156,17 @@ pub fn engine_enter(
     })
 }
 
-/// Ends a call; `how` is one of `EXIT`, `EXIT_WITH_ERROR`, `CANCEL`, `DROP` and `UNANSWERED` of `layout`.
+/// Says what a call has cost, before it ends: in the results at `COSTS` of `layout`.
 #[wasm_bindgen]
-pub fn engine_exit(entry: u32, how: u32, now: f64) {
-    shell(|shell| shell.engines.exit(entry, how, instant(now)));
+pub fn engine_settle(entry: u32) {
+    shell(|shell| shell.engines.settle(entry, &shell.buffer.results));
+}
+
+/// Ends a call; `how` is one of `EXIT`, `EXIT_WITH_ERROR`, `CANCEL`, `DROP` and `UNANSWERED` of `layout`. Returns whether it held
+/// an estimate of its cost.
+#[wasm_bindgen]
+pub fn engine_exit(entry: u32, how: u32, now: f64) -> bool {
+    shell(|shell| shell.engines.exit(entry, how, instant(now)))
 }
 
 /// Ends a call that turns out not to count, with an error or without one. `flags` has `KEYED` if the call has a key.

@@ -3,6 +3,7 @@
 use crate::limiter::Ask;
 use crate::shell::shell;
 use crate::time::instant;
+use leapgate::Hold;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// Makes a limiter with the options in the buffer. Returns its number; if an option is wrong, minus the length of the error message,
@@ -56,26 +57,30 @@ pub fn limiter_close(limiter: u32, now: f64) {
     });
 }
 
-/// Decides about a request, and charges it if it passes and `charges` is set. A `count` that is not valid means the count of each
-/// limit. Returns whether the request passes; for the results see `layout`.
+/// Decides about a request; `how` says what becomes of one that passes: `LOOK`, `CHARGE` or `HOLD` of `layout`. A `count` that is
+/// not valid means the count of each limit. Returns whether the request passes; for the results see `layout`.
 #[wasm_bindgen]
-pub fn limiter_ask(
-    limiter: u32,
-    slot: u32,
-    cost: f64,
-    count: f64,
-    now: f64,
-    charges: bool,
-) -> bool {
+pub fn limiter_ask(limiter: u32, slot: u32, cost: f64, count: f64, now: f64, how: u32) -> bool {
     let ask = Ask {
         limiter,
         slot,
         cost,
         count,
         now,
-        charges,
+        how,
     };
     shell(|shell| shell.limiters.ask(&ask, &mut shell.buffer.results))
+}
+
+/// Ends a hold: the actual cost counts from now on. Returns how much that is more than what was held; 0 if the hold has ended before.
+#[wasm_bindgen]
+pub fn limiter_settle(limiter: u32, index: u32, sequence: u32, actual: f64, now: f64) -> f64 {
+    shell(|shell| {
+        let hold = Hold { index, sequence };
+        let limiter = shell.limiters.get(limiter);
+        let debt = limiter.and_then(|limiter| limiter.settle(hold, actual as u64, instant(now)));
+        debt.unwrap_or_default() as f64
+    })
 }
 
 /// Gives back what a key was charged.

@@ -31,6 +31,7 @@ pub fn engine_counters(engine: u32) -> f64 {
                 rule.shadow_blocked as f64,
                 counted(rule.shared),
                 counted(rule.defaulted),
+                counted(rule.debt),
             ];
             rows.extend(row);
         });

@@ -22,10 +22,15 @@ const rules = {
     { resource: 'chat', count: { metadata: ['plans', 'rpm'], default: 20, atMost: 100 }, key: [{ jwtClaim: 'sub' }], enforcePercent: 12.5 },
     { resource: 'chat', count: { jwtClaim: 'rpm', payload: 'pl', type: 'string', default: 20 }, key: [{ jwtClaim: 'sub' }] },
     { resource: 'probed', count: 5, exempt: [{ clientIp: '10.0.0.0/8' }, { header: 'x-probe', value: '1' }, { header: 'x-in' }, { origin: 'batch' }] },
+    { resource: 'chat', count: 20_000, unit: 'tokens', cost: { estimate: { header: 'x-max-tokens', default: 2000, atMost: '50%' } } },
+    { resource: 'chat', count: 9, cost: { estimate: 5, actual: { typedMetadata: ['envoy.ai.token_usage', 'total_tokens'] }, missing: 0 } },
+    { resource: 'chat', count: 9, cost: { estimate: { jwtClaim: 'sub', type: 'number', atMost: 5 } } },
+    { resource: 'login', count: 5, key: ['clientIp'], cost: { actual: { status: ['401', 403] }, estimate: { default: 1 } } },
   ],
   paramFlowRules: [
     { resource: 'a', paramIdx: 0, count: 1, grade: 0, paramFlowItemList: [{ object: 'gold', count: 2, classType: 'String' }] },
   ],
+  apiDefinitions: [{ apiName: 'login', predicateItems: [{ pattern: '/a/**', matchStrategy: 1, headers: { 'x-app': true } }] }],
   gatewayFlowRules: [
     { resource: 'a', count: 1, paramItem: { parseStrategy: 2, fieldName: 'X-Tier', pattern: 'g.*', matchStrategy: 'regex' } },
   ],
@@ -53,6 +58,13 @@ engine.policies('login', { key: 7 })[0]?.remaining.toFixed();
   if (inner.waitMs > 0) inner.cancel();
   entry.exit();
 }
+const costs = engine.enter('chat', { cost: { tokens: 900, requests: 2 } });
+const usage: { totalTokens: number | undefined } = { totalTokens: 412 };
+costs.exit({ cost: { tokens: usage.totalTokens }, error: new Error('broken') });
+const unit: string | undefined = costs.policies[0]?.unit;
+const debt: number | null | undefined = engine.counters()[0]?.debt;
+engine.enter('login').exit({ cost: 0 });
+void [unit, debt];
 engine.replace({ flowRules: [] });
 const code: LeapgateErrorCode = 'ERR_LEAPGATE_OPEN';
 if (result.cause === 'degrade') engineOfNothing.free();
@@ -126,5 +138,13 @@ engine.enter('a', { key: { clientIp: undefined } });
 engine.enter('a', { key: [true] });
 // @ts-expect-error no entry
 engine.enter('a', { within: result });
+// @ts-expect-error a cost is a number
+engine.enter('a', { cost: { tokens: '5' } });
+// @ts-expect-error no text
+engine.enter('a').exit({ cost: '5' });
+// @ts-expect-error two sources
+new Engine({ flowRules: [{ resource: 'a', count: 1, cost: { actual: { header: 'a', trailer: 'b' } } }] });
+// @ts-expect-error no share
+new Engine({ flowRules: [{ resource: 'a', count: 1, cost: { estimate: { default: 1, atMost: 'half' } } }] });
 // @ts-expect-error an outcome that is not there
 engine.enter('a').exit({ failed: true });

@@ -243,6 +243,7 @@ impl Table {
 
     /// Where the state of `key` is. A key without one is treated as one that shares, since a new state continues from the
     /// shared entries.
+    #[inline(never)]
     pub(super) fn look_up(&self, key: Key) -> KeyHandle {
         match self.find(key) {
             Some(slot) => KeyHandle::own(key, slot),

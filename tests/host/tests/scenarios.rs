@@ -156,10 +156,13 @@ impl Play {
             "exit" if !self.open.contains_key(&arguments["id"].as_u64().unwrap()) => {
                 Some("its call was left out")
             }
+            "exit" if !arguments["cost"].is_null() => {
+                Some("a caller does not say what a request costs")
+            }
             "exit" | "rules" => None,
             _ if arguments["within"].is_u64() => Some("a request is within no other one"),
-            _ if arguments["cost"].as_u64().is_some_and(|cost| cost != 1) => {
-                Some("a request costs 1")
+            _ if !arguments["cost"].is_null() && arguments["cost"] != 1 => {
+                Some("a caller does not say what a request costs")
             }
             _ if self.by_arguments.contains(text(arguments, "resource")) => {
                 Some("a request has no arguments")
@@ -338,7 +341,8 @@ fn play(module: &Module, scenario: &Value) -> (usize, BTreeMap<&'static str, Vec
             applied += 1;
             continue;
         };
-        let charges = operation == "enter" && !step["is"]["block"].is_string();
+        let settles = operation == "exit" && !step["exit"]["cost"].is_null();
+        let charges = operation == "enter" && !step["is"]["block"].is_string() || settles;
         let is_elsewhere = play
             .by_arguments
             .contains(text(&step[operation], "resource"));
