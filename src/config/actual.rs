@@ -3,8 +3,8 @@
 use super::key_part::{named, path};
 use super::value::{ConfigError, Fields, Located, Value};
 use crate::rule::{
-    Actual, Attribute, AttributeSource, BAD_PATH, CostSource, MAX_WEIGHT, Missing, Statuses,
-    Weights, number_of,
+    Actual, AttributeSource, BAD_PATH, CostSource, MAX_WEIGHT, Missing, Statuses, Weights,
+    number_of,
 };
 
 /// The sources, of which an object names one, and what goes with metadata besides.
@@ -68,32 +68,46 @@ fn actual_of(at: &Located<'_>) -> Result<Actual, ConfigError> {
         Some(given) => Some(weights_of(&given)?),
         None => None,
     };
-    let source = match i {
+    let metadata = match i {
         0 => AttributeSource::Metadata,
         1 => AttributeSource::TypedMetadata,
-        4 => return bytes(&of),
         5 => return Ok(Actual::listed(read_statuses(&of)?)),
-        _ => {
-            let name = named(&of)?.to_ascii_lowercase().into();
-            return Ok(Actual::of(vec![match i {
-                HEADER => CostSource::Header(name),
-                _ => CostSource::Trailer(name),
-            }]));
-        }
+        _ => return Ok(Actual::of(sources(&of, i)?)),
     };
     let path = path(&of)?;
     let (actual, fault) = match weights {
-        None => {
-            let attribute = Attribute::at(source, None, &path);
-            let number = attribute.map(|attribute| CostSource::Attribute(attribute.as_number()));
-            (number.map(|number| Actual::of(vec![number])), BAD_PATH)
-        }
+        None => (Actual::at(metadata, &path), BAD_PATH),
         Some(weights) => (
-            Actual::weighted_at(source, path, weights),
+            Actual::weighted_at(metadata, path, weights),
             "is not a valid path; use 1 to 6 names of 1 to 256 bytes without a zero byte",
         ),
     };
     actual.ok_or_else(|| of.error(fault))
+}
+
+/// A header, a trailer, or bytes.
+fn sources(at: &Located<'_>, i: usize) -> Result<Vec<CostSource>, ConfigError> {
+    let mut sources = Vec::with_capacity(2);
+    if i == 4 {
+        let which = at.one_of(&[
+            ("received", Some(true)),
+            ("sent", Some(false)),
+            ("total", None),
+        ])?;
+        if which != Some(false) {
+            sources.push(CostSource::BytesReceived);
+        }
+        if which != Some(true) {
+            sources.push(CostSource::BytesSent);
+        }
+        return Ok(sources);
+    }
+    let name = named(at)?.to_ascii_lowercase().into();
+    sources.push(match i {
+        HEADER => CostSource::Header(name),
+        _ => CostSource::Trailer(name),
+    });
+    Ok(sources)
 }
 
 fn weights_of(at: &Located<'_>) -> Result<Weights, ConfigError> {
@@ -115,20 +129,6 @@ fn weights_of(at: &Located<'_>) -> Result<Weights, ConfigError> {
         cached,
         output,
     })
-}
-
-fn bytes(at: &Located<'_>) -> Result<Actual, ConfigError> {
-    let (received, sent) = (CostSource::BytesReceived, CostSource::BytesSent);
-    let which = at.one_of(&[
-        ("received", Some(true)),
-        ("sent", Some(false)),
-        ("total", None),
-    ])?;
-    Ok(Actual::of(match which {
-        Some(true) => vec![received],
-        Some(false) => vec![sent],
-        None => vec![received, sent],
-    }))
 }
 
 /// A list of statuses: numbers, as text or not, and classes of them, `5xx` and `4xx`.

@@ -35,9 +35,11 @@ pub enum CostSource {
 
 impl CostSource {
     /// The number that `text` is, which a shell has read from metadata, a header or a trailer. `None` if there is none: an unset
-    /// count in typed metadata reads as 0. Not a number if it is not one from 0 to 2^53.
+    /// count in typed metadata reads as 0. Not a number if it is not one from 0 to 2^53, or is above 0
+    /// and less than a millionth.
     pub fn number(&self, text: &[u8]) -> Option<f64> {
-        let is_count = |number: &f64| *number <= Count::MAX;
+        // Eight digits as text, read as a number, are next to nothing.
+        let is_count = |n: &f64| *n == 0.0 || (1.0 / SCALE..=Count::MAX).contains(n);
         let number = number_of(text).filter(is_count).unwrap_or(f64::NAN);
         let is_unset = number == 0.0
             && matches!(self, CostSource::Attribute(of) if of.source() == AttributeSource::TypedMetadata);
@@ -136,6 +138,12 @@ impl Actual {
             listed: Some(statuses),
             ..Actual::of(vec![CostSource::Status])
         }
+    }
+
+    /// The number in the metadata at `path`; `None` if the path is not valid.
+    pub(crate) fn at(source: AttributeSource, path: &[&str]) -> Option<Actual> {
+        let attribute = Attribute::at(source, None, path)?.as_number();
+        Some(Actual::of(vec![CostSource::Attribute(attribute)]))
     }
 
     /// The tokens in the metadata at `path`, weighted: in typed metadata those of Envoy's `TokenUsage`, in other metadata those

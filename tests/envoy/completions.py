@@ -5,10 +5,11 @@ What it answers is chosen by the query, so that a test says at its request what 
 
 import json
 import socket
-import threading
 import time
 import urllib.parse
 from typing import NamedTuple
+
+from endings import Behaving
 
 #: Publishes the usage that upstreams tell as typed metadata `envoy.ai.token_usage`.
 TOKEN_USAGE = {
@@ -30,7 +31,7 @@ class Completion(NamedTuple):
     tokens: int
 
 
-class Completions:
+class Completions(Behaving):
     """Answers each request as its query says.
 
     | Parameter | Meaning | Default |
@@ -47,26 +48,10 @@ class Completions:
 
     def __init__(self):
         self.log = []
-        self._listening = socket.create_server(("127.0.0.1", 0), backlog=512)
-        self.port = self._listening.getsockname()[1]
-        self._closing = threading.Event()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self):
-        self._closing.set()
-        self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-
-    def _accept(self):
-        while not self._closing.is_set():
-            try:
-                connection, _ = self._listening.accept()
-            except OSError:
-                return
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        super().__init__()
 
     def _serve(self, connection):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             with connection, connection.makefile("rb") as lines:
                 while request := lines.readline():

@@ -15,7 +15,7 @@ class Behaving:
 
     def __init__(self):
         self.status, self.seconds, self.requests = 200, 0, 0
-        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port = self._listening.getsockname()[1]
         self._closing = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()

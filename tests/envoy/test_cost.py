@@ -291,16 +291,21 @@ class Logins(Costs):
     def test_five_wrong_passwords_a_minute_and_right_ones_are_free(self):
         for workers in (1, 4):
             with self.subTest(workers=workers):
-                rule = {"resource": "login", "id": "login", "count": 5, "intervalMs": 60_000,
+                rule = {"resource": "login", "id": "login", "count": 5, "intervalMs": 60_000, "key": [{"header": "x-client"}],
                         "cost": {"actual": {"status": ["401", "403"]}}}
                 running = self.running([rule], self.completions(), workers)
 
-                def login(status):
-                    answer = running.get(f"/login?as=json&status={status}")[0]
-                    eventually("it is settled", lambda: self.counted(running, "login")[1] == 0)
-                    return answer
+                def logins(client, *statuses):
+                    def login(status):
+                        answer = running.get(f"/login?as=json&status={status}", {"x-client": client})[0]
+                        time.sleep(0.02)  # the answer has come a moment before its stream is deleted
+                        return answer
 
-                self.assertEqual([login(200) for _ in range(20)], [200] * 20)
-                self.assertEqual([login(status) for status in (401, 200, 403, 401, 200, 401, 200)], [401, 200, 403, 401, 200, 401, 200])
-                self.assertEqual([login(401), login(401), login(200)], [401, 429, 429])
-                self.assertEqual(self.counted(running, "login"), (5, 0))
+                    return [login(status) for status in statuses]
+
+                self.assertEqual(logins("alice", *[200] * 20), [200] * 20)
+                attempts = (401, 200, 403, 401, 200, 401, 200, 401)
+                for client in ("alice", "bob"):
+                    self.assertEqual(logins(client, *attempts), list(attempts))
+                    self.assertEqual(logins(client, 401, 200), [429, 429])
+                self.assertEqual(logins("carol", 200), [200])
