@@ -41,14 +41,13 @@ const SWEEP: u32 = 1024;
 
 type ResourceOf<H> = Rc<Resource<EnvoyBackend<H>>>;
 
-/// The name of a resource, and what is known of it: small, since a new one moves those behind it.
-type Named<H> = (Box<str>, Box<Known<H>>);
+/// What is known of each resource, sorted by name. The pairs are small, since a new one moves those behind it.
+type KnownRoutes<H> = Vec<(Box<str>, Box<Known<H>>)>;
 
 /// The rules that routes have of their own.
 pub(crate) struct RouteRules<H: Host> {
     allowed: AllowedRules,
-    /// Sorted by name.
-    known: RefCell<Vec<Named<H>>>,
+    known: RefCell<KnownRoutes<H>>,
     logged: Cell<u32>,
     changes: Cell<u32>,
 }

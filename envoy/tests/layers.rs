@@ -8,18 +8,34 @@ use std::path::Path;
 /// The name of each module, and of the modules that its code uses.
 fn uses() -> BTreeMap<String, BTreeSet<String>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let sources = std::fs::read_dir(folder).unwrap();
-    let mut uses = BTreeMap::new();
-    for source in sources {
-        let path = source.unwrap().path();
-        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        assert!(path.is_file(), "{name}: read the files in this folder, too");
+    let files = |folder: &Path| {
+        std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+    };
+    let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let (folders, mut sources): (Vec<_>, Vec<_>) = files(&folder).partition(|path| path.is_dir());
+    sources.extend(folders.iter().flat_map(|folder| files(folder)));
+    for path in sources {
+        assert!(
+            path.is_file(),
+            "{}: read the files in this folder, too",
+            path.display()
+        );
+        // A file in a folder belongs to the module that the folder is called after.
+        let module = path.strip_prefix(&folder).unwrap().iter().next().unwrap();
+        let name = Path::new(module)
+            .file_stem()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned();
         if name != "lib" {
             let text = std::fs::read_to_string(&path).unwrap();
             let (code, _) = text.split_once("#[cfg(test)]").unwrap_or((&text, ""));
             let code = code.lines().map(|line| line.split("//").next().unwrap());
             let code: String = code.flat_map(|line| [line, "\n"]).collect();
-            uses.insert(name, used(&code));
+            uses.entry(name).or_default().extend(used(&code));
         }
     }
     uses

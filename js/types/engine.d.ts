@@ -241,7 +241,7 @@ export interface GatewayParamItem {
 /** Sentinel's gateway rule. */
 export interface GatewayFlowRule extends Omit<AnyRule, 'regex'> {
   resource: string;
-  /** Accepted and ignored. */
+  /** Which one the rule is for, where `apiDefinitions` has an API of that name; else it has no effect. */
   resourceMode?: 'route' | 'customApiName' | 0 | 1;
   count: number;
   grade?: Grade;
@@ -257,6 +257,30 @@ export interface GatewayFlowRule extends Omit<AnyRule, 'regex'> {
   compat?: Compat;
   limitApp?: unknown;
   gatewayId?: unknown;
+}
+
+/** Which requests belong to an API: all that is given must hold. */
+export interface PredicateItem {
+  /** A path; of a prefix, with `/**` behind it; or a regular expression for the whole path. */
+  pattern: string;
+  /** `exact` unless given. */
+  matchStrategy?: 'exact' | 'prefix' | 'regex' | 0 | 1 | 2;
+  method?: string;
+  /** The requested host, without a port. */
+  host?: string;
+  /** The values of headers; `true` is any. */
+  headers?: Record<string, string | true>;
+  /** The values of query parameters; `true` is any. */
+  query?: Record<string, string | true>;
+}
+
+/** Sentinel's API group: requests that rules name together. */
+export interface ApiDefinition extends SentinelLeftovers {
+  /** The name, which rules have as their resource. */
+  apiName: string;
+  /** Alternatives. */
+  predicateItems?: readonly PredicateItem[];
+  id?: unknown;
 }
 
 /** A circuit breaker. */
@@ -341,6 +365,8 @@ export interface RulesDocument {
   paramFlowRules?: readonly ParamFlowRule[];
   /** Sentinel's gateway rules. They are checked before `paramFlowRules`. */
   gatewayFlowRules?: readonly GatewayFlowRule[];
+  /** The APIs that requests may belong to besides their resource. Callers find and name them: the engine sees no paths. */
+  apiDefinitions?: readonly ApiDefinition[];
   /** Circuit breakers. */
   degradeRules?: readonly DegradeRule[];
   /** Limits on all inbound requests. */

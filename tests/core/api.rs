@@ -41,7 +41,7 @@ fn found_for<'a>(matcher: &'a ApiMatcher, path: &[u8], parts: &[(KeyPart, &str)]
 }
 
 #[test]
-fn every_spelling_of_a_path_is_that_path() {
+fn differs_from_sentinel_every_spelling_of_a_path_is_that_path() {
     let matcher = ApiMatcher::new(&[api("login", [exact("/v2/login")])]);
     let rows = [
         ("/v2/login", true),
@@ -332,7 +332,7 @@ fn a_regular_expression_is_matched_on_the_whole_of_the_shortest_spelling() {
 }
 
 #[test]
-fn a_pattern_that_is_none_is_refused() {
+fn differs_from_sentinel_a_prefix_has_no_other_wildcards() {
     let sentence = |pattern: &str| {
         format!(
             "`{pattern}` is not a pattern of paths; use one such as `/login`, or `/product/**` with `matchStrategy` 1"

@@ -39,7 +39,7 @@ fn admits(engine: &Engine, request: &Request<'_>, n: usize, now: u64) -> usize {
 }
 
 #[test]
-fn a_refusal_by_one_charges_none() {
+fn differs_from_sentinel_a_refusal_by_one_charges_none() {
     let engine = engine([
         rule("r", "route", 3.0),
         rule("a", "api", 1.0),

@@ -635,3 +635,32 @@ fn rules_with_and_without_keys_decide_as_a_log_without_the_exempt_requests() {
         }
     }
 }
+
+#[test]
+fn a_request_that_enters_an_api_is_exempt_from_the_rules_of_either_by_themselves() {
+    let api = FlowRule::new("chat", 1.0).unwrap();
+    let api = api.exempting(exempt([header("x-probe", Some("1"))]));
+    let route = FlowRule::new("llm", 2.0).unwrap();
+    let route = route.exempting(exempt([near("10.0.0.0/8")]));
+    let engine = engine([api, route]);
+    let one = engine.resource_with(&engine.resource("llm"), &["chat"]);
+    let enter = |probe: &str, address: &str| {
+        let values: Vec<_> = (one.key_parts().iter())
+            .map(|part| match part {
+                KeyPart::Header(_) => KeyValue::One(probe.as_bytes()),
+                _ => KeyValue::One(address.as_bytes()),
+            })
+            .collect();
+        match engine.enter_resource(&one, &Request::new("llm").keys(&values), at(0)) {
+            Decision::Block(blocked) => blocked.id().to_string(),
+            _ => "pass".into(),
+        }
+    };
+    assert_eq!(enter("1", "10.0.0.1"), "pass");
+    assert_eq!(enter("2", "10.0.0.1"), "pass", "it counts for the API alone");
+    assert_eq!(enter("2", "10.0.0.1"), "chat");
+    assert_eq!(enter("1", "11.0.0.1"), "pass", "it counts for the route alone");
+    assert_eq!(enter("1", "11.0.0.1"), "pass");
+    assert_eq!(enter("1", "11.0.0.1"), "llm");
+    assert_eq!(enter("1", "10.0.0.1"), "pass");
+}

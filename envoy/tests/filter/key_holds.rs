@@ -103,15 +103,12 @@ fn a_worker_that_was_only_slow_charges_what_it_held_twice_and_never_less() {
     let vms = [(); 2].map(|()| Vm::born(&process, HOLDS));
     let held = vms[0].client("a").unwrap();
     // The first one does nothing: it neither ticks nor sees requests.
-    for _ in 0..20 {
+    let passed = (0..20).map(|_| {
         wait(&process, &vms[1..], 1000);
-        vms[1].client_passes("a", 1);
-    }
-    assert_eq!(
-        vms[1].client_passes("a", 1),
-        0,
-        "one request of its own is charged"
-    );
+        vms[1].client_passes("a", 1)
+    });
+    let passed: usize = passed.sum();
+    assert!(passed > 0, "it has been settled and has left the window");
     wait(&process, &vms[1..], 2000);
     // It has reached an upstream, and nothing says what it has cost.
     let upstream = "upstream\0local_address".into();

@@ -30,6 +30,7 @@ const rules = {
   paramFlowRules: [
     { resource: 'a', paramIdx: 0, count: 1, grade: 0, paramFlowItemList: [{ object: 'gold', count: 2, classType: 'String' }] },
   ],
+  apiDefinitions: [{ apiName: 'login', predicateItems: [{ pattern: '/a/**', matchStrategy: 1, headers: { 'x-app': true } }] }],
   gatewayFlowRules: [
     { resource: 'a', count: 1, paramItem: { parseStrategy: 2, fieldName: 'X-Tier', pattern: 'g.*', matchStrategy: 'regex' } },
   ],

@@ -130,6 +130,13 @@ impl Request {
         .property(&["xds", "virtual_host_name"], "vh")
     }
 
+    /// This request, for that path.
+    #[must_use]
+    pub fn path(mut self, path: &str) -> Self {
+        self.headers.retain(|(name, _)| name != ":path");
+        self.header(":path", path)
+    }
+
     /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {

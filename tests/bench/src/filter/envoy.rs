@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::load::Load;
 use super::modules::{
-    CLIENT, CLIENT_HEADER, Key, Limit, METADATA, Modules, NameFrom, ROUTE, compile, floor_window,
-    keyed, named, rules,
+    CLIENT, CLIENT_HEADER, Key, Limit, METADATA, Modules, NameFrom, ROUTE, apis, compile,
+    floor_window, keyed, named, rules,
 };
 
 /// The Envoy to run.
@@ -96,6 +96,10 @@ pub(super) fn variants(modules: &Modules, interval_ms: u64, ticks: Ticks) -> Res
             for_ours.as_ref(),
         ))
     };
+    let api = |is_exact| {
+        let configuration = apis(is_exact, Limit::Ample, interval_ms);
+        Some(wasm(&modules.ours, &configuration, for_ours.as_ref()))
+    };
     let native_by_header = |limit| Some(native_by_header(limit, interval_ms));
     let native = |limit| Some(native(limit, interval_ms));
 
@@ -126,6 +130,8 @@ pub(super) fn variants(modules: &Modules, interval_ms: u64, ticks: Ticks) -> Res
         admitted(FLOOR, floor(Limit::Ample)),
         admitted("leapgate, 1 rule, admitted", ours(1, Limit::Ample)),
         admitted("leapgate, 1 000 rules, admitted", ours(1000, Limit::Ample)),
+        admitted("leapgate, an exact API of 1 000, admitted", api(true)),
+        admitted("leapgate, a prefix API of 1 000, admitted", api(false)),
         admitted("leapgate, 1 rule, restricted, admitted", Some(restricted)),
         refused("native local_ratelimit, refused", native(Limit::Tight)),
         refused(FLOOR_REFUSED, floor(Limit::Tight)),

@@ -10,8 +10,8 @@ use anyhow::{Result, ensure};
 use leapgate_host::{Cost, Host, Plugin, Request, Vm};
 
 use super::modules::{
-    CLIENT, CLIENT_HEADER, DEFAULT_INTERVAL_MS, Key, Limit, METADATA, Modules, NameFrom, ROUTE,
-    compile, floor_window, keyed, named, rules,
+    CLIENT, CLIENT_HEADER, DEFAULT_INTERVAL_MS, Key, Limit, METADATA, Modules, NameFrom, PATH,
+    ROUTE, apis, compile, floor_window, keyed, named, rules,
 };
 use crate::table::{Table, grouped, section};
 
@@ -102,6 +102,10 @@ pub(super) fn run(modules: &Modules) -> Result<()> {
         let configuration = named(from, DEFAULT_INTERVAL_MS);
         measure(&modules.ours, &configuration, Limit::Ample)
     };
+    let api = |is_exact: bool| {
+        let configuration = apis(is_exact, Limit::Ample, DEFAULT_INTERVAL_MS);
+        measure(&modules.ours, &configuration, Limit::Ample)
+    };
     let rows = [
         ("floor, admitted", 0, floor(Limit::Ample)?),
         ("leapgate, 1 rule, admitted", 0, ours(1, Limit::Ample)?),
@@ -137,6 +141,8 @@ pub(super) fn run(modules: &Modules) -> Result<()> {
             3,
             by(Key::Address, Limit::Tight)?,
         ),
+        ("leapgate, an exact API of 1 000, admitted", 0, api(true)?),
+        ("leapgate, a prefix API of 1 000, admitted", 0, api(false)?),
         (
             "leapgate, by a route's metadata, admitted",
             0,
@@ -183,6 +189,16 @@ pub(super) fn run(modules: &Modules) -> Result<()> {
         ]);
     }
     table.print();
+    let of = |wanted: &str| {
+        let row = rows.iter().find(|(name, _, _)| *name == wanted);
+        row.map_or(f64::NAN, |(_, _, row)| row.estimated_instructions())
+    };
+    let by_route = of("leapgate, 1 rule, admitted");
+    println!(
+        "An API of 1 000 over the route's name: exact {:.2} times, prefix {:.2} times the instructions. Aim: 1.5 times.\n",
+        of("leapgate, an exact API of 1 000, admitted") / by_route,
+        of("leapgate, a prefix API of 1 000, admitted") / by_route,
+    );
     for (name, _, row) in &rows {
         println!(
             "{name}\n  calls: {}\n  fuel:  {}",
@@ -313,6 +329,7 @@ fn measure(module: &Path, configuration: &str, limit: Limit) -> Result<PerReques
     let host = Host::new();
     let mut vm = start(&host, module, configuration)?;
     let mut request = Request::to_route(ROUTE)
+        .path(PATH)
         .header(CLIENT_HEADER, CLIENT)
         .property(&["source", "address"], "203.0.113.7:40404");
     let resource = ["envoy-gateway", "resources", "0"];

@@ -141,6 +141,30 @@ pub(super) fn rules(number: usize, limit: Limit, interval_ms: u64) -> String {
     json!({"flowRules": rules}).to_string()
 }
 
+/// The path of all requests.
+pub(super) const PATH: &str = "/bench";
+
+/// The filter's configuration with 1 000 APIs of one path each, or of all paths below one, and a rule for each of them. The path
+/// of the requests is one of them.
+pub(super) fn apis(is_exact: bool, limit: Limit, interval_ms: u64) -> String {
+    let name = |i: usize| format!("api-{i}");
+    let item = |i: usize| {
+        let path = match i {
+            500 => PATH.to_owned(),
+            i => format!("/v1/{}", name(i)),
+        };
+        match is_exact {
+            true => json!({"pattern": path}),
+            false => json!({"pattern": format!("{path}/**"), "matchStrategy": 1}),
+        }
+    };
+    let api = |i: usize| json!({"apiName": name(i), "predicateItems": [item(i)]});
+    let rule =
+        |i: usize| json!({"resource": name(i), "count": limit.count(), "intervalMs": interval_ms});
+    let (apis, rules): (Vec<_>, Vec<_>) = (0..1000).map(|i| (api(i), rule(i))).unzip();
+    json!({"apiDefinitions": apis, "flowRules": rules}).to_string()
+}
+
 /// The key by which a rule distinguishes clients.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
