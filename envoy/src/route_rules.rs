@@ -16,7 +16,7 @@ use leapgate::config::{ConfigError, Value, read};
 use leapgate::rule::{
     DEFAULT_MAX_KEYS, FlowRule, KeyedBy, LimitApp, RuleId, Strategy, number_text,
 };
-use leapgate::{Engine, Resource, Rules, Timestamp};
+use leapgate::{Engine, Resource, Timestamp};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ const SWEEP: u32 = 1024;
 
 type ResourceOf<H> = Rc<Resource<EnvoyBackend<H>>>;
 
-/// What is known of each route, sorted by its name.
+/// What is known of each resource, sorted by name. The pairs are small, since a new one moves those behind it.
 type KnownRoutes<H> = Vec<(Box<str>, Box<Known<H>>)>;
 
 /// The rules that routes have of their own.
@@ -128,14 +128,16 @@ impl<H: Host> RouteRules<H> {
             fault,
             resources: None,
         };
-        match self.rules(found, name, settings) {
-            Ok(rules) if rules.is_empty() => {}
-            Ok(rules) => match engine.resource_with_rules(&route, rules) {
-                Ok(joined) => renewed.resources = Some([Rc::clone(&route), joined]),
-                Err(error) => {
-                    self.tell(engine, name, &ConfigError::from_rules(&error), &mut renewed)
-                }
-            },
+        let joined = self.rules(found, name, settings).and_then(|rules| {
+            if rules.is_empty() {
+                return Ok(None);
+            }
+            let joined = engine.resource_with_rules(&route, rules);
+            let joined = joined.map_err(|error| ConfigError::from_rules(&error))?;
+            Ok(Some([Rc::clone(&route), joined]))
+        });
+        match joined {
+            Ok(resources) => renewed.resources = resources,
             Err(error) => self.tell(engine, name, &error, &mut renewed),
         }
         let joined = renewed.of(&route).unwrap_or(route);
@@ -231,10 +233,7 @@ impl<H: Host> RouteRules<H> {
             }
         }
         let document = Value::Object(vec![("flowRules".into(), value)]);
-        let rules = Rules {
-            flow: read(&document)?.rules.flow,
-            ..Rules::default()
-        };
+        let rules = read(&document)?.rules;
         config::check(&rules, settings)?;
         let mut allowed = Vec::new();
         for (i, rule) in rules.flow.into_iter().enumerate() {
@@ -250,20 +249,16 @@ impl<H: Host> RouteRules<H> {
         if most > max_count as f64 {
             return Err(too_much(&path(i, ".count"), &number_text(most), max_count));
         }
-        let is_wrong = [
-            (
-                rule.control_behavior().is_paced(),
-                "controlBehavior",
-                "reject",
-            ),
-            (*rule.strategy() != Strategy::Direct, "strategy", "direct"),
-            (
-                *rule.limit_app() != LimitApp::Default,
-                "limitApp",
-                "default",
-            ),
-        ];
-        if let Some((_, field, only)) = is_wrong.iter().find(|(is_wrong, ..)| *is_wrong) {
+        let wrong = if rule.control_behavior().is_paced() {
+            Some(["controlBehavior", "reject"])
+        } else if *rule.strategy() != Strategy::Direct {
+            Some(["strategy", "direct"])
+        } else if *rule.limit_app() != LimitApp::Default {
+            Some(["limitApp", "default"])
+        } else {
+            None
+        };
+        if let Some([field, only]) = wrong {
             let fault = ["is not possible in metadata of a route; use `", only, "`"].concat();
             return Err(ConfigError::new(&path(i, ""), field, &fault));
         }
@@ -304,13 +299,17 @@ fn too_much(path: &str, value: &str, most: u64) -> ConfigError {
 
 /// The most that a rule admits of any key.
 fn highest_count(rule: &FlowRule) -> f64 {
-    let most = rule.count().get();
-    let Some(by) = rule.keyed_by() else {
-        return most;
-    };
-    let items = by.items().iter().map(|item| item.count);
-    let all = items.chain(by.count_from().map(|from| from.most()));
-    all.fold(most, |most, count| most.max(count.get())) + by.burst() as f64
+    let mut most = rule.count().get();
+    if let Some(by) = rule.keyed_by() {
+        for item in by.items() {
+            most = most.max(item.count.get());
+        }
+        if let Some(from) = by.count_from() {
+            most = most.max(from.most().get());
+        }
+        most += by.burst() as f64;
+    }
+    most
 }
 
 fn hash(bytes: &[u8]) -> u64 {
