@@ -18,7 +18,7 @@ const MODULES = [
     name: 'engine',
     path: 'engine/',
     entries: ['workerd', 'edge-light'],
-    budgets: { wasm: 365_000, 'default import, gzipped': 222_000, 'in Workers, gzipped': 172_000 },
+    budgets: { wasm: 412_000, 'default import, gzipped': 222_000, 'in Workers, gzipped': 196_000 },
   },
 ];
 
