@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+#[path = "filter/together.rs"]
+mod together;
 #[path = "filter/waiting.rs"]
 mod waiting;
 
