@@ -48,7 +48,8 @@
 //!
 //! Nothing in here reads a clock, sleeps, logs or keeps global state; nothing is `unsafe`; nothing panics on input. Nothing
 //! allocates once a resource, its context, its origin and its keys are known, but for the first loans of a window, a call in
-//! flight that counts for a key, a request of more than four keys, and the origin and the statistics of a request that enters APIs.
+//! flight that counts for a key, a request that holds an estimate of its cost, says what it costs in another unit than requests or has
+//! more than four keys, and the origin and the statistics of a request that enters APIs.
 
 // For developers of this crate: a module uses only those above it, and no file uses itself in a circle
 // (`tests/core/layers.rs`). JSON appears in `config` alone.
