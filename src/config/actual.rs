@@ -54,9 +54,7 @@ fn substitute(at: &Located<'_>) -> Result<Missing, ConfigError> {
 
 fn actual_of(at: &Located<'_>) -> Result<Actual, ConfigError> {
     let fields = at.object(&ACTUAL_KEYS)?;
-    let names = ACTUAL_KEYS.iter().take(SOURCES).enumerate();
-    let mut given = names.filter_map(|(i, name)| Some((i, fields.get(name)?)));
-    let (Some((i, of)), None) = (given.next(), given.next()) else {
+    let Some((i, of)) = fields.only(&ACTUAL_KEYS[..SOURCES]) else {
         return Err(at.error(
             "does not name one source; use one of `metadata`, `typedMetadata`, `header`, `trailer`, `bytes`, `status`",
         ));

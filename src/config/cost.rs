@@ -8,27 +8,26 @@ use crate::rule::{AtMost, Cost, Count, FlowRule, MAX_NAME, Ratio, RuleError, Uni
 const COST_KEYS: [&str; 3] = ["estimate", "actual", "missing"];
 const ESTIMATE_KEYS: [&str; 2] = ["default", "atMost"];
 
-/// The rule with the unit and the cost that the fields describe.
-pub(super) fn with_cost(
-    mut rule: FlowRule,
+/// The rule gets the unit and the cost that the fields describe.
+pub(super) fn read_cost(
+    rule: &mut FlowRule,
     concurrency: bool,
     fields: &Fields<'_>,
-) -> Result<FlowRule, ConfigError> {
+) -> Result<(), ConfigError> {
     if let Some(at) = fields.get("unit") {
         if concurrency {
             return Err(at.error("means nothing to a limit on concurrency; leave it out"));
         }
-        rule = rule.in_unit(Unit::new(at.string()?).map_err(|_| {
+        rule.set_unit(Unit::new(at.string()?).map_err(|_| {
             at.error(&format!(
                 "is not a valid unit; use 1 to {MAX_NAME} characters of printable ASCII"
             ))
         })?);
     }
     let Some(at) = fields.get("cost") else {
-        return Ok(rule);
+        return Ok(());
     };
-    let read = cost(&at)?;
-    rule.costing(read).map_err(|error| match error {
+    rule.set_cost(cost(&at)?).map_err(|error| match error {
         RuleError::NotHeld { what } => at.error(&format!(
             "does not go with `{what}`; leave one of the two out"
         )),

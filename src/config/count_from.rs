@@ -14,7 +14,7 @@ pub(super) fn read(at: &Located<'_>) -> Result<(Count, Option<CountFrom>), Confi
         return Ok((count(at)?, None));
     }
     let fields = part_fields(at, &["default", "atMost"])?;
-    if let Some(chosen) = CHOSEN.iter().find_map(|name| fields.get(name)) {
+    if let Some((_, chosen)) = fields.first(&CHOSEN) {
         return Err(chosen.error("is not a safe source of a count, since clients choose it; use `metadata`, `typedMetadata`, `routeMetadata` or `jwtClaim`"));
     }
     let KeyPart::Attribute(attribute) = part_of(at, &fields, true)? else {

@@ -9,7 +9,7 @@ use super::parts::{
     name_error, refuse_pattern, rule_id, window_error,
 };
 use super::value::{ConfigError, Fields, Located, Value};
-use crate::rule::{ControlBehavior, FlowRule, LimitApp, MaxQueueing, WarmUp};
+use crate::rule::{ControlBehavior, CountFrom, FlowRule, LimitApp, MaxQueueing, Strategy, WarmUp};
 
 const KEYS: [&str; 25] = [
     "id",
@@ -46,59 +46,70 @@ pub(super) fn rule(at: &Located<'_>) -> Result<FlowRule, ConfigError> {
     let name = resource.string()?;
     let (own, from) = count_from::read(&count)?;
     let mut rule = FlowRule::new(name, own.get()).map_err(|_| name_error(&resource))?;
-    if let Some(id) = rule_id(&fields)? {
-        rule = rule.with_id(id);
-    }
-    rule = with_strategy(rule, &fields)?;
+    fill(&mut rule, at, &fields, &count, from)?;
+    Ok(rule)
+}
+
+/// The rule gets all but its resource and its count.
+#[inline(never)]
+fn fill(
+    rule: &mut FlowRule,
+    at: &Located<'_>,
+    fields: &Fields<'_>,
+    count: &Located<'_>,
+    from: Option<CountFrom>,
+) -> Result<(), ConfigError> {
+    rule.id = rule_id(fields)?;
+    read_strategy(rule, fields)?;
     let is_keyed = fields.get("key").is_some();
     if from.is_some() && !is_keyed {
         return Err(count.error("means nothing without a `key`; add one, or use a number"));
     }
-    rule = key::with_key(rule, from, &fields)?;
+    key::read_key(rule, from, fields)?;
     if let Some(limit_app) = fields.get("limitApp") {
         let name = limit_app.string()?;
         // Sentinel's blank name means all origins.
         let name = if name.is_empty() { "default" } else { name };
-        rule = rule.for_origin(LimitApp::new(name).map_err(|_| name_error(&limit_app))?);
+        rule.limit_app = LimitApp::new(name).map_err(|_| name_error(&limit_app))?;
     }
     if let Some(exempt) = fields.get("exempt") {
-        rule = rule.exempting(read_exempt(&exempt)?);
+        rule.set_exempt(read_exempt(&exempt)?);
     }
-    rule = rule.in_mode(mode(&fields)?);
-    let concurrency = is_concurrency(&fields)?;
-    let compat = compat(&fields)?;
-    let behavior = behavior(concurrency, &fields)?;
+    rule.mode = mode(fields)?;
+    let concurrency = is_concurrency(fields)?;
+    let compat = compat(fields)?;
+    let behavior = behavior(concurrency, fields)?;
     if is_keyed {
-        key::goes_with(concurrency, behavior, &fields)?;
+        key::goes_with(concurrency, behavior, fields)?;
     }
-    rule = match (concurrency, compat && !is_keyed) {
-        (true, _) => without_window(rule, &fields)?,
-        (false, true) => rule,
-        (false, false) => with_window(rule, at, &fields)?,
-    };
-    rule = with_behavior(rule, behavior, &fields)?;
+    match (concurrency, compat && !is_keyed) {
+        (true, _) => refuse_window(rule, fields)?,
+        (false, true) => {}
+        (false, false) => read_window(rule, at, fields)?,
+    }
+    read_behavior(rule, behavior, fields)?;
     if compat && let Some(cost) = fields.get("cost") {
         return Err(cost.error("does not go with `compat`; leave one of the two out"));
     }
-    rule = cost::with_cost(rule, concurrency, &fields)?;
+    cost::read_cost(rule, concurrency, fields)?;
     if !compat {
-        return Ok(rule);
+        return Ok(());
     }
-    if is_keyed {
-        return Ok(rule.sentinel());
+    if !is_keyed {
+        as_sentinel(
+            fields,
+            &[
+                ("window", Value::String("sentinel".into())),
+                ("intervalMs", Value::Number(1000.0)),
+                ("sampleCount", Value::Number(2.0)),
+            ],
+        )?;
     }
-    as_sentinel(
-        &fields,
-        &[
-            ("window", Value::String("sentinel".into())),
-            ("intervalMs", Value::Number(1000.0)),
-            ("sampleCount", Value::Number(2.0)),
-        ],
-    )?;
-    Ok(rule.sentinel())
+    rule.set_sentinel();
+    Ok(())
 }
 
-fn with_strategy(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, ConfigError> {
+fn read_strategy(rule: &mut FlowRule, fields: &Fields<'_>) -> Result<(), ConfigError> {
     let strategies = [
         ("direct", None),
         ("relate", Some(true)),
@@ -116,19 +127,19 @@ fn with_strategy(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, Config
         None => None,
     };
     match (chosen, reference.filter(|(name, _)| !name.is_empty())) {
-        (None, None) => Ok(rule),
-        (None, Some(_)) if is_number(strategy.as_ref()) => Ok(rule),
+        (None, None) => Ok(()),
+        (None, Some(_)) if is_number(strategy.as_ref()) => Ok(()),
         (None, Some((_, reference))) => Err(reference.error(
             "means nothing to `direct`; use the `strategy` `relate` or `chain`, or leave it out",
         )),
         (Some((_, strategy)), None) => Err(strategy.error("needs a `refResource`; add it")),
         (Some((relates, _)), Some((name, reference))) => {
-            let rule = if relates {
-                rule.relate(name)
+            let set = if relates {
+                rule.set_strategy("relate", Strategy::Relate, name)
             } else {
-                rule.chain(name)
+                rule.set_strategy("chain", Strategy::Chain, name)
             };
-            rule.map_err(|_| name_error(&reference))
+            set.map_err(|_| name_error(&reference))
         }
     }
 }
@@ -148,11 +159,11 @@ fn behavior(concurrency: bool, fields: &Fields<'_>) -> Result<ControlBehavior, C
     }
 }
 
-fn with_behavior(
-    rule: FlowRule,
+fn read_behavior(
+    rule: &mut FlowRule,
     behavior: ControlBehavior,
     fields: &Fields<'_>,
-) -> Result<FlowRule, ConfigError> {
+) -> Result<(), ConfigError> {
     let (warms_up, throttles) = match behavior {
         ControlBehavior::Reject => (false, false),
         ControlBehavior::WarmUp => (true, false),
@@ -185,44 +196,43 @@ fn with_behavior(
         millis,
     )?;
     if throttles {
-        let window = ["window", "sampleCount"].into_iter();
-        if let Some(given) = window.filter_map(|key| fields.get(key)).next() {
+        if let Some((_, given)) = fields.first(&["window", "sampleCount"]) {
             let fault = format!("means nothing to `{name}`; leave it out");
             return Err(given.error(&fault));
         }
     }
     // Both are in range.
+    // Both are the default if the behaviour does not use them.
     let warm_up = WarmUp::new(period as u32, factor as u32).unwrap_or_default();
     let max_queueing = MaxQueueing::from_millis(millis).unwrap_or_default();
-    Ok(match behavior {
-        ControlBehavior::Reject => rule,
-        ControlBehavior::WarmUp => rule.warm_up(warm_up),
-        ControlBehavior::Throttle => rule.throttle(max_queueing),
-        ControlBehavior::WarmUpThrottle => rule.warm_up_throttle(warm_up, max_queueing),
-    })
+    if behavior != ControlBehavior::Reject {
+        rule.set_behavior(behavior, warm_up, max_queueing);
+    }
+    Ok(())
 }
 
-fn with_window(
-    rule: FlowRule,
+fn read_window(
+    rule: &mut FlowRule,
     at: &Located<'_>,
     fields: &Fields<'_>,
-) -> Result<FlowRule, ConfigError> {
+) -> Result<(), ConfigError> {
     let (interval_ms, sample_count) = geometry(fields, "intervalMs")?;
-    let rule = rule
-        .per(interval_ms, sample_count)
+    rule.set_window(interval_ms, sample_count)
         .map_err(|error| window_error(at, fields, &error))?;
-    Ok(match counting(fields)? {
-        Some(counting) => rule.counting(counting),
-        None => rule,
-    })
+    if let Some(counting) = counting(fields)? {
+        rule.set_counting(counting);
+    }
+    Ok(())
 }
 
-fn without_window(rule: FlowRule, fields: &Fields<'_>) -> Result<FlowRule, ConfigError> {
-    match ["window", "intervalMs", "sampleCount"]
-        .into_iter()
-        .find_map(|key| fields.get(key))
-    {
-        Some(given) => Err(given.error("means nothing to a limit on concurrency; leave it out")),
-        None => Ok(rule.concurrency()),
+fn refuse_window(rule: &mut FlowRule, fields: &Fields<'_>) -> Result<(), ConfigError> {
+    match fields.first(&["window", "intervalMs", "sampleCount"]) {
+        Some((_, given)) => {
+            Err(given.error("means nothing to a limit on concurrency; leave it out"))
+        }
+        None => {
+            rule.set_concurrency();
+            Ok(())
+        }
     }
 }

@@ -10,19 +10,18 @@ use crate::rule::{
 
 const ITEM_KEYS: [&str; 2] = ["value", "count"];
 
-/// The rule with the key that the fields describe, if there is one, whose `count` its requests bring along.
-pub(super) fn with_key(
-    rule: FlowRule,
+/// The rule gets the key that the fields describe, if there is one, whose `count` its requests bring along.
+pub(super) fn read_key(
+    rule: &mut FlowRule,
     count: Option<CountFrom>,
     fields: &Fields<'_>,
-) -> Result<FlowRule, ConfigError> {
+) -> Result<(), ConfigError> {
     let Some(key) = fields.get("key") else {
-        let given = ["keyItems", "maxKeys", "burst", "enforcePercent"].into_iter();
-        return match given.filter_map(|key| fields.get(key)).next() {
-            Some(given) => {
+        return match fields.first(&["keyItems", "maxKeys", "burst", "enforcePercent"]) {
+            Some((_, given)) => {
                 Err(given.error("means nothing without a `key`; add one, or leave it out"))
             }
-            None => Ok(rule),
+            None => Ok(()),
         };
     };
     let mut by = keyed_by(&key, fields)?;
@@ -45,7 +44,10 @@ pub(super) fn with_key(
     if let Some(count) = count {
         by = by.with_count_from(count);
     }
-    keyed(rule, by, fields)
+    // Its strategy may forbid it.
+    let strategy = fields.get("strategy").unwrap_or(key);
+    rule.set_key(by)
+        .map_err(|error| ConfigError::from_display(strategy.to_string(), &error))
 }
 
 /// The parts of a `key`, and how many keys are kept apart.
@@ -71,14 +73,6 @@ pub(super) fn keyed_by(key: &Located<'_>, fields: &Fields<'_>) -> Result<KeyedBy
             .map_err(|error| number_error(&max_keys, &error))?;
     }
     Ok(by)
-}
-
-/// The rule with that key, which its strategy may forbid.
-fn keyed(rule: FlowRule, by: KeyedBy, fields: &Fields<'_>) -> Result<FlowRule, ConfigError> {
-    let strategy = fields.get("strategy").or_else(|| fields.get("key"));
-    let path = || strategy.map(|at| at.to_string()).unwrap_or_default();
-    rule.keyed(by)
-        .map_err(|error| ConfigError::from_display(path(), &error))
 }
 
 fn item(at: &Located<'_>, by: &KeyedBy) -> Result<KeyItem, ConfigError> {

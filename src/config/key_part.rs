@@ -60,7 +60,7 @@ pub(super) fn part_fields<'b>(
 
 /// Whether an object with these fields names a part.
 pub(super) fn names_part(fields: &Fields<'_>) -> bool {
-    PART_KEYS.iter().any(|key| fields.get(key).is_some())
+    fields.first(&PART_KEYS).is_some()
 }
 
 /// The part that the object `at` names by these fields of it. `is_number` says what values of metadata are if their `type` is
@@ -70,15 +70,14 @@ pub(super) fn part_of(
     fields: &Fields<'_>,
     is_number: bool,
 ) -> Result<KeyPart, ConfigError> {
-    let names = PART_KEYS.iter().take(NAMED_PARTS).enumerate();
-    let mut given = names.filter_map(|(i, name)| fields.get(name).map(|at| (i, *name, at)));
-    let (Some((i, name, of)), None) = (given.next(), given.next()) else {
+    let Some((i, of)) = fields.only(&PART_KEYS[..NAMED_PARTS]) else {
         return Err(at.error("is not a part of a request; use one key"));
     };
     let is_claim = i == JWT_CLAIM;
     let is_metadata = (JWT_CLAIM..FILTER_STATE).contains(&i);
     for (key, has_it) in [("type", is_metadata), ("payload", is_claim)] {
         if let Some(given) = fields.get(key).filter(|_| !has_it) {
+            let name = PART_KEYS.get(i).unwrap_or(&"");
             return Err(given.error(&["does not go with `", name, "`; leave it out"].concat()));
         }
     }

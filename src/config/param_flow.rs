@@ -7,7 +7,7 @@ use super::parts::{
 };
 use super::value::{ConfigError, Fields, Located};
 use crate::rule::{
-    ControlBehavior, Count, FlowRule, KeyItem, KeyPart, KeyedBy, MaxQueueing, RuleError,
+    ControlBehavior, Count, FlowRule, KeyItem, KeyPart, KeyedBy, MaxQueueing, RuleError, WarmUp,
 };
 use crate::window::Window;
 
@@ -94,24 +94,23 @@ pub(super) fn limit(
         _ => number,
     };
     let mut rule = FlowRule::new(resource.string()?, number).map_err(|_| name_error(&resource))?;
-    if let Some(id) = rule_id(fields)? {
-        rule = rule.with_id(id);
-    }
-    rule = rule.in_mode(mode(fields)?);
+    rule.id = rule_id(fields)?;
+    rule.mode = mode(fields)?;
     if let Some(by) = by {
-        rule = rule.keyed(by.with_burst(burst)).map_err(at_rule)?;
+        rule.set_key(by.with_burst(burst)).map_err(at_rule)?;
     }
-    rule = match is_concurrency {
-        true => rule.concurrency(),
-        false => rule.per(seconds * 1000, None).map_err(at_rule)?,
-    };
+    match is_concurrency {
+        true => rule.set_concurrency(),
+        false => rule.set_window(seconds * 1000, None).map_err(at_rule)?,
+    }
     if behavior == ControlBehavior::Throttle {
-        rule = rule.throttle(MaxQueueing::from_millis(max_queueing).unwrap_or_default());
+        let max_queueing = MaxQueueing::from_millis(max_queueing).unwrap_or_default();
+        rule.set_behavior(behavior, WarmUp::default(), max_queueing);
     }
-    Ok(match compat(fields)? && rule.keyed_by().is_some() {
-        true => rule.sentinel(),
-        false => rule,
-    })
+    if compat(fields)? && rule.keyed_by().is_some() {
+        rule.set_sentinel();
+    }
+    Ok(rule)
 }
 
 fn item(at: &Located<'_>) -> Result<KeyItem, ConfigError> {

@@ -405,6 +405,22 @@ impl<'a> Fields<'a> {
         self.find(key).filter(|at| *at.value != Value::Null)
     }
 
+    /// The first of these keys that is given: its place among them, and its value.
+    #[inline(never)]
+    pub(super) fn first(&self, keys: &'a [&'a str]) -> Option<(usize, Located<'a>)> {
+        let mut given = keys.iter().enumerate();
+        given.find_map(|(i, key)| Some((i, self.get(key)?)))
+    }
+
+    /// The one of these keys that is given; `None` if none is, or several are.
+    pub(super) fn only(&self, keys: &'a [&'a str]) -> Option<(usize, Located<'a>)> {
+        let (i, only) = self.first(keys)?;
+        match self.first(keys.get(i + 1..)?) {
+            None => Some((i, only)),
+            Some(_) => None,
+        }
+    }
+
     /// The value of `key`, which is required.
     ///
     /// # Errors

@@ -73,45 +73,10 @@ impl<S: Backend> Table<S> {
             (FLOW_RULES, rules.flow),
         ];
         let flow_rules_start = lists.iter().take(2).map(|(_, rules)| rules.len()).sum();
-        let rules = lists.into_iter().flat_map(|(list, rules)| {
-            let rules = rules.into_iter().enumerate();
-            rules.map(move |(place, rule)| (list, place, rule))
-        });
-        for (index, (list, place, rule)) in rules.enumerate() {
-            let mut listed = Listed::new(rule);
-            if let Some(earlier) = ids.0.get(&listed.id)
-                && let Some(earlier) = table.rules.get_mut(*earlier)
-                && let Some(id) = listed.part_from(earlier)
-            {
-                ids.take(&id, index, (list, place))?;
-                if listed.beside.is_none() {
-                    ids.0.insert(listed.id.clone(), index);
-                }
-            } else {
-                ids.take(&listed.id, index, (list, place))?;
+        for (list, rules) in lists {
+            for (place, rule) in rules.into_iter().enumerate() {
+                table.add(store, Listed::new(rule), &mut ids, (list, place))?;
             }
-            let rule = Rc::clone(&listed.rule);
-            let of_resource = match rule.target() {
-                Target::Resource(name) => table.named.entry(Rc::clone(name)).or_default(),
-                Target::Each => &mut table.each,
-            };
-            of_resource.push(index);
-            if of_resource.len() > MAX_RULES_PER_RESOURCE {
-                return Err(RulesError::ManyRules {
-                    resource: rule.target().as_str().into(),
-                    list,
-                    index: place,
-                });
-            }
-            if let Strategy::Chain(context) = rule.strategy() {
-                store.context(context); // one that a rule names is known before others come
-            }
-            if let Some(measured) = measured_elsewhere(&rule) {
-                let measuring = table.measuring.entry(Rc::clone(measured)).or_default();
-                measuring.push(index);
-            }
-            table.longest_wait = table.longest_wait.max(longest_wait(&listed.rule));
-            table.rules.push(listed);
         }
         for (name, measuring) in &table.measuring {
             let modes = [ResourceMode::Route, ResourceMode::Api];
@@ -165,6 +130,53 @@ impl<S: Backend> Table<S> {
         let known: Rc<dyn Known> = Rc::clone(&table) as _;
         store.tables.borrow_mut().push(Rc::downgrade(&known));
         Ok(table)
+    }
+
+    /// Adds a rule, which stands in that list at that place.
+    #[inline(never)]
+    fn add(
+        &mut self,
+        store: &Store<S>,
+        mut listed: Listed,
+        ids: &mut Ids,
+        at: (&'static str, usize),
+    ) -> Result<(), RulesError> {
+        let index = self.rules.len();
+        if let Some(earlier) = ids.0.get(&listed.id)
+            && let Some(earlier) = self.rules.get_mut(*earlier)
+            && let Some(id) = listed.part_from(earlier)
+        {
+            ids.take(&id, index, at)?;
+            if listed.beside.is_none() {
+                ids.0.insert(listed.id.clone(), index);
+            }
+        } else {
+            ids.take(&listed.id, index, at)?;
+        }
+        let rule = Rc::clone(&listed.rule);
+        let of_resource = match rule.target() {
+            Target::Resource(name) => self.named.entry(Rc::clone(name)).or_default(),
+            Target::Each => &mut self.each,
+        };
+        of_resource.push(index);
+        if of_resource.len() > MAX_RULES_PER_RESOURCE {
+            let (list, index) = at;
+            return Err(RulesError::ManyRules {
+                resource: rule.target().as_str().into(),
+                list,
+                index,
+            });
+        }
+        if let Strategy::Chain(context) = rule.strategy() {
+            store.context(context); // one that a rule names is known before others come
+        }
+        if let Some(measured) = measured_elsewhere(&rule) {
+            let measuring = self.measuring.entry(Rc::clone(measured)).or_default();
+            measuring.push(index);
+        }
+        self.longest_wait = self.longest_wait.max(longest_wait(&rule));
+        self.rules.push(listed);
+        Ok(())
     }
 
     /// A resource that is not known yet.

@@ -46,18 +46,18 @@ pub enum ResourceMode {
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowRule {
-    id: Option<RuleId>,
+    pub(crate) id: Option<RuleId>,
     target: Target,
     count: Count,
     grade: Grade,
-    limit_app: LimitApp,
+    pub(crate) limit_app: LimitApp,
     strategy: Strategy,
     behavior: ControlBehavior,
     /// The default if the behaviour does not warm up.
     warm_up: WarmUp,
     /// The default if the behaviour does not throttle.
     max_queueing: MaxQueueing,
-    mode: Mode,
+    pub(crate) mode: Mode,
     compat: bool,
     /// `None` if the rule limits all requests together.
     keyed: Option<Rc<KeyedBy>>,
@@ -121,36 +121,54 @@ impl FlowRule {
         interval_ms: u64,
         sample_count: Option<u32>,
     ) -> Result<FlowRule, RuleError> {
+        self.set_window(interval_ms, sample_count)?;
+        Ok(self)
+    }
+
+    /// What [`FlowRule::per`] does, in place: a document's reader changes a rule many times, and a rule is large.
+    pub(crate) fn set_window(
+        &mut self,
+        interval_ms: u64,
+        sample_count: Option<u32>,
+    ) -> Result<(), RuleError> {
         let finest = || Window::finest_sample_count(interval_ms, self.finest());
         let window = RuleGeometry::new(interval_ms, Some(sample_count.unwrap_or_else(finest)))?;
         if let Grade::Qps { window: old, .. } = &mut self.grade {
             *old = window;
         }
-        Ok(self)
+        Ok(())
     }
 
     /// This rule, with another way to count. A limit on concurrency has no window and stays as it is.
     #[must_use]
     pub fn counting(mut self, counting: Counting) -> FlowRule {
+        self.set_counting(counting);
+        self
+    }
+
+    pub(crate) fn set_counting(&mut self, counting: Counting) {
         if let Grade::Qps { counting: old, .. } = &mut self.grade {
             *old = counting;
         }
-        self
     }
 
     /// This rule, as a limit on calls in flight, which refuses further calls. Each counts as one: it has no unit and no cost at
     /// the end.
     #[must_use]
-    pub fn concurrency(self) -> FlowRule {
-        let mut rule = self.behaving(
+    pub fn concurrency(mut self) -> FlowRule {
+        self.set_concurrency();
+        self
+    }
+
+    pub(crate) fn set_concurrency(&mut self) {
+        self.set_behavior(
             ControlBehavior::Reject,
             WarmUp::default(),
             MaxQueueing::default(),
         );
-        rule.grade = Grade::Concurrency;
-        rule.unit = None;
-        rule.cost = None;
-        rule
+        self.grade = Grade::Concurrency;
+        self.unit = None;
+        self.cost = None;
     }
 
     /// This rule, letting requests pass evenly, `count` in an interval: each delays later ones in proportion to its cost. A
@@ -193,6 +211,11 @@ impl FlowRule {
     /// Sentinel: `ParamFlowRule`.
     #[doc(alias = "ParamFlowRule")]
     pub fn keyed(mut self, by: KeyedBy) -> Result<FlowRule, RuleError> {
+        self.set_key(by)?;
+        Ok(self)
+    }
+
+    pub(crate) fn set_key(&mut self, by: KeyedBy) -> Result<(), RuleError> {
         let what = match (self.behavior, &self.strategy) {
             (ControlBehavior::WarmUp, _) => Some("warmUp"),
             (ControlBehavior::WarmUpThrottle, _) => Some("warmUpThrottle"),
@@ -214,7 +237,7 @@ impl FlowRule {
         };
         self.grade = grade;
         self.keyed = Some(Rc::new(by));
-        Ok(self)
+        Ok(())
     }
 
     /// How many buckets its window has at most by default.
@@ -231,6 +254,16 @@ impl FlowRule {
         warm_up: WarmUp,
         max_queueing: MaxQueueing,
     ) -> FlowRule {
+        self.set_behavior(behavior, warm_up, max_queueing);
+        self
+    }
+
+    pub(crate) fn set_behavior(
+        &mut self,
+        behavior: ControlBehavior,
+        warm_up: WarmUp,
+        max_queueing: MaxQueueing,
+    ) {
         let ignores = self.keyed.is_some() && behavior.warms_up()
             || self.cost.is_some() && behavior != ControlBehavior::Reject;
         if self.grade != Grade::Concurrency && !ignores {
@@ -238,7 +271,6 @@ impl FlowRule {
             self.warm_up = warm_up;
             self.max_queueing = max_queueing;
         }
-        self
     }
 
     /// This rule, measuring the requests of `resource` instead of its own. (A throttle measures nothing: it
@@ -248,8 +280,7 @@ impl FlowRule {
     ///
     /// If the name is empty or too long, or the rule has a key.
     pub fn relate(mut self, resource: &str) -> Result<FlowRule, RuleError> {
-        self.checked_without_key("relate")?;
-        self.strategy = Strategy::Relate(checked_name(resource)?);
+        self.set_strategy("relate", Strategy::Relate, resource)?;
         Ok(self)
     }
 
@@ -259,26 +290,36 @@ impl FlowRule {
     ///
     /// If the name is empty or too long, or the rule has a key.
     pub fn chain(mut self, context: &str) -> Result<FlowRule, RuleError> {
-        self.checked_without_key("chain")?;
-        self.strategy = Strategy::Chain(checked_name(context)?);
+        self.set_strategy("chain", Strategy::Chain, context)?;
         Ok(self)
     }
 
-    fn checked_without_key(&self, what: &'static str) -> Result<(), RuleError> {
+    pub(crate) fn set_strategy(
+        &mut self,
+        what: &'static str,
+        strategy: fn(Rc<str>) -> Strategy,
+        name: &str,
+    ) -> Result<(), RuleError> {
         match (&self.keyed, &self.cost) {
-            (Some(_), _) => Err(RuleError::NotKeyed { what }),
-            (None, Some(_)) => Err(RuleError::NotHeld { what }),
-            (None, None) => Ok(()),
+            (Some(_), _) => return Err(RuleError::NotKeyed { what }),
+            (None, Some(_)) => return Err(RuleError::NotHeld { what }),
+            (None, None) => {}
         }
+        self.strategy = strategy(checked_name(name)?);
+        Ok(())
     }
 
     /// This rule, counting that unit. A limit on concurrency counts calls, and stays as it is.
     #[must_use]
     pub fn in_unit(mut self, unit: Unit) -> FlowRule {
+        self.set_unit(unit);
+        self
+    }
+
+    pub(crate) fn set_unit(&mut self, unit: Unit) {
         if self.grade != Grade::Concurrency {
             self.unit = Some(unit).filter(|unit| unit.as_str() != REQUESTS);
         }
-        self
     }
 
     /// This rule, whose cost is known only when a request ends: it holds an estimate until then.
@@ -288,6 +329,11 @@ impl FlowRule {
     /// If the rule limits concurrency, makes requests wait, warms up, measures another resource or a context, or decides as
     /// Sentinel does.
     pub fn costing(mut self, cost: Cost) -> Result<FlowRule, RuleError> {
+        self.set_cost(cost)?;
+        Ok(self)
+    }
+
+    pub(crate) fn set_cost(&mut self, cost: Cost) -> Result<(), RuleError> {
         let what = match (self.grade, self.behavior, &self.strategy) {
             (Grade::Concurrency, ..) => Some("concurrency"),
             (_, ControlBehavior::WarmUp, _) => Some("warmUp"),
@@ -302,7 +348,7 @@ impl FlowRule {
             return Err(RuleError::NotHeld { what });
         }
         self.cost = Some(Rc::new(cost));
-        Ok(self)
+        Ok(())
     }
 
     /// This rule, deciding as Sentinel does: two buckets in a second, of which the current one and the previous one count.
@@ -312,6 +358,11 @@ impl FlowRule {
     /// twice the count through at once, is not available.) It has no cost at the end.
     #[must_use]
     pub fn sentinel(mut self) -> FlowRule {
+        self.set_sentinel();
+        self
+    }
+
+    pub(crate) fn set_sentinel(&mut self) {
         self.grade = match self.grade {
             grade if self.keyed.is_some() => grade,
             Grade::Qps { .. } => Grade::Qps {
@@ -322,7 +373,6 @@ impl FlowRule {
         };
         self.compat = true;
         self.cost = None;
-        self
     }
 
     /// This rule, applying only to requests of `limit_app`.
@@ -349,8 +399,12 @@ impl FlowRule {
     /// This rule, which neither refuses nor counts the requests that are exempt.
     #[must_use]
     pub fn exempting(mut self, exempt: Exempt) -> FlowRule {
-        self.exempt = Some(exempt).filter(|exempt| !exempt.is_empty());
+        self.set_exempt(exempt);
         self
+    }
+
+    pub(crate) fn set_exempt(&mut self, exempt: Exempt) {
+        self.exempt = Some(exempt).filter(|exempt| !exempt.is_empty());
     }
 
     /// The id; by default made of the resource and of all that differs from the defaults. The count, the mode and how the window
