@@ -23,8 +23,6 @@ pub(super) struct InForce<R> {
     pub(super) rule: Rc<R>,
     pub(super) id: RuleId,
     pub(super) enforced: bool,
-    /// Its place in the document's list, of a rule for resources.
-    index: usize,
     blocked: Cell<u64>,
     shadow_blocked: Cell<u64>,
 }
@@ -35,7 +33,6 @@ impl<R> InForce<R> {
             rule: Rc::new(rule),
             id,
             enforced: own == Mode::Enforce && all == Mode::Enforce,
-            index: 0,
             blocked: Cell::new(0),
             shadow_blocked: Cell::new(0),
         })
@@ -63,61 +60,45 @@ impl<R> InForce<R> {
     }
 }
 
-/// The rules of one kind, by the resource that they are for.
-pub(super) struct ByTarget<R> {
-    pub(super) named: HashMap<Rc<str>, Vec<Rc<InForce<R>>>>,
-    /// For each resource that none of the kind names.
-    pub(super) each: Vec<Rc<InForce<R>>>,
+/// The numbers of rules, in order, by the resource that they are for.
+#[derive(Default)]
+pub(super) struct Targets {
+    pub(super) named: HashMap<Rc<str>, Vec<usize>>,
+    /// For each resource that none of them names.
+    pub(super) each: Vec<usize>,
 }
 
-impl<R> Default for ByTarget<R> {
-    fn default() -> ByTarget<R> {
-        ByTarget {
-            named: HashMap::new(),
-            each: Vec::new(),
-        }
-    }
-}
-
-impl<R> ByTarget<R> {
-    /// The rules for one of these names, in order, each once. APIs have none but their own.
-    pub(super) fn of(&self, names: &[(Rc<str>, ResourceMode)]) -> Vec<Rc<InForce<R>>> {
-        let mut all: Vec<Rc<InForce<R>>> = Vec::new();
+impl Targets {
+    /// Those for one of these names, in order, each once. APIs have none but their own.
+    fn of(&self, names: &[(Rc<str>, ResourceMode)]) -> Vec<usize> {
+        let mut all: Vec<usize> = Vec::new();
         for (name, mode) in names {
             let others = match mode {
                 ResourceMode::Route => &*self.each,
                 ResourceMode::Api => &[],
             };
             for rule in self.named.get(name).map_or(others, |own| own) {
-                let at = all.partition_point(|known| known.index < rule.index);
-                if all.get(at).is_none_or(|known| !Rc::ptr_eq(known, rule)) {
-                    all.insert(at, Rc::clone(rule));
+                if let Err(at) = all.binary_search(rule) {
+                    all.insert(at, *rule);
                 }
             }
         }
         all
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Rc<InForce<R>>> {
-        self.named.values().flatten().chain(&self.each)
-    }
-
-    /// Adds a rule, the `index`th of `list`.
+    /// Adds the rule of that number, which stands in `list` at `index`.
+    #[inline(never)]
     pub(super) fn add(
         &mut self,
         target: &Target,
-        mut rule: Rc<InForce<R>>,
-        list: &'static str,
-        index: usize,
+        number: usize,
+        (list, index): (&'static str, usize),
     ) -> Result<(), RulesError> {
         let of_resource = match target {
             Target::Resource(name) => self.named.entry(Rc::clone(name)).or_default(),
             Target::Each => &mut self.each,
         };
-        if let Some(rule) = Rc::get_mut(&mut rule) {
-            rule.index = index;
-        }
-        of_resource.push(rule);
+        of_resource.push(number);
         if of_resource.len() > MAX_RULES_PER_RESOURCE {
             return Err(RulesError::ManyRules {
                 resource: target.as_str().into(),
@@ -126,6 +107,47 @@ impl<R> ByTarget<R> {
             });
         }
         Ok(())
+    }
+}
+
+/// The rules of one kind, by the resource that they are for.
+pub(super) struct ByTarget<R> {
+    pub(super) by: Targets,
+    all: Vec<Rc<InForce<R>>>,
+}
+
+impl<R> ByTarget<R> {
+    /// The rules of a list, taken out of it, in a document in mode `mode`. None of them may have the id of another one, if they
+    /// keep states.
+    #[inline(never)]
+    pub(super) fn new(
+        rules: &mut Vec<R>,
+        (list, keep_states): (&'static str, bool),
+        mode: Mode,
+        called: fn(&R) -> (Mode, RuleId, bool),
+        target: fn(&R) -> &Target,
+    ) -> Result<ByTarget<R>, RulesError> {
+        let (mut ids, in_force) = (Ids::default(), Ids::in_force(&mut rules.iter().map(called)));
+        let (mut by, mut all) = (Targets::default(), Vec::new());
+        for (index, rule) in std::mem::take(rules).into_iter().enumerate() {
+            let (own, id) = in_force.beside(called(&rule));
+            if keep_states {
+                ids.take(&id, index, (list, index))?;
+            }
+            by.add(target(&rule), index, (list, index))?;
+            all.push(InForce::new(rule, id, own, mode));
+        }
+        Ok(ByTarget { by, all })
+    }
+
+    /// The rules for one of these names, in order, each once.
+    pub(super) fn of(&self, names: &[(Rc<str>, ResourceMode)]) -> Vec<Rc<InForce<R>>> {
+        let numbers = self.by.of(names).into_iter();
+        numbers.filter_map(|i| self.all.get(i).cloned()).collect()
+    }
+
+    pub(super) fn all(&self) -> &[Rc<InForce<R>>] {
+        &self.all
     }
 }
 

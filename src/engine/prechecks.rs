@@ -62,32 +62,29 @@ impl PrecheckRules {
             let rules = system.len();
             return Err(RulesError::ManySystemRules { rules });
         }
-        let (mut ids, degrade) = (Ids::default(), std::mem::take(&mut rules.degrade));
-        let in_force = Ids::in_force(&mut degrade.iter().map(DegradeRule::called));
-        let mut breakers = ByTarget::default();
         // A breaker in shadow mode has a state of its own: it may be open where the other one is closed.
-        for (index, rule) in degrade.into_iter().enumerate() {
-            let ((mode, id), target) = (in_force.beside(rule.called()), rule.target().clone());
-            ids.take(&id, index, (DEGRADE_RULES, index))?;
-            let rule = InForce::new(rule, id, mode, all);
-            breakers.add(&target, rule, DEGRADE_RULES, index)?;
-        }
+        let degrade = ByTarget::new(
+            &mut rules.degrade,
+            (DEGRADE_RULES, true),
+            all,
+            DegradeRule::called,
+            DegradeRule::target,
+        )?;
         // Authority and system rules keep no state: two rules may have one id.
-        let (mut authority, listed) = (ByTarget::default(), std::mem::take(&mut rules.authority));
-        let in_force = Ids::in_force(&mut listed.iter().map(AuthorityRule::called));
-        for (index, rule) in listed.into_iter().enumerate() {
-            let ((mode, id), target) = (in_force.beside(rule.called()), rule.target().clone());
-            let rule = InForce::new(rule, id, mode, all);
-            authority.add(&target, rule, AUTHORITY_RULES, index)?;
-        }
-        let (mut ids, listed) = (Ids::default(), std::mem::take(&mut rules.ban));
-        let in_force = Ids::in_force(&mut listed.iter().map(BanRule::called));
-        let mut ban = ByTarget::default();
-        for (index, rule) in listed.into_iter().enumerate() {
-            let ((mode, id), target) = (in_force.beside(rule.called()), rule.target().clone());
-            ids.take(&id, index, (BAN_RULES, index))?;
-            ban.add(&target, InForce::new(rule, id, mode, all), BAN_RULES, index)?;
-        }
+        let authority = ByTarget::new(
+            &mut rules.authority,
+            (AUTHORITY_RULES, false),
+            all,
+            AuthorityRule::called,
+            AuthorityRule::target,
+        )?;
+        let ban = ByTarget::new(
+            &mut rules.ban,
+            (BAN_RULES, true),
+            all,
+            BanRule::called,
+            BanRule::target,
+        )?;
         let in_force = Ids::in_force(&mut system.iter().map(SystemRule::called));
         let in_force = |rule: SystemRule| {
             let (mode, id) = in_force.beside(rule.called());
@@ -97,7 +94,7 @@ impl PrecheckRules {
             authority,
             ban,
             system: system.into_iter().map(in_force).collect(),
-            degrade: breakers,
+            degrade,
             over: InForce::new((), RuleId::made_of("apis"), Mode::Enforce, all),
             has_apis: !rules.apis.is_empty(),
         })
@@ -105,16 +102,16 @@ impl PrecheckRules {
 
     /// Whether there are none.
     pub(super) fn are_none(&self) -> bool {
-        let by_resource = self.authority.all().map(|_| ());
-        let by_resource = by_resource.chain(self.degrade.all().map(|_| ()));
-        let mut by_resource = by_resource.chain(self.ban.all().map(|_| ()));
-        self.system.is_empty() && by_resource.next().is_none()
+        self.system.is_empty()
+            && self.authority.all().is_empty()
+            && self.degrade.all().is_empty()
+            && self.ban.all().is_empty()
     }
 
     /// The resources that they name.
     pub(super) fn named(&self) -> impl Iterator<Item = &Rc<str>> {
-        let names = self.degrade.named.keys().chain(self.authority.named.keys());
-        names.chain(self.ban.named.keys())
+        let lists = [&self.degrade.by, &self.authority.by, &self.ban.by];
+        lists.into_iter().flat_map(|by| by.named.keys())
     }
 
     /// How many breakers look at requests for these names.
@@ -124,7 +121,7 @@ impl PrecheckRules {
 
     /// Whether resources that none of them names have states of their own.
     pub(super) fn have_states_of_each(&self) -> bool {
-        !self.degrade.each.is_empty()
+        !self.degrade.by.each.is_empty()
     }
 
     /// The prechecks of the resource of that name, and of all these names. What their keys are made of is added to `parts`.
@@ -165,13 +162,18 @@ impl PrecheckRules {
     pub(super) fn for_each(&self, each: &mut dyn FnMut(PrecheckReport<'_>)) {
         self.authority
             .all()
+            .iter()
             .for_each(|rule| each(rule.report("authority")));
-        self.ban.all().for_each(|rule| each(rule.report(BAN)));
+        self.ban
+            .all()
+            .iter()
+            .for_each(|rule| each(rule.report(BAN)));
         self.system
             .iter()
             .for_each(|rule| each(rule.report("system")));
         self.degrade
             .all()
+            .iter()
             .for_each(|rule| each(rule.report("breaker")));
         let over = self.over.report("api");
         if self.has_apis || over.blocked + over.shadow_blocked > 0 {

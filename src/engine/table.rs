@@ -4,7 +4,7 @@ use crate::engine::applicable::Applicable;
 use crate::engine::check::{Applies, Check, Measures, longest_wait, measured_elsewhere};
 use crate::engine::cost::Tariff;
 use crate::engine::exempt::Exempted;
-use crate::engine::in_force::Ids;
+use crate::engine::in_force::{Ids, Targets};
 use crate::engine::key_parts::KeyParts;
 use crate::engine::keyed::{KeyCheck, Keys};
 use crate::engine::listed::Listed;
@@ -15,7 +15,6 @@ use crate::places::{Apart, NamePlace, Places};
 use crate::rule::{
     Exempt, FLOW, FLOW_RULES, FlowRule, GATEWAY_FLOW_RULES, Grade, LimitApp,
     MAX_RULES_PER_RESOURCE, Mode, PARAM_FLOW_RULES, ResourceMode, Rules, RulesError, Strategy,
-    Target,
 };
 use crate::state::backend::Backend;
 use crate::state::terms::Terms;
@@ -26,10 +25,7 @@ use std::rc::{Rc, Weak};
 
 /// A set of rules in force.
 pub(super) struct Table<S: Backend> {
-    /// The rules of each resource that any rule names, in order.
-    named: HashMap<Rc<str>, Vec<usize>>,
-    /// The rules for each resource that none names.
-    each: Vec<usize>,
+    by: Targets,
     /// By resource: the rules that measure it, and are for another.
     measuring: HashMap<Rc<str>, Vec<usize>>,
     /// How many resources are named in one way or the other.
@@ -52,8 +48,7 @@ pub(super) struct Table<S: Backend> {
 impl<S: Backend> Table<S> {
     pub(super) fn new(store: &Store<S>, mut rules: Rules) -> Result<Rc<Table<S>>, RulesError> {
         let mut table = Table {
-            named: HashMap::new(),
-            each: Vec::new(),
+            by: Targets::default(),
             measuring: HashMap::new(),
             known: 0,
             max_resources: store.max_resources.get(),
@@ -97,7 +92,7 @@ impl<S: Backend> Table<S> {
             }
         }
         let measured = table.measuring.keys();
-        let mut named: HashSet<&Rc<str>> = table.named.keys().chain(measured).collect();
+        let mut named: HashSet<&Rc<str>> = table.by.named.keys().chain(measured).collect();
         named.extend(table.prechecks.named());
         for name in named {
             let mut resource = table.make(store, name, None);
@@ -154,19 +149,7 @@ impl<S: Backend> Table<S> {
             ids.take(&listed.id, index, at)?;
         }
         let rule = Rc::clone(&listed.rule);
-        let of_resource = match rule.target() {
-            Target::Resource(name) => self.named.entry(Rc::clone(name)).or_default(),
-            Target::Each => &mut self.each,
-        };
-        of_resource.push(index);
-        if of_resource.len() > MAX_RULES_PER_RESOURCE {
-            let (list, index) = at;
-            return Err(RulesError::ManyRules {
-                resource: rule.target().as_str().into(),
-                list,
-                index,
-            });
-        }
+        self.by.add(rule.target(), index, at)?;
         if let Strategy::Chain(context) = rule.strategy() {
             store.context(context); // one that a rule names is known before others come
         }
@@ -216,7 +199,7 @@ impl<S: Backend> Table<S> {
 
     /// Whether resources that no rule names have states of their own. (Keys are told apart by the real name.)
     fn has_states_of_each(&self) -> bool {
-        let rules = self.each.iter().filter_map(|&i| self.rules.get(i));
+        let rules = self.by.each.iter().filter_map(|&i| self.rules.get(i));
         let mut plain = rules.filter(|listed| listed.rule.keyed_by().is_none());
         plain.next().is_some() || self.prechecks.have_states_of_each()
     }
@@ -233,9 +216,9 @@ impl<S: Backend> Table<S> {
             let rule = self.rules.get(**i).map(|listed| &listed.rule);
             rule.is_some_and(|rule| rule.resource_mode().is_none_or(|of| of == mode))
         };
-        let named = self.named.get(name).map_or(&[][..], Vec::as_slice);
+        let named = self.by.named.get(name).map_or(&[][..], Vec::as_slice);
         let own = match named.iter().any(|i| is_for(&i)) {
-            false if mode == ResourceMode::Route => &*self.each,
+            false if mode == ResourceMode::Route => &*self.by.each,
             _ => named,
         };
         let measuring = self.measuring.get(name).map_or(&[][..], Vec::as_slice);
