@@ -32,7 +32,7 @@ use crate::keys;
 use crate::settings::{Settings, settings};
 use leapgate::Rules;
 use leapgate::config::{ConfigError, Located, Value, read};
-use leapgate::rule::{Exempt, LimitApp, Strategy, SystemLimit};
+use leapgate::rule::{Exempt, FlowRule, LimitApp, Strategy, SystemLimit};
 
 /// Reads the plugin's configuration.
 ///
@@ -93,19 +93,17 @@ pub(crate) fn check(rules: &Rules, settings: &Settings) -> Result<(), ConfigErro
             ));
         }
     }
-    let flow = rules.flow.iter().enumerate();
-    let flow = flow.map(|(i, rule)| (format!("flowRules[{i}]"), rule));
-    let gateway = rules.gateway_flow.iter().enumerate();
-    let gateway = gateway.map(|(i, rule)| (format!("gatewayFlowRules[{i}]"), rule));
-    for (place, rule) in flow.chain(gateway) {
-        if let Strategy::Chain(_) = rule.strategy() {
+    let lists = [
+        ("flowRules", &rules.flow),
+        ("gatewayFlowRules", &rules.gateway_flow),
+    ];
+    for (list, rules) in lists {
+        let chain = |rule: &FlowRule| matches!(rule.strategy(), Strategy::Chain(_));
+        if let Some(i) = rules.iter().position(chain) {
             let fault =
                 "never applies in Envoy, where requests come in by no context; use `direct`";
-            return Err(ConfigError::new(
-                &format!("{place}.strategy"),
-                "chain",
-                fault,
-            ));
+            let path = format!("{list}[{i}].strategy");
+            return Err(ConfigError::new(&path, "chain", fault));
         }
     }
     match settings.origin {
@@ -116,28 +114,18 @@ pub(crate) fn check(rules: &Rules, settings: &Settings) -> Result<(), ConfigErro
 
 /// Refuses rules about origins, where requests have none.
 fn knows_no_origin(rules: &Rules, settings: &Settings) -> Result<(), ConfigError> {
-    let exempt = rules.flow.iter().map(|rule| first_of(rule.exempt()));
-    let flow = rules.flow.iter().map(|rule| match rule.limit_app() {
+    let mut exempt = rules.flow.iter().map(|rule| first_of(rule.exempt()));
+    let mut flow = rules.flow.iter().map(|rule| match rule.limit_app() {
         LimitApp::Default => None,
         LimitApp::Other => Some("other"),
         LimitApp::Origin(name) => Some(&**name),
     });
-    let authority = rules.authority.iter().map(|rule| rule.origins().next());
-    let lists = [
-        ("flowRules", "limitApp", flow.enumerate().find_map(first)),
-        (
-            "authorityRules",
-            "limitApp",
-            authority.enumerate().find_map(first),
-        ),
-        ("flowRules", "exempt", exempt.enumerate().find_map(first)),
-    ];
-    let mut found = lists.into_iter().filter_map(|(list, field, found)| {
-        let (i, name) = found?;
-        Some((format!("{list}[{i}].{field}"), name))
-    });
-    let exempt = || Some(("envoy.exempt".into(), first_of(settings.exempt.as_ref())?));
-    let Some((path, name)) = found.next().or_else(exempt) else {
+    let mut authority = rules.authority.iter().map(|rule| rule.origins().next());
+    let found = first("flowRules", "limitApp", &mut flow)
+        .or_else(|| first("authorityRules", "limitApp", &mut authority))
+        .or_else(|| first("flowRules", "exempt", &mut exempt))
+        .or_else(|| Some(("envoy.exempt".into(), first_of(settings.exempt.as_ref())?)));
+    let Some((path, name)) = found else {
         return Ok(());
     };
     let fault = r#"never applies where requests have no origin; say what it is: `"envoy": {"origin": {"header": "x-app"}}`"#;
@@ -149,6 +137,14 @@ fn first_of(exempt: Option<&Exempt>) -> Option<&str> {
     exempt?.origins().next()
 }
 
-fn first<T>((i, found): (usize, Option<T>)) -> Option<(usize, T)> {
-    Some((i, found?))
+/// The path of the first of these fields of a list's rules that names an origin, and the origin.
+fn first<'a>(
+    list: &str,
+    field: &str,
+    origins: &mut dyn Iterator<Item = Option<&'a str>>,
+) -> Option<(String, &'a str)> {
+    let (i, origin) = origins
+        .enumerate()
+        .find_map(|(i, origin)| Some((i, origin?)))?;
+    Some((format!("{list}[{i}].{field}"), origin))
 }

@@ -37,32 +37,32 @@ pub(super) fn read_cost(
 
 fn cost(at: &Located<'_>) -> Result<Cost, ConfigError> {
     let fields = at.object(&COST_KEYS)?;
-    let cost = match fields.get("estimate") {
-        Some(at) => estimate(&at)?,
-        None => Cost::at_end(),
-    };
-    Ok(match actual(&fields)? {
-        Some(actual) => cost.settled_at(actual),
-        None => cost,
-    })
+    let mut cost = Cost::at_end();
+    if let Some(at) = fields.get("estimate") {
+        estimate(&at, &mut cost)?;
+    }
+    cost.actual = actual(&fields)?;
+    Ok(cost)
 }
 
-fn estimate(at: &Located<'_>) -> Result<Cost, ConfigError> {
+#[inline(never)]
+fn estimate(at: &Located<'_>, cost: &mut Cost) -> Result<(), ConfigError> {
+    let whole = |at: &Located<'_>| at.integer(1..=Count::MAX as u64).map(Some);
     if let Value::Number(_) = at.value() {
-        return Ok(Cost::estimated(at.integer(1..=Count::MAX as u64)?));
+        cost.estimate = whole(at)?;
+        return Ok(());
     }
     let fields = part_fields(at, &ESTIMATE_KEYS)?;
-    let mut cost = match fields.get("default") {
-        Some(default) => Cost::estimated(default.integer(1..=Count::MAX as u64)?),
-        None => Cost::at_end(),
-    };
+    if let Some(default) = fields.get("default") {
+        cost.estimate = whole(&default)?;
+    }
     if names_part(&fields) {
-        cost = cost.read_from(part_of(at, &fields, true)?);
+        cost.part = Some(part_of(at, &fields, true)?);
     }
-    match fields.get("atMost") {
-        Some(most) => Ok(cost.at_most(at_most(&most)?)),
-        None => Ok(cost),
+    if let Some(most) = fields.get("atMost") {
+        cost.at_most = Some(at_most(&most)?);
     }
+    Ok(())
 }
 
 /// A number, or a share of the count: `"50%"`.

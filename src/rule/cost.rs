@@ -62,10 +62,10 @@ impl AtMost {
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cost {
-    estimate: Option<u64>,
-    part: Option<KeyPart>,
-    at_most: Option<AtMost>,
-    actual: Option<Actual>,
+    pub(crate) estimate: Option<u64>,
+    pub(crate) part: Option<KeyPart>,
+    pub(crate) at_most: Option<AtMost>,
+    pub(crate) actual: Option<Actual>,
 }
 
 impl Cost {
