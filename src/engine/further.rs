@@ -30,7 +30,7 @@ impl<S: Backend> Engine<S> {
         for (index, rule) in rules.into_iter().enumerate() {
             let listed = Listed::new(rule);
             if table.rules.iter().any(|known| known.id == listed.id) {
-                ids.0.insert(listed.id.clone(), index);
+                ids.put(&listed.id, index);
             }
             ids.take(&listed.id, index, (FLOW_RULES, index))?;
             further.push(listed);

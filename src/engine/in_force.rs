@@ -153,7 +153,9 @@ impl<R> ByTarget<R> {
 
 /// Ids that are taken, and by the how manieth rule: none is given twice in one list.
 #[derive(Default)]
-pub(super) struct Ids(pub(super) HashMap<RuleId, usize>);
+///
+/// The last of the numbers counts. (Most maps are of this type, so that their code is there once.)
+pub(super) struct Ids(HashMap<Rc<str>, Vec<usize>>);
 
 impl Ids {
     /// The default ids of the rules in force. A rule is its mode, its id, and whether the id was given.
@@ -162,16 +164,28 @@ impl Ids {
         let mut ids = Ids::default();
         for (mode, id, given) in rules {
             if mode == Mode::Enforce && !given {
-                ids.0.insert(id, 0);
+                ids.put(&id, 0);
             }
         }
         ids
     }
 
+    /// The rule that has this id.
+    pub(super) fn number(&self, id: &RuleId) -> Option<usize> {
+        self.0.get(id.shared())?.last().copied()
+    }
+
+    /// Gives the id to that rule. Returns whether another one had it.
+    pub(super) fn put(&mut self, id: &RuleId, number: usize) -> bool {
+        let numbers = self.0.entry(Rc::clone(id.shared())).or_default();
+        numbers.push(number);
+        numbers.len() > 1
+    }
+
     /// The mode and the id of a rule beside these: a rule in shadow mode gets another id if its default id is among them.
     #[inline(never)]
     pub(super) fn beside(&self, (mode, id, given): (Mode, RuleId, bool)) -> (Mode, RuleId) {
-        if mode == Mode::Shadow && !given && self.0.contains_key(&id) {
+        if mode == Mode::Shadow && !given && self.number(&id).is_some() {
             return (mode, id.in_shadow());
         }
         (mode, id)
@@ -184,9 +198,9 @@ impl Ids {
         number: usize,
         (list, index): (&'static str, usize),
     ) -> Result<(), RulesError> {
-        match self.0.insert(id.clone(), number) {
-            None => Ok(()),
-            Some(_) => Err(RulesError::SameId {
+        match self.put(id, number) {
+            false => Ok(()),
+            true => Err(RulesError::SameId {
                 id: id.clone(),
                 list,
                 index,

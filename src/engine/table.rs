@@ -19,7 +19,7 @@ use crate::rule::{
 use crate::state::backend::Backend;
 use crate::state::terms::Terms;
 use crate::time::Timestamp;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 
@@ -92,9 +92,11 @@ impl<S: Backend> Table<S> {
             }
         }
         let measured = table.measuring.keys();
-        let mut named: HashSet<&Rc<str>> = table.by.named.keys().chain(measured).collect();
-        named.extend(table.prechecks.named());
-        for name in named {
+        let named = table.by.named.keys().chain(measured);
+        for name in named.chain(table.prechecks.named()) {
+            if table.resources.get(name).is_some() {
+                continue;
+            }
             let mut resource = table.make(store, name, None);
             resource.is_named = true;
             table.resources.keep(resource);
@@ -137,13 +139,13 @@ impl<S: Backend> Table<S> {
         at: (&'static str, usize),
     ) -> Result<(), RulesError> {
         let index = self.rules.len();
-        if let Some(earlier) = ids.0.get(&listed.id)
-            && let Some(earlier) = self.rules.get_mut(*earlier)
+        if let Some(earlier) = ids.number(&listed.id)
+            && let Some(earlier) = self.rules.get_mut(earlier)
             && let Some(id) = listed.part_from(earlier)
         {
             ids.take(&id, index, at)?;
             if listed.beside.is_none() {
-                ids.0.insert(listed.id.clone(), index);
+                ids.put(&listed.id, index);
             }
         } else {
             ids.take(&listed.id, index, at)?;

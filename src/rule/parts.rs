@@ -265,6 +265,10 @@ impl RuleId {
         printable_name(id).map(RuleId)
     }
 
+    pub(crate) fn shared(&self) -> &Rc<str> {
+        &self.0
+    }
+
     /// The id of a rule in shadow mode whose default id is that of a rule in force.
     pub(crate) fn in_shadow(&self) -> RuleId {
         RuleId::made_of(&[self.as_str(), "/shadow"].concat())
