@@ -195,11 +195,9 @@ fn read_behavior(
         MaxQueueing::MAX_MS,
         millis,
     )?;
-    if throttles {
-        if let Some((_, given)) = fields.first(&["window", "sampleCount"]) {
-            let fault = format!("means nothing to `{name}`; leave it out");
-            return Err(given.error(&fault));
-        }
+    if throttles && let Some((_, given)) = fields.first(&["window", "sampleCount"]) {
+        let fault = format!("means nothing to `{name}`; leave it out");
+        return Err(given.error(&fault));
     }
     // Both are in range.
     // Both are the default if the behaviour does not use them.
