@@ -325,7 +325,7 @@ fn the_document_in_the_readme_is_accepted() {
         .and_then(|(_, rest)| rest.split_once("```"));
     let (document, _) = document.expect("there is none");
     let (rules, _) = parse(document.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(rules.flow.len(), 4);
+    assert_eq!(rules.flow.len(), 6);
 }
 
 #[test]
