@@ -4,7 +4,7 @@ import { checkCosts, putCosts } from './costs.js';
 import { INSPECT, beginAt, bounded, checkNumber, checkObject, checkOptions, fault, inspected, listed, wrong } from './errors.js';
 import * as layout from './layout.js';
 import { NodeTree, counters, top } from './statistics.js';
-import { flatten, flattenLists } from './tree.js';
+import { flatten, flattenLists, flattenTexts } from './tree.js';
 import { EXAMPLE, REQUEST, Waiting } from './waiting.js';
 
 // No entry has this number.
@@ -13,10 +13,13 @@ const NO_ENTRY = 2 ** 32 - 1;
 // The longest name. Clients may choose names: memory must stay bounded.
 const MAX_NAME = 1024;
 
+// How many APIs a request may name.
+const MAX_APIS = 16;
+
 // The most keys that `top` returns.
 const MAX_TOP = 10_000;
 
-// How many resources have a number at a time.
+// How many resources have a number at a time, with or without APIs.
 const MAX_RESOURCES = 4096;
 
 // Frees engines and entries that were garbage-collected.
@@ -24,7 +27,7 @@ const registryOf = (drop) =>
   typeof FinalizationRegistry === 'function'
     ? new FinalizationRegistry((at) => {
         if (at.generation === wasm.generation) drop(at.number);
-        if (at.resource !== undefined) notifyWaiting(at.engine, at.resource);
+        if (at.names !== undefined) notifyWaiting(at.engine, at.names);
       })
     : undefined;
 const engines = registryOf((number) => core.engine_free(number));
@@ -46,6 +49,8 @@ export class Engine {
   #about;
   #now;
   #resources = new Map();
+  // Resources together with APIs, by the names of all in JSON.
+  #combined = new Map();
   #maxWaiting;
   #gauges;
   // Set by the first `run` or `acquire`.
@@ -81,7 +86,7 @@ export class Engine {
     if (number < 0) throw fault('ERR_LEAPGATE_RULES', wasm.readText(-number), RangeError);
     this.#at.number = number;
     this.#at.generation = wasm.generation;
-    this.#resources.clear();
+    this.#forget();
   }
 
   // The engine's number in the module.
@@ -113,7 +118,7 @@ export class Engine {
     if (wrongs < 0) throw fault('ERR_LEAPGATE_RULES', wasm.readText(-wrongs), RangeError);
     this.#tree = tree;
     this.#about = aboutOf(rules);
-    this.#resources.clear();
+    this.#forget();
     this.#waiting?.replaced();
   }
 
@@ -128,7 +133,7 @@ export class Engine {
 
   limit(resource, request) {
     const number = this.#ready();
-    const known = this.#resource(number, resource);
+    const known = this.#resource(number, resource, request?.apis);
     if (known.isOpen) {
       throw wrong('resource', resource, 'has rules that look at how calls end; use `enter` or `run`', Error, 'ERR_LEAPGATE_OPEN');
     }
@@ -140,7 +145,7 @@ export class Engine {
   // `isChecked`: `run` and `acquire` have checked the names of the options.
   enter(resource, request, isChecked = false) {
     const number = this.#ready();
-    const known = this.#resource(number, resource);
+    const known = this.#resource(number, resource, request?.apis);
     let flags = 0;
     let within = NO_ENTRY;
     if (request !== undefined) {
@@ -150,7 +155,7 @@ export class Engine {
     }
     const now = this.now();
     const decided = this.#decide(number, known, request, isChecked ? undefined : ENTER, flags, within, now);
-    const entry = new Entry(this, decided, known, resource, request);
+    const entry = new Entry(this, decided, known, request);
     this.#answer(entry, decided >= 0, known, now);
     if (decided >= 0) entry.waitMs = wasm.results()[layout.DECISION_WAIT];
     return entry;
@@ -170,32 +175,43 @@ export class Engine {
 
   policies(resource, request) {
     const number = this.#ready();
-    const known = this.#resource(number, resource);
+    const known = this.#resource(number, resource, request?.apis);
     this.#decide(number, known, request, ENTER, layout.LOOKS, NO_ENTRY, this.now());
     return this.#policies(known);
   }
 
-  // The resource's number, key parts, units and rules.
-  #resource(number, name) {
+  // The number, key parts, units and rules of a resource, or of a resource together with APIs.
+  #resource(number, name, apis) {
+    if (apis !== undefined) return this.#withApis(number, name, apis);
     const known = this.#resources.get(name);
     if (known !== undefined) return known;
-    return this.#register(number, name);
+    return this.#register(number, this.#resources, checkResource(name), [name]);
   }
 
-  #register(number, name) {
-    checkName('resource', name);
-    if (name === '') throw wrong('resource', name, 'is not a valid resource; use a name, as rules do', RangeError);
-    if (this.#resources.size === MAX_RESOURCES) this.#resources.clear();
-    const place = this.#resources.size;
-    const known = { number: place, isOpen: false, holds: false, parts: [], units: [], rules: [] };
+  #withApis(number, name, apis) {
+    if (checkApis(apis).length === 0) return this.#resource(number, name);
+    const key = JSON.stringify([checkResource(name), ...apis]);
+    return this.#combined.get(key) ?? this.#register(number, this.#combined, key, [...new Set([name, ...apis])]);
+  }
+
+  #forget() {
+    this.#resources.clear();
+    this.#combined.clear();
+  }
+
+  #register(number, among, key, names) {
+    const count = () => this.#resources.size + this.#combined.size;
+    if (count() === MAX_RESOURCES) this.#forget();
+    const place = count();
+    const known = { names, number: place, isOpen: false, holds: false, parts: [], units: [], rules: [] };
     this.#guarded(() => {
-      const about = core.engine_resource(number, place, wasm.putTextAt(name, 0));
+      const about = core.engine_resource(number, place, wasm.put(flattenTexts(names)));
       known.isOpen = (about & layout.IS_OPEN) !== 0;
       known.holds = (about & layout.HOLDS) !== 0;
       known.units = wasm.readTexts(core.engine_units(number, place));
       for (let i = 0, bytes; (bytes = core.engine_part(number, place, i)) >= 0; i++) known.parts.push(wasm.readText(bytes));
     });
-    this.#resources.set(name, known);
+    among.set(key, known);
     return known;
   }
 
@@ -351,19 +367,17 @@ class Entry {
   #at;
   #known;
   #key;
-  #resource;
   #request;
   waitMs = 0;
 
-  constructor(engine, number, known, resource, request) {
+  constructor(engine, number, known, request) {
     this.#engine = engine;
     this.#known = known;
     if (number < 0) return;
-    this.#resource = resource;
     this.#request = request;
     // A copy: the caller may change the original.
     if (known.parts.length > 0) this.#key = [...valuesOf(known.parts, request?.key)];
-    this.#at = { number, generation: wasm.generation, engine, resource };
+    this.#at = { number, generation: wasm.generation, engine, names: known.names };
     entries?.register(this, this.#at, this.#at);
   }
 
@@ -412,7 +426,7 @@ class Entry {
     } catch (error) {
       throw wasm.crashed(error);
     } finally {
-      notifyWaiting(this.#engine, this.#resource, this.#request, hasGivenBack || held);
+      notifyWaiting(this.#engine, this.#known.names, this.#request, hasGivenBack || held);
     }
   }
 
@@ -466,6 +480,19 @@ function checkName(place, name) {
   if (typeof name !== 'string') throw wrong(place, name, 'is not a string; use one');
   if (name.length <= MAX_NAME) return name;
   throw wrong(place, name, `has ${name.length} characters; use at most ${MAX_NAME}`, RangeError);
+}
+
+function checkResource(name) {
+  if (checkName('resource', name) !== '') return name;
+  throw wrong('resource', name, 'is not a valid resource; use a name, as rules do', RangeError);
+}
+
+function checkApis(apis) {
+  const cure = `use an array of at most ${MAX_APIS} names`;
+  if (!Array.isArray(apis)) throw wrong('request.apis', apis, `is not a list of APIs; ${cure}`);
+  if (apis.length > MAX_APIS) throw wrong('request.apis', apis, `has ${apis.length} names; ${cure}`, RangeError);
+  for (let i = 0; i < apis.length; i++) checkName(`request.apis[${i}]`, apis[i]);
+  return apis;
 }
 
 const keyFault = (place, value, why, Kind = TypeError) => wrong(place, value, why, Kind, 'ERR_LEAPGATE_KEY');

@@ -1,5 +1,5 @@
-// Requests that wait for an engine: `acquire` until it is admitted, `run` where a rule requires it. Requests for one resource with
-// one key form a queue, of which only the first retries: after its `retryAfterMs`, or when a call ends.
+// Requests that wait for an engine: `acquire` until it is admitted, `run` where a rule requires it. Requests for one resource, and
+// the same APIs, with one key form a queue, of which only the first retries: after its `retryAfterMs`, or when a call ends.
 
 import { beginAt, checkNumber, checkOptions, fault, faultAt, wrong } from './errors.js';
 
@@ -23,7 +23,7 @@ const NEXT = 16;
 const EARLY_MS = 2;
 
 // The options of all requests, of `run`, and of `acquire`.
-export const REQUEST = ['key', 'origin', 'cost', 'prioritized', 'context', 'inbound', 'exempt'];
+export const REQUEST = ['key', 'origin', 'cost', 'prioritized', 'context', 'inbound', 'exempt', 'apis'];
 const RUN = [...REQUEST, 'within', 'signal'];
 const ACQUIRE = [...RUN, 'maxWaitMs'];
 export const EXAMPLE = '`{ cost: 2 }`, or leave it out';
@@ -70,12 +70,13 @@ function after(ms, then) {
 }
 
 // The name of the queue of a request: requests with the same key and the same rules share one.
-function nameOf({ key, origin, context, prioritized, inbound, exempt } = {}) {
+function nameOf(resource, { key, origin, context, prioritized, inbound, exempt, apis = [] } = {}) {
   const text = (value) => (Array.isArray(value) ? value.map(String) : String(value));
   const isRecord = typeof key === 'object' && key !== null && !Array.isArray(key);
   const parts = isRecord ? Object.entries(key).map(([part, value]) => [part, text(value)]) : text(key);
   if (isRecord) parts.sort(([a], [b]) => (a < b ? -1 : 1));
-  return JSON.stringify([isRecord, parts, text(origin), text(context), prioritized === true, inbound === true, exempt === true]);
+  const flags = [prioritized, inbound, exempt].map((flag) => flag === true);
+  return JSON.stringify([resource, text(apis), isRecord, parts, text(origin), text(context), ...flags]);
 }
 
 export class Waiting {
@@ -84,7 +85,8 @@ export class Waiting {
   #isKeptOutByHolds;
   // How many requests wait, for any reason.
   #count = 0;
-  // The queues of refused requests, by resource and then by name. A queue has `waiters`; the latest `refusal` of its first waiter;
+  // The queues of refused requests, by resource and each API, and then by name. A queue has `names`, of its resource and APIs;
+  // `waiters`; the latest `refusal` of its first waiter;
   // `at`, when the first waiter retries, Infinity until a call ends; and `cancel`, which cancels that retry.
   #queues = new Map();
   // Admitted requests that wait for their turn.
@@ -157,7 +159,8 @@ export class Waiting {
   // Handles the first attempt of a request.
   #arrive(waiter) {
     const { resource, request } = waiter;
-    let queue = this.#queues.get(resource)?.get(nameOf(request));
+    const name = nameOf(resource, request);
+    let queue = this.#queues.get(resource)?.get(name);
     // The queue's retry is overdue.
     if (queue?.at <= this.#engine.now() && !this.#isShared) this.#advance(queue);
     if (queue?.waiters.size > 0) {
@@ -168,12 +171,11 @@ export class Waiting {
     }
     const refusal = this.#ask(waiter);
     if (refusal === undefined) return;
-    const name = nameOf(request);
-    queue = { resource, name, waiters: new Set(), pauses: 0, cancel: nothing };
+    const names = new Set([resource, ...(request.apis ?? [])]);
+    queue = { names, name, waiters: new Set(), pauses: 0, cancel: nothing };
     this.#pause(queue, refusal);
     if (!this.#join(waiter, queue)) return queue.cancel();
-    if (!this.#queues.has(resource)) this.#queues.set(resource, new Map());
-    this.#queues.get(resource).set(name, queue);
+    this.#putLast(queue);
   }
 
   // Whether a request would wait in vain, because the first waiter retries only after its deadline. Such a request is refused here.
@@ -242,11 +244,22 @@ export class Waiting {
     }
   }
 
-  #drop({ resource, name, cancel }) {
-    cancel();
-    const queues = this.#queues.get(resource);
-    queues?.delete(name);
-    if (queues?.size === 0) this.#queues.delete(resource);
+  #drop(queue) {
+    queue.cancel();
+    for (const name of queue.names) {
+      const queues = this.#queues.get(name);
+      queues?.delete(queue.name);
+      if (queues?.size === 0) this.#queues.delete(name);
+    }
+  }
+
+  // Puts a queue behind all others of its resource and APIs.
+  #putLast(queue) {
+    for (const name of queue.names) {
+      const queues = this.#queues.get(name) ?? new Map();
+      queues.delete(queue.name);
+      this.#queues.set(name, queues.set(queue.name, queue));
+    }
   }
 
   // Has a queue wait until its first waiter retries.
@@ -373,24 +386,25 @@ export class Waiting {
     if (--this.#count === 0) this.#callOffRound();
   }
 
-  // To be called when a call of `resource` with `request` has ended; `hasGivenBack` says whether its charge was refunded, or an
+  // To be called when a call of a resource and APIs, by `names`, with `request` has ended; `hasGivenBack` says whether its charge was refunded, or an
   // estimate that it held. Retries the first waiter of each queue that this may admit. If the same rule has just refused the first
   // waiter of another queue, the retry is left to the next round: the two may wait for different keys.
-  ended(resource, request, hasGivenBack) {
+  ended(names, request, hasGivenBack) {
     if (this.#queues.size === 0) return;
+    const waited = names.map((name) => this.#queues.get(name)).filter((queues) => queues !== undefined);
+    const queues = new Set(waited.flatMap((queues) => [...queues.values()]));
     if (this.#isShared) {
-      if (hasGivenBack) this.#queues.get(resource)?.forEach((queue) => (queue.at = 0));
+      if (hasGivenBack) queues.forEach((queue) => (queue.at = 0));
       return;
     }
     if (this.#isAsking) return this.#planRound();
-    const queues = this.#queues.get(resource) ?? new Map();
-    const own = queues.get(nameOf(request));
+    const own = nameOf(names[0], request);
     const refusing = new Set();
-    let isWhole = this.#queues.size === (this.#queues.has(resource) ? 1 : 0);
-    for (const queue of [...queues.values()]) {
+    let isWhole = this.#queues.size === waited.length;
+    for (const queue of queues) {
       const { rule, cause, retryAfterMs } = queue.refusal;
       if (!hasGivenBack && retryAfterMs > ANY_MOMENT_MS && cause !== 'degrade') continue;
-      if (queue !== own && refusing.has(rule)) {
+      if (queue.name !== own && refusing.has(rule)) {
         isWhole = false;
         continue;
       }
@@ -399,10 +413,7 @@ export class Waiting {
       if (queue.waiters.size === 0) continue;
       refusing.add(queue.refusal.rule);
       // Queues take turns.
-      if (queue.waiters.size < size) {
-        queues.delete(queue.name);
-        queues.set(queue.name, queue);
-      }
+      if (queue.waiters.size < size) this.#putLast(queue);
     }
     if (!isWhole) this.#planRound();
   }
@@ -425,7 +436,8 @@ export class Waiting {
   }
 
   #each(act) {
-    for (const queues of [...this.#queues.values()]) for (const queue of [...queues.values()]) act(queue);
+    const all = [...this.#queues.values()].flatMap((queues) => [...queues.values()]);
+    new Set(all).forEach(act);
   }
 
   // To be called when rules were replaced.

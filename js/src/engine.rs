@@ -23,6 +23,8 @@ type Units = Rc<[Box<str>]>;
 /// A resource that JavaScript knows by number.
 pub(crate) struct KnownResource {
     pub(crate) resource: Rc<Resource<LateSeed>>,
+    /// The same, unless it stands for APIs too: it keeps the windows of the route.
+    _route: Rc<Resource<LateSeed>>,
     /// What its rules count, in the order of the costs in the results.
     pub(crate) units: Units,
     pub(crate) rules: Vec<RuleInfo>,
@@ -157,10 +159,13 @@ impl Engines {
         }
     }
 
-    /// Gives a resource a number: the next one, or 0, and then all other resources are forgotten. Returns the bits of `engine_resource`.
-    pub(crate) fn register(&mut self, engine: u32, number: u32, name: &str) -> Option<f64> {
+    /// Gives a resource, with the APIs that are named behind it, a number: the next one, or 0, and then all other resources are
+    /// forgotten. Returns the bits of `engine_resource`.
+    pub(crate) fn register(&mut self, engine: u32, number: u32, names: &[&str]) -> Option<f64> {
         let slot = self.slots.get_mut(engine)?;
-        let resource = slot.engine.resource(name);
+        let (name, apis) = names.split_first()?;
+        let route = slot.engine.resource(name);
+        let resource = slot.engine.resource_with(&route, apis);
         let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
         let about = bit(resource.has_rules(), HAS_RULES)
             | bit(rules::needs_exit(&resource), IS_OPEN)
@@ -169,6 +174,7 @@ impl Engines {
         slot.resources.push(KnownResource {
             units: rules::units(&resource),
             resource,
+            _route: route,
             rules: Vec::new(),
         });
         Some(about.into())

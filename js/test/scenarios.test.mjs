@@ -33,7 +33,8 @@ class Play {
     this.engine = new Engine(scenario.rules, { now: () => this.now });
   }
 
-  enter({ resource, id, times = 1, within, keys, ...request }) {
+  // The runner of the filter finds the APIs by the path and the method.
+  enter({ resource, path, method, id, times = 1, within, keys, ...request }) {
     const answers = Array.from({ length: times }, () => {
       const outer = within === undefined ? {} : { within: this.open.get(within) };
       const entry = this.engine.enter(resource, { ...request, ...outer, key: keyed(keys), canWait: true });

@@ -365,7 +365,7 @@ export interface RulesDocument {
   paramFlowRules?: readonly ParamFlowRule[];
   /** Sentinel's gateway rules. They are checked before `paramFlowRules`. */
   gatewayFlowRules?: readonly GatewayFlowRule[];
-  /** The APIs that requests may belong to besides their resource. Callers find and name them: the engine sees no paths. */
+  /** The APIs that requests may belong to besides their resource. Callers find them and name them in `apis`: the engine sees no paths. */
   apiDefinitions?: readonly ApiDefinition[];
   /** Circuit breakers. */
   degradeRules?: readonly DegradeRule[];
@@ -425,6 +425,11 @@ export interface RequestOptions {
    * Circuit breakers and authority rules hold for it.
    */
   exempt?: boolean;
+  /**
+   * The names of the APIs that the request enters besides its resource: all admit it, or none is charged. Up to 16. A name that no
+   * rule is for makes no difference. `key` has the parts of all of them.
+   */
+  apis?: readonly string[];
 }
 
 /** The properties of a call. */
@@ -482,8 +487,8 @@ export interface EngineResult {
   retryAfterMs: number;
   /** The first rule that refuses, else the rule with the fewest passes left; null if the resource has no rule. */
   rule: string | null;
-  /** The kind of the refusing rule; null if the request passes. */
-  cause: 'flow' | 'degrade' | 'system' | 'authority' | 'ban' | null;
+  /** The kind of the refusing rule, `api` if a request's resource and `apis` have too many rules together; null if the request passes. */
+  cause: 'flow' | 'degrade' | 'system' | 'authority' | 'ban' | 'api' | null;
   /** The HTTP status of the refusal, which depends on the kind of rule; null if the request passes. */
   status: 429 | 503 | 403 | null;
   /** The state of each flow rule that is not for a particular origin or context. */
@@ -545,7 +550,7 @@ export class Engine {
   /**
    * Waits until the call is admitted: for its turn, for borrowed passes, or until other calls end. The caller ends the entry.
    *
-   * Requests for one resource with one key are admitted in order of arrival; `enter`, `limit` and `run` do not join this queue.
+   * Requests for one resource, and the same `apis`, with one key are admitted in order of arrival; `enter`, `limit` and `run` do not join this queue.
    * Statistics count each retry of the first waiting request that is refused. Rejects with a `BlockedError` if the request can
    * never pass, or not within `maxWaitMs`: at once, if that is known.
    *
@@ -559,7 +564,7 @@ export class Engine {
    */
   setGauges(gauges: { load?: number; cpu?: number }): void;
   /** The state of the flow rules of a resource. Charges nothing. */
-  policies(resource: string, request?: Pick<RequestOptions, 'key'>): EnginePolicy[];
+  policies(resource: string, request?: Pick<RequestOptions, 'key' | 'apis'>): EnginePolicy[];
   /**
    * Replaces all rules, or throws as the constructor does and replaces none. A rule with the id and the geometry of a rule in
    * force keeps its counts; calls end on the rules under which they began.

@@ -2,10 +2,12 @@
 
 use crate::support::{at, retry_ms};
 use crate::vectors::{dump, value_of};
+use leapgate::api::ApiMatcher;
+use leapgate::backend::Local;
 use leapgate::config::{Value as Tree, read};
 use leapgate::rule::{KeyPart, KeyValue, REQUESTS};
 use leapgate::stats::{DefaultNode, NodeTree};
-use leapgate::{Decision, Engine, Entry, Outcome, Request, Rules, Timestamp};
+use leapgate::{Decision, Engine, Entry, Outcome, Request, Resource, Rules, Timestamp};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -15,9 +17,21 @@ fn rules(document: &Value) -> Rules {
     read(&tree).unwrap().rules
 }
 
+/// The names of the APIs that a request enters too.
+fn apis(arguments: &Value) -> Vec<&str> {
+    let names = arguments["apis"].as_array().into_iter().flatten();
+    names.map(|name| name.as_str().unwrap()).collect()
+}
+
+/// The resource of a request, with its APIs.
+fn resource_of(engine: &Engine, arguments: &Value) -> Rc<Resource<Local>> {
+    let route = engine.resource(text(arguments, "resource"));
+    engine.resource_with(&route, &apis(arguments))
+}
+
 /// A request's values of the parts of a resource's keys.
 fn keys(engine: &Engine, arguments: &Value) -> Vec<Vec<String>> {
-    let resource = engine.resource(text(arguments, "resource"));
+    let resource = resource_of(engine, arguments);
     let values = |part: &KeyPart| match &arguments["keys"][part.to_string()] {
         Value::Null => Vec::new(),
         Value::String(value) => vec![value.clone()],
@@ -66,12 +80,24 @@ fn costs(cost: &Value) -> Vec<(&str, u64)> {
 struct Play<'a> {
     scenario: &'a Value,
     engine: Engine,
+    /// The APIs of the first document.
+    apis: ApiMatcher,
     open: HashMap<u64, Entry>,
 }
 
 impl Play<'_> {
     fn enter(&mut self, call: &Value, now: Timestamp) -> Value {
+        let apis = apis(call);
+        if let Some(path) = call["path"].as_str() {
+            let method = call["method"].as_str().unwrap_or("GET");
+            let read = |part: &KeyPart| (*part == KeyPart::Method).then(|| method.into());
+            let found = self.apis.find(path.as_bytes(), &read);
+            let found: BTreeSet<&str> = found.names().iter().copied().collect();
+            let named: BTreeSet<&str> = apis.iter().copied().collect();
+            assert_eq!(found, named, "the APIs of {method} {path}");
+        }
         let request = Request::new(text(call, "resource"))
+            .also(&apis)
             .context(text(call, "context"))
             .origin(text(call, "origin"));
         let costs = costs(&call["cost"]).into_iter();
@@ -114,7 +140,7 @@ impl Play<'_> {
     }
 
     fn left(&self, asked: &Value, now: Timestamp) -> Value {
-        let resource = self.engine.resource(text(asked, "resource"));
+        let resource = resource_of(&self.engine, asked);
         let row = |policy: leapgate::Policy<'_>| {
             json!([
                 policy.id.as_str(),
@@ -248,10 +274,11 @@ fn every_scenario_is_answered_as_it_says() {
             continue;
         }
         let scenario: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        let engine = Engine::new(rules(&scenario["rules"])).unwrap();
+        let rules = rules(&scenario["rules"]);
         let mut play = Play {
             scenario: &scenario,
-            engine,
+            apis: ApiMatcher::new(rules.apis.iter()),
+            engine: Engine::new(rules).unwrap(),
             open: HashMap::new(),
         };
         for (number, step) in scenario["steps"].as_array().unwrap().iter().enumerate() {

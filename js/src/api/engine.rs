@@ -6,6 +6,7 @@ use crate::layout::*;
 use crate::shell::shell;
 use crate::texts::Texts;
 use crate::time::instant;
+use crate::tree;
 use leapgate::backend::Gauges;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -60,13 +61,17 @@ pub fn engine_gauges(engine: u32, load: f64, cpu: f64) {
     });
 }
 
-/// Gives the number `number` to the resource whose name is in the buffer: the next free one, or 0, and then all other resources
-/// lose theirs. Returns the bits `HAS_RULES`, `IS_OPEN` and `HOLDS` of `layout`.
+/// Gives the number `number` to the resource whose name is in the buffer, together with the APIs whose names follow, each name with
+/// its length before it: the next free number, or 0, and then all other resources lose theirs. Returns the bits `HAS_RULES`, `IS_OPEN` and `HOLDS` of `layout`.
 #[wasm_bindgen]
 pub fn engine_resource(engine: u32, number: u32, bytes: usize) -> f64 {
     shell(|shell| {
-        let name = text_at(&shell.buffer.text, 0, bytes);
-        shell.engines.register(engine, number, name).unwrap_or(NONE)
+        let names = tree::parts(shell.buffer.bytes(bytes));
+        let names: Vec<_> = names
+            .map(|name| std::str::from_utf8(name).unwrap_or_default())
+            .collect();
+        let registered = shell.engines.register(engine, number, &names);
+        registered.unwrap_or(NONE)
     })
 }
 

@@ -49,6 +49,11 @@ const result: EngineResult = engine.limit('login', { key: 'a', cost: 2, origin: 
 const rule: string | null = result.rule;
 const window: number | null | undefined = result.policies[0]?.windowMs;
 engine.limit('login', { key: [1, 2n, null] });
+engine.limit('web', { apis: ['login', 'shop'] as const });
+engine.acquire('web', { apis: ['login'], maxWaitMs: 5 }).then((call) => call.cause === 'api');
+engine.policies('web', { apis: [] });
+// @ts-expect-error not an array
+engine.enter('web', { apis: 'login' });
 engine.limit('login', { key: { clientIp: '10.0.0.1', 'header:x-api-key': ['a', 'b'], 'arg:0': null, 'jwtClaim:org/id@pl': 7 } });
 engine.policies('login', { key: 7 })[0]?.remaining.toFixed();
 {

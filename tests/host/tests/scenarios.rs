@@ -180,7 +180,7 @@ impl Play {
     fn is_of_the_refusal(&self, asked: &Value) -> bool {
         self.refused.as_ref().is_some_and(|(at, of, _)| {
             *at == self.millis()
-                && ["resource", "keys", "origin"]
+                && ["resource", "apis", "keys", "origin"]
                     .iter()
                     .all(|part| of[*part] == asked[*part])
         })
@@ -199,6 +199,13 @@ impl Play {
         }
         if call["exempt"] == json!(true) {
             request = request.header("x-exempt", "1");
+        }
+        if call["path"].is_string() {
+            request = request.path(text(call, "path"));
+        }
+        if call["method"].is_string() {
+            request.headers.retain(|(name, _)| name != ":method");
+            request = request.header(":method", text(call, "method"));
         }
         for (part, value) in call["keys"].as_object().into_iter().flatten() {
             if let Some((path, value)) = attribute(part, value) {
