@@ -22,7 +22,7 @@ ENVOY=.tools/envoy
 OLDEST_ENVOY=1.36.4
 PYTHON=.tools/venv/bin/python
 WASM=dist/leapgate.wasm
-MAX_WASM_BYTES=375000
+MAX_WASM_BYTES=435000
 TARGET=${CARGO_TARGET_DIR:-target}
 
 # What Envoy calls. The SDK exports every callback there is, and the host enters the VM, about 2,500
