@@ -365,8 +365,6 @@ export interface RulesDocument {
   paramFlowRules?: readonly ParamFlowRule[];
   /** Sentinel's gateway rules. They are checked before `paramFlowRules`. */
   gatewayFlowRules?: readonly GatewayFlowRule[];
-  /** The APIs that requests may belong to besides their resource. Callers find them and name them in `apis`: the engine sees no paths. */
-  apiDefinitions?: readonly ApiDefinition[];
   /** Circuit breakers. */
   degradeRules?: readonly DegradeRule[];
   /** Limits on all inbound requests. */
@@ -375,6 +373,8 @@ export interface RulesDocument {
   authorityRules?: readonly AuthorityRule[];
   /** Bans on clients that are refused too often. */
   banRules?: readonly BanRule[];
+  /** The APIs that requests may belong to besides their resource. Callers find them and name them in `apis`: the engine sees no paths. */
+  apiDefinitions?: readonly ApiDefinition[];
   /** `shadow`: no rule refuses. */
   mode?: Mode;
   /** The settings of the Envoy filter: ignored here. */
