@@ -83,7 +83,7 @@ impl<T: Counter> RuleWindow<T> {
     }
 
     /// Changes a reservation of `held` into one of what is to be charged, which it returns: the actual cost, as far as it could
-    /// be reserved and nobody else has charged it.
+    /// be reserved and no other worker has charged it.
     fn end_hold(&self, held: u64, actual: u64) -> u64 {
         let (mine, debt) = match self.counter.unhold(held) {
             true => (held, actual.saturating_sub(held)),
