@@ -5,8 +5,8 @@
 //! (`held`), and shows a heartbeat once a second while it holds anything. If that is 10 s old, another virtual machine settles
 //! what stands in these gauges: calls are no longer in flight, and what was held of a window is admitted.
 //!
-//! **Nothing is given back twice, whatever others do between any two host calls.** Whoever gives back what a virtual machine
-//! holds, itself or another, has an id of its own, which it writes to a further gauge, `held_by`, before it looks at any other.
+//! **Nothing is given back twice, whatever other virtual machines do between any two host calls.** The virtual machine that gives
+//! back what one holds, itself or another, has an id of its own, which it writes to a further gauge, `held_by`, before it looks at any other.
 //! To give back `n`, it lowers the gauge by `n`, and then reads `held_by`: if that is not its id any more, it raises the gauge
 //! again and gives nothing back. So what it does give back was no longer in the gauge when the next one wrote its id. A gauge
 //! is raised after a reservation and lowered before that ends: a death in between leaves too much reserved, never too little.
