@@ -158,6 +158,8 @@ struct Machine {
     clock: Clock,
     life: u64,
     paused_until: u64,
+    /// When one of its clocks has missed something. If both do, during one lease, it cannot know how much time has passed.
+    upset_at: u64,
     waiting: VecDeque<(u64, u64)>,
     /// For when its timer is set.
     due_at: u64,
@@ -234,7 +236,11 @@ impl<'a> Fleet<'a> {
             requests: Vec::new(),
             outcome: Outcome::default(),
         };
-        fleet.store_clock = fleet.clock();
+        // A window is as long as the store's clock says: that is the time of the log.
+        fleet.store_clock = Clock {
+            ppm: 0,
+            ..fleet.clock()
+        };
         for _ in 0..plan.nodes {
             let machine = fleet.machine();
             fleet.machines.push(machine);
@@ -270,6 +276,7 @@ impl<'a> Fleet<'a> {
             clock: self.clock(),
             life: self.lives,
             paused_until: 0,
+            upset_at: 0,
             waiting: VecDeque::new(),
             due_at: u64::MAX,
             heard_at: None,
@@ -533,11 +540,15 @@ impl<'a> Fleet<'a> {
                 let until = self.now + self.rng.u64(..interval);
                 let machine = &mut self.machines[node];
                 machine.paused_until = until;
-                if self.rng.bool() {
+                if self.rng.bool() && machine.upset_at + interval < self.now {
                     machine.clock.monotonic -= (until - self.now) as i64; // suspended
+                    machine.upset_at = until;
                 }
             }
-            2 if faults.stops => self.stopped_until = self.now + self.rng.u64(..interval),
+            2 if faults.stops => {
+                let until = self.now + self.rng.u64(..interval);
+                self.stopped_until = self.stopped_until.max(until);
+            }
             3 if faults.restarts => {
                 self.store = Store::default();
                 self.started = self.now + self.rng.u64(..interval / 4);
@@ -550,7 +561,11 @@ impl<'a> Fleet<'a> {
             5 if faults.clocks => {
                 // A wall clock is set. That of the store only backwards: a step forward shortens windows, once.
                 let step = self.rng.i64(-10_000_000..10_000_000);
-                self.machines[node].clock.wall += step;
+                let machine = &mut self.machines[node];
+                if machine.upset_at + interval < self.now {
+                    machine.clock.wall += step;
+                    machine.upset_at = self.now;
+                }
                 if self.rng.bool() {
                     self.store_clock.wall -= self.rng.i64(0..10_000);
                 }
