@@ -22,6 +22,7 @@
 //! | `keys` | the parts of a request that keyed rules name |
 //! | `settings` | the filter's own settings |
 //! | `resource` | what a request's resource is called |
+//! | `store` | how a store is asked for permits, and what its answers mean |
 //! | `config` | the plugin's configuration: rules and settings in one document |
 //! | `reply` | the reply to a refused request, and headers about limits |
 //! | `pages` | where the states of a rule's keys are kept: shared data, or the virtual machine alone |
@@ -70,5 +71,6 @@ pub mod rls;
 mod route_rules;
 pub mod settings;
 mod shared;
+mod store;
 pub mod vm;
 pub mod waiting;
