@@ -22,12 +22,14 @@
 //! | `keys` | the parts of a request that keyed rules name |
 //! | `settings` | the filter's own settings |
 //! | `resource` | what a request's resource is called |
+//! | `store` | how a store is asked for permits, and what its answers mean |
 //! | `config` | the plugin's configuration: rules and settings in one document |
 //! | `reply` | the reply to a refused request, and headers about limits |
 //! | `pages` | where the states of a rule's keys are kept: shared data, or the virtual machine alone |
 //! | `backend` | the engine's backend, which opens all these |
 //! | `caller` | what is read of a request besides its resource: its origin, and whether it may borrow |
 //! | `metadata` | the values in a route's metadata, as Envoy serializes it |
+//! | `rls` | envoyproxy/ratelimit as a store |
 //! | `route_rules` | the rules that a route has of its own, in its metadata |
 //! | `apis` | which APIs a request belongs to besides its route |
 //! | `waiting` | requests that wait, paused until their turn |
@@ -65,8 +67,10 @@ mod plugin;
 pub mod reply;
 mod resource;
 pub mod ring;
+pub mod rls;
 mod route_rules;
 pub mod settings;
 mod shared;
+mod store;
 pub mod vm;
 pub mod waiting;
