@@ -312,9 +312,10 @@ tests() {
   passed=$((passed + p)) failed=$((failed + f))
 }
 
-# The core alone: its layers, the recorded traces, its documentation; in debug and in release builds.
+# The core alone: its layers, the recorded traces, its documentation, its script in Redis; in debug and in release builds.
 test_core() {
   rust
+  redis
   tests core cargo test --locked --no-fail-fast -p leapgate "$@"
   tests core-release cargo test --locked --no-fail-fast --release -p leapgate "$@"
 }
