@@ -29,6 +29,7 @@
 //! | `backend` | the engine's backend, which opens all these |
 //! | `caller` | what is read of a request besides its resource: its origin, and whether it may borrow |
 //! | `metadata` | the values in a route's metadata, as Envoy serializes it |
+//! | `rls` | envoyproxy/ratelimit as a store |
 //! | `route_rules` | the rules that a route has of its own, in its metadata |
 //! | `apis` | which APIs a request belongs to besides its route |
 //! | `waiting` | requests that wait, paused until their turn |
@@ -66,6 +67,7 @@ mod plugin;
 pub mod reply;
 mod resource;
 pub mod ring;
+pub mod rls;
 mod route_rules;
 pub mod settings;
 mod shared;
