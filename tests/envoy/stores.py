@@ -1,4 +1,4 @@
-"""Real stores for leased permits: Redis, webdis in front of it, and a stand-in for Upstash's REST interface.
+"""Real stores for leased permits: Redis, webdis in front of it, envoyproxy/ratelimit, and a stand-in for Upstash's REST interface.
 
 Everything listens on 127.0.0.1, on free ports, and keeps nothing on disk.
 """
@@ -43,12 +43,16 @@ class Server:
     def _arguments(self):
         raise NotImplementedError
 
+    def _environment(self):
+        """All that it has in its environment; `None`: what the test has."""
+        return None
+
     def start(self):
         """Starts it, empty; it answers when this returns."""
         with open(self.folder / "log", "a") as log:
             self._process = subprocess.Popen(
-                [self.program, *self._arguments()], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True,
+                [self.program, *self._arguments()], cwd=self.folder, env=self._environment(), stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, start_new_session=True,
                 # A test run that is killed leaves no server behind (PR_SET_PDEATHSIG).
                 preexec_fn=lambda: _LIBC.prctl(1, signal.SIGKILL))
         eventually(f"{self.program.name} listens", self._listens)
@@ -145,6 +149,34 @@ def _read(stream):
         return None
     found = stream.read(int(rest) + 2)
     return found[:-2]
+
+
+class Ratelimit(Server):
+    """An envoyproxy/ratelimit with these rules in its domain `leapgate`, as its YAML has them."""
+
+    def __init__(self, redis, descriptors):
+        super().__init__("../ratelimit/service_cmd")
+        self.redis = redis
+        configuration = self.folder / "rules" / "config" / "leapgate.yaml"
+        configuration.parent.mkdir(parents=True)
+        configuration.write_text(json.dumps({"domain": "leapgate", "descriptors": descriptors}))  # JSON is YAML
+        self.start()
+
+    def _arguments(self):
+        return []
+
+    def _environment(self):
+        local = {name: "127.0.0.1" for name in ("HOST", "GRPC_HOST", "DEBUG_HOST")}
+        ports = {"GRPC_PORT": self.port, "PORT": free_port(), "DEBUG_PORT": free_port()}
+        rules = {"RUNTIME_ROOT": self.folder, "RUNTIME_SUBDIRECTORY": "rules", "RUNTIME_WATCH_ROOT": "false"}
+        redis = {"BACKEND_TYPE": "redis", "REDIS_SOCKET_TYPE": "tcp", "REDIS_URL": f"127.0.0.1:{self.redis.port}"}
+        of = {**local, **ports, **rules, **redis, "USE_STATSD": "false", "DISABLE_STATS": "true", "LOG_LEVEL": "warn"}
+        return {name: str(value) for name, value in of.items()}
+
+    def counts(self):
+        """What it has counted, by its keys: the domain, the descriptor and when the window began."""
+        keys = [key.decode() for key in self.redis.command("KEYS", "leapgate_*")]
+        return {key: int(self.redis.command("GET", key)) for key in keys}
 
 
 class Webdis(Server):
