@@ -7,7 +7,7 @@ use crate::counters::{Counters, LazyCounter};
 use crate::host::{Answer, GrpcCall, Host, Kind, Level, MetricId};
 use crate::rls::{METHOD, SERVICE, Service};
 use crate::settings::{Protocol, StoreSettings};
-use crate::store::{self, Fault, SCRIPT};
+use crate::store::{self, Fault};
 use crate::vm::Vm;
 use leapgate::Timestamp;
 use leapgate::backend::{Leased, Leasing, StateKey};
@@ -277,7 +277,7 @@ impl<H: Host> Leases<H> {
         };
         let host = self.vm.host();
         let sent = match &rule.service {
-            None => store::send(host, &store, &SCRIPT, flight.with_script, &flight.message),
+            None => store::send(host, &store, flight.with_script, &flight.message),
             Some(service) => match service.borrow().ask(&flight.message, now) {
                 Ok(message) => host
                     .call_grpc(&GrpcCall {
@@ -483,15 +483,16 @@ impl<H: Host> Leased for Permits<H> {
     #[inline]
     fn take(&self, key: &[u8], cost: u64, now: Timestamp, waits: bool) -> Taken {
         let now = self.leases.moment(now);
-        let decided = {
+        let (decided, is_plain) = {
             let mut node = self.node.borrow_mut();
-            match waits {
+            let decided = match waits {
                 true => node.take(key, cost, now),
                 false => node.give_up(key, cost, now),
-            }
+            };
+            (decided, waits && !node.is_down())
         };
         match decided {
-            (Taken::Pass { remaining }, None) if waits => Taken::Pass { remaining },
+            (taken, None) if is_plain && taken != Taken::Wait => taken,
             decided => self.follow(decided, key, cost, now),
         }
     }

@@ -10,19 +10,11 @@
 use crate::host::{Host, HttpCall, NotSent};
 use crate::settings::{Protocol, StoreSettings};
 use leapgate::config::{ConfigError, Value};
-use leapgate::lease::{Answer, Message};
+use leapgate::lease::{Answer, Message, REDIS_SCRIPT, REDIS_SCRIPT_SHA1};
 use std::borrow::Cow;
 
 /// How much of an answer is read, in bytes. A right one is shorter by far.
 const MAX_ANSWER: usize = 4096;
-
-/// The script that decides in Redis.
-pub(crate) struct Script {
-    /// Its source.
-    pub(crate) source: &'static str,
-    /// The hash by which Redis knows it.
-    pub(crate) sha1: &'static str,
-}
 
 /// Why there is no answer of the script's.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -121,13 +113,12 @@ impl Fault {
 pub(crate) fn send<H: Host>(
     host: &H,
     store: &StoreSettings,
-    script: &Script,
     with_script: bool,
     message: &Message,
 ) -> Result<u32, Fault> {
     let (command, script) = match with_script {
-        false => ("EVALSHA", script.sha1),
-        true => ("EVAL", script.source),
+        false => ("EVALSHA", REDIS_SCRIPT_SHA1),
+        true => ("EVAL", REDIS_SCRIPT),
     };
     let key = [store.key_prefix.as_bytes(), &message.key].concat();
     let is_webdis = store.protocol == Protocol::Webdis;
