@@ -30,7 +30,7 @@ const EACH_READS_LIST: &str =
     "each request of a name that no rule knows reads the list of such names from shared data";
 
 /// Opens what the engine counts in.
-pub struct EnvoyBackend<H> {
+pub struct EnvoyBackend<H: Host> {
     vm: Rc<Vm<H>>,
     /// What this virtual machine holds, and its watch over others.
     holder: Rc<Holder<H>>,

@@ -13,7 +13,6 @@ use crate::holds::HEARTBEAT_MS;
 use crate::host::{Host, Level, LocalReply};
 use crate::inbound::System;
 use crate::keys::WrongTypes;
-use crate::leases::Leases;
 use crate::outcome::Answer;
 use crate::passed::{Passed, Pause, Tracked};
 use crate::route_rules::RouteRules;

@@ -294,14 +294,14 @@ impl<H: Host> Leases<H> {
                 }
             },
         };
-        match sent {
-            Err(fault) => rule.lose(token, &fault, now),
+        match &sent {
+            Err(fault) => rule.lose(token, fault, now),
             Ok(call) => {
                 let limit = GRACE_MS + u64::from(store.timeout_ms);
                 let ends = now.monotonic.as_millis().saturating_add(limit);
                 self.is_due(Some(ends));
                 let flight = Flight {
-                    call,
+                    call: *call,
                     ends,
                     ..flight
                 };
