@@ -33,3 +33,13 @@ pub struct Leasing<'a> {
     /// How many keys are kept apart.
     pub max_keys: usize,
 }
+
+/// Why a rule that asks for one limit for all machines has its own on each. The sentence is: `clusterMode` is `true`, which …,
+/// so each node limits by itself; …
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotLeased {
+    /// What `true` lacks: `needs a store`.
+    pub why: &'static str,
+    /// What to do about it: `leave it out`.
+    pub cure: &'static str,
+}
