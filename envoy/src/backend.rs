@@ -13,8 +13,8 @@ use crate::pages::{KeyStates, Pages};
 use crate::places::ProcessPlaces;
 use crate::vm::Vm;
 use leapgate::backend::{
-    Backend, BreakerKey, Key, KeyedGeometry, KeyedPages, Leased, Leasing, NamePlace, Past, Places,
-    StateKey,
+    Backend, BreakerKey, Key, KeyedGeometry, KeyedPages, Leased, Leasing, NamePlace, NotLeased,
+    Past, Places, StateKey,
 };
 use leapgate::rule::Grade;
 use once_cell::unsync::OnceCell;
@@ -117,11 +117,10 @@ impl<H: Host> Backend for EnvoyBackend<H> {
     type Keyed = KeyStates<H>;
     type Breaker = BreakerPlace<H>;
     const STATISTICS: bool = false;
-    const WITHOUT_STORE: &'static str = "add `envoy.store`";
 
-    fn lease(&self, key: &StateKey, leasing: &Leasing<'_>) -> Option<Rc<dyn Leased>> {
+    fn lease(&self, key: &StateKey, leasing: &Leasing<'_>) -> Result<Rc<dyn Leased>, NotLeased> {
         let permits = self.leases.open(key, leasing, labels(key))?;
-        Some(permits)
+        Ok(permits)
     }
 
     fn open(&self, key: &StateKey) -> (RuleCounts<H>, Past) {

@@ -10,7 +10,7 @@ use crate::settings::{Protocol, StoreSettings};
 use crate::store::{self, Fault};
 use crate::vm::Vm;
 use leapgate::Timestamp;
-use leapgate::backend::{Leased, Leasing, StateKey};
+use leapgate::backend::{Leased, Leasing, NotLeased, StateKey};
 use leapgate::lease::{self, Change, Message, Moment, Node, Taken, WhenDown};
 use once_cell::unsync::OnceCell;
 use std::cell::{Cell, RefCell};
@@ -107,14 +107,22 @@ impl<H: Host> Leases<H> {
         before
     }
 
-    /// The permits of the rule with this key; `None` if there is no store that has such a window.
+    /// The permits of the rule with this key.
+    ///
+    /// # Errors
+    ///
+    /// If there is no store, or none that has such a window.
     pub(crate) fn open(
         self: &Rc<Self>,
         key: &StateKey,
         leasing: &Leasing<'_>,
         label: String,
-    ) -> Option<Rc<Permits<H>>> {
-        let store = self.settings.borrow().clone()?;
+    ) -> Result<Rc<Permits<H>>, NotLeased> {
+        let settings = self.settings.borrow().clone();
+        let store = settings.ok_or(NotLeased {
+            why: "needs a store, and there is none",
+            cure: "add `envoy.store`",
+        })?;
         let service = match store.protocol {
             Protocol::Rls => {
                 let parts = key.parts.iter();
@@ -122,11 +130,10 @@ impl<H: Host> Leases<H> {
                 let interval_ms = leasing.terms.interval_ms();
                 let domain = store.key_prefix.trim_end_matches(':');
                 let service = Service::new(domain, leasing.name, parts.collect(), interval_ms);
-                if service.is_none() {
-                    let fault = "envoyproxy/ratelimit has no windows of its length, only of a minute, an hour, a day, a week, 30 and 365 days";
-                    self.vm.warn(&label, fault);
-                }
-                Some(RefCell::new(service?))
+                Some(RefCell::new(service.ok_or(NotLeased {
+                    why: "needs a window that envoyproxy/ratelimit has",
+                    cure: "use one of a minute, an hour, a day, a week, 30 or 365 days",
+                })?))
             }
             Protocol::Webdis | Protocol::Upstash => None,
         };
@@ -155,12 +162,15 @@ impl<H: Host> Leases<H> {
         let mut rules = self.rules.borrow_mut();
         rules.retain(|rule| rule.strong_count() > 0);
         rules.push(Rc::downgrade(&permits));
-        Some(permits)
+        Ok(permits)
     }
 
     fn each_rule(&self, mut each: impl FnMut(&Permits<H>)) {
         let rules = self.rules.borrow().clone();
-        rules.iter().filter_map(Weak::upgrade).for_each(|rule| each(&rule));
+        rules
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|rule| each(&rule));
     }
 
     /// The message whose answer the latest decision waits for.
@@ -171,7 +181,9 @@ impl<H: Host> Leases<H> {
     /// For how long a request waits for the store.
     pub(crate) fn max_wait_ms(&self) -> u64 {
         let settings = self.settings.borrow();
-        settings.as_ref().map_or(0, |store| store.max_wait_ms.into())
+        settings
+            .as_ref()
+            .map_or(0, |store| store.max_wait_ms.into())
     }
 
     /// When [`Leases::keep_up`] is to be called next.
@@ -182,7 +194,8 @@ impl<H: Host> Leases<H> {
 
     /// There is something to do then, or earlier.
     fn is_due(&self, at: Option<u64>) {
-        self.due.set(at.map_or(self.due.get(), |at| self.due.get().min(at)));
+        self.due
+            .set(at.map_or(self.due.get(), |at| self.due.get().min(at)));
     }
 
     /// Both clocks. Without a wall clock the other one stands for it.
@@ -315,7 +328,10 @@ impl<H: Host> Leases<H> {
     fn record(&self, millis: u64) {
         let latency = self.latency.get_or_try_init(|| {
             let name = self.vm.name("store_ms", "");
-            self.vm.host().define_metric(Kind::Histogram, &name).ok_or(())
+            self.vm
+                .host()
+                .define_metric(Kind::Histogram, &name)
+                .ok_or(())
         });
         if let Ok(latency) = latency {
             self.vm.host().record(*latency, millis);
@@ -344,7 +360,11 @@ impl<H: Host> Leases<H> {
         let settings = self.settings.borrow();
         let had_fault = self.causes.replace(0) != 0;
         if let Some(store) = settings.as_ref().filter(|_| had_fault) {
-            let line = ["leapgate: envoy.store: `", &store.cluster, "` answers again"];
+            let line = [
+                "leapgate: envoy.store: `",
+                &store.cluster,
+                "` answers again",
+            ];
             self.vm.host().log(Level::Info, &line.concat());
         }
     }
@@ -511,6 +531,10 @@ impl<H: Host> Leased for Permits<H> {
         if let Some(when_down) = when_down.or(default) {
             node.set_when_down(when_down);
         }
+    }
+
+    fn is_down(&self) -> bool {
+        self.node.borrow().is_down()
     }
 
     fn export(&self, decided: [u64; 2]) {

@@ -31,9 +31,13 @@ thread_local! {
 /// A call has been answered: an answer of the store belongs to all configurations with that store.
 fn answered(call: u32, answer: Answer) {
     let filters: Vec<_> = FILTERS.with_borrow(|all| all.iter().filter_map(Weak::upgrade).collect());
-    let message = filters.iter().find_map(|filter| filter.on_answer(call, answer));
+    let message = filters
+        .iter()
+        .find_map(|filter| filter.on_answer(call, answer));
     if let Some(message) = message {
-        filters.iter().for_each(|filter| filter.on_answered(message));
+        filters
+            .iter()
+            .for_each(|filter| filter.on_answered(message));
     }
 }
 

@@ -236,7 +236,12 @@ mod tests {
 
     #[test]
     fn a_part_of_a_command_is_one_part_for_webdis() {
-        let parts = [&b"EVALSHA"[..], b"a_1-Z", b"leapgate:login:1000:100:%", b"x/y.raw?\xFF\0"];
+        let parts = [
+            &b"EVALSHA"[..],
+            b"a_1-Z",
+            b"leapgate:login:1000:100:%",
+            b"x/y.raw?\xFF\0",
+        ];
         let body = "EVALSHA/a_1-Z/leapgate%3Alogin%3A1000%3A100%3A%25/x%2Fy%2Eraw%3F%FF%00";
         assert_eq!(for_webdis(&parts), body);
     }

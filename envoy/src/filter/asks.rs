@@ -79,7 +79,11 @@ impl<H: Host> Filter<H> {
         let (Some(asking), Some(now)) = (&self.asking, self.host.now()) else {
             return;
         };
-        let due = self.leases().due().into_iter().chain(asking.first_deadline());
+        let due = self
+            .leases()
+            .due()
+            .into_iter()
+            .chain(asking.first_deadline());
         self.waiting.set_store_due(due.min(), now);
     }
 
