@@ -87,7 +87,7 @@ impl Node {
         seed: [u64; 2],
     ) -> Node {
         Node {
-            id: id & (Terms::MAX_LIMIT - 1),
+            id: id & Terms::MAX_LIMIT,
             name: window_name(name, &terms),
             terms,
             when_down,
@@ -320,7 +320,7 @@ impl Node {
         let ttl_ms = terms.ttl_ms().max(4 * self.round_trip_ms);
         let ttl_ms = ttl_ms.min(terms.longest_ttl_ms());
         self.tokens += 1;
-        let token = (self.tokens << PLACE_BITS | u64::from(place)) & (Terms::MAX_LIMIT - 1);
+        let token = (self.tokens << PLACE_BITS | u64::from(place)) & Terms::MAX_LIMIT;
         let need = need.max(1).min(want);
         let request = Request {
             node: self.id,
