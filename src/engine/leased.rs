@@ -117,6 +117,8 @@ impl LeaseController {
         let taken = self.leased.take(key, cost, now, waits);
         let said = match taken {
             Taken::Pass { remaining } => Said::Left(remaining),
+            // Without the store a refusal tells nothing about the next request: there may be an answer by then.
+            Taken::Refuse { .. } if !waits || self.leased.is_down() => Said::Nothing,
             Taken::Refuse { retry_after } => Said::Refused(cost, retry_after),
             Taken::Wait => Said::Nothing,
         };

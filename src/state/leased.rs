@@ -16,6 +16,14 @@ pub trait Leased {
     /// The rule has another limit from now on, or something else decides while the store does not answer (`None`: what the
     /// store's settings say).
     fn change(&self, limit: u64, when_down: Option<WhenDown>);
+
+    /// Whether the store does not answer.
+    fn is_down(&self) -> bool {
+        false
+    }
+
+    /// How many requests the rule has let pass so far, and how many it was the first to refuse: for a shell that exports them.
+    fn export(&self, _decided: [u64; 2]) {}
 }
 
 /// What a rule leases.
