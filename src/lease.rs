@@ -41,6 +41,7 @@
 //! were lost in a failover), the overshoot is at most what was forgotten.
 
 mod answer;
+mod decision;
 mod demand;
 mod key_name;
 mod leases;
@@ -53,9 +54,10 @@ mod store;
 mod terms;
 
 pub use answer::{Answer, AnswerError};
+pub use decision::{Change, Figures, Message, Taken, WhenDown};
 pub use key_name::{escape_part, window_name};
 pub use moment::Moment;
-pub use node::{Change, Figures, Message, Node, Taken, WhenDown};
+pub use node::Node;
 pub use request::{Report, Request, Settlement};
 pub use state::KeyState;
 pub use store::Store;
