@@ -443,6 +443,12 @@ impl Node {
         Change::Down
     }
 
+    /// The token of the request about a key that is on its way, if one is.
+    pub fn awaited(&self, key: &[u8]) -> Option<u64> {
+        let known = self.known.get(*self.places.get(key)? as usize)?;
+        known.leases.in_flight.as_ref().map(|sent| sent.token)
+    }
+
     fn of_token(&mut self, token: u64) -> Option<(u32, &mut Known)> {
         let place = token & ((1 << PLACE_BITS) - 1);
         let known = self.known.get_mut(place as usize)?;

@@ -6,6 +6,7 @@ use crate::rule::{ControlBehavior, Grade, KeyPart, RuleId, Strategy};
 use crate::state::breaker::{BreakerStorage, LocalBreaker};
 use crate::state::counter::{Counter, LocalCounter, Past};
 use crate::state::keyed::{KeyedGeometry, KeyedStates, KeyedWindows};
+use crate::state::leased::{Leased, Leasing};
 use std::rc::Rc;
 
 /// The identity of a rule's state: the same key, the same state, whatever the rule's count and position.
@@ -74,6 +75,16 @@ pub trait Backend: 'static {
 
     /// Where the breaker of `key` keeps its state.
     fn open_breaker(&self, key: &BreakerKey) -> Self::Breaker;
+
+    /// How a sentence about a rule that asks for a store ends where there is none: with the cure.
+    const WITHOUT_STORE: &'static str = "leave it out";
+
+    /// The permits of a rule whose limit is to be one for all machines: the rule of `key`, whose resource and origin are never
+    /// said, since one rule has one lease for all its keys. `None` if there is no store: the limit is local then. Rules of one
+    /// document have different keys; a rule that replaces another one goes on with its permits.
+    fn lease(&self, _key: &StateKey, _leasing: &Leasing<'_>) -> Option<Rc<dyn Leased>> {
+        None
+    }
 
     /// The list of the resources with windows of their own, or of the origins of the resource with this name and place; `None`
     /// if each engine decides for itself.
