@@ -85,12 +85,16 @@ impl Service {
     ///
     /// The answer, if nothing is to be sent: while the window may have ended, and may not, there are no permits.
     pub fn ask(&self, message: &Message, now: Moment) -> Result<Vec<u8>, Answer> {
+        let now_ms = now.monotonic.as_millis();
         let hits = Request::parse(&message.text).map_or(0, |request| {
-            // A report of what was admitted without the service takes hits, too. Nothing else is ever settled.
+            // A report of what was admitted without the service takes hits, too, but for what was in earlier windows. Nothing else
+            // is ever settled.
+            let age_ms = self.end.age_ms(now_ms, self.unit_ms);
             let reports = request.settlements.iter().flat_map(|of| &of.used);
-            reports.fold(request.want, |sum, used| sum.saturating_add(used.n))
+            let recent = reports.filter(|used| used.age_ms < age_ms);
+            recent.fold(request.want, |sum, used| sum.saturating_add(used.n))
         });
-        let retry_ms = self.end.doubt_ms(now.monotonic.as_millis());
+        let retry_ms = self.end.doubt_ms(now_ms);
         match u32::try_from(hits) {
             Ok(hits) if hits > 0 && retry_ms == 0 => Ok(self.message(&message.key, hits)),
             _ => Err(refusal(retry_ms)),
@@ -235,6 +239,15 @@ impl End {
             2 * ahead / DRIFT + 3
         });
         self.last + ahead
+    }
+
+    /// How long ago the window in force began, at most.
+    fn age_ms(&self, now_ms: u64, unit_ms: u64) -> u64 {
+        if now_ms < self.first {
+            (now_ms + unit_ms).saturating_sub(self.first)
+        } else {
+            unit_ms
+        }
     }
 
     /// For how many milliseconds more the window may have ended, and may not.

@@ -67,22 +67,29 @@ fn a_request_has_the_bytes_that_go_writes() {
 }
 
 #[test]
-fn what_was_admitted_without_the_service_takes_hits_too() {
-    let service = service("rls", "m1000", &[]);
-    let hits = |message: &Message| {
-        let asked = service.ask(message, at(0)).ok()?;
+fn what_was_admitted_in_this_window_without_the_service_takes_hits_too() {
+    let mut service = service("rls", "m1000", &[]);
+    let hits = |service: &Service, want, reports| {
+        let message = message(b"m1000:60000:100", want, reports);
+        let asked = service.ask(&message, at(110_000)).ok()?;
         Some(asked[asked.len() - 2..].to_vec())
     };
-    let key = b"m1000:60000:100";
+    let reports = "-0-1-0-3-500-20-13900-30-59999-40";
+    assert_eq!(hits(&service, 7, reports), Some(vec![0x18, 97]));
     assert_eq!(
-        hits(&message(key, 7, "-0-1-0-2-500-20-0-30")),
-        Some(vec![0x18, 57])
+        hits(&service, 0, "-0-2-0-2-0-9-60000-1"),
+        Some(vec![0x18, 9])
     );
-    assert_eq!(hits(&message(key, 0, "-0-2-0-1-0-9")), Some(vec![0x18, 9]));
     // The service counts in 32 bits: there is no lease of more.
     for want in [0, 1 << 32] {
-        assert_eq!(hits(&message(key, want, "")), None);
+        assert_eq!(hits(&service, want, ""), None);
     }
+    // This window ends after 156 s: it began after 96 s, 14 s ago at most.
+    service
+        .heard(&ok_with_reset(57), 1000, at(100_000), at(100_002))
+        .unwrap();
+    assert_eq!(hits(&service, 7, reports), Some(vec![0x18, 57]));
+    assert_eq!(hits(&service, 0, "-0-2-0-1-14000-9"), None);
 }
 
 #[test]
