@@ -18,5 +18,5 @@ pub use crate::state::keyed::{
     HotKey, KEYS_PER_PAGE, Key, KeyHandle, KeyStatus, KeyVerdict, KeyedGeometry, KeyedPages,
     KeyedStates, KeyedTerms, KeyedWindows, MAX_LABEL, MAX_LABELS, Reserved, Turn,
 };
-pub use crate::state::leased::{Leased, Leasing};
+pub use crate::state::leased::{Leased, Leasing, NotLeased};
 pub use crate::state::window::RuleWindow;

@@ -431,7 +431,8 @@ impl<H: Host> Permits<H> {
     ) -> Taken {
         let is_asked = message.is_none_or(|message| self.send(message, now));
         if taken == Taken::Wait {
-            match self.node.borrow().awaited(key).filter(|_| is_asked) {
+            let awaited = self.node.borrow().awaited(key);
+            match awaited.filter(|_| is_asked) {
                 Some(token) => self.leases.awaited.set(token),
                 None => {
                     // No answer is to come.

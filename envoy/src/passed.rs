@@ -55,7 +55,7 @@ impl<H: Host> Passed<H> {
 
     /// Takes over what has been decided while the request waited for the store.
     #[inline]
-    pub(crate) fn take_over(&mut self) {
+    pub fn take_over(&mut self) {
         if let Some(tracked) = &self.tracked
             && let Some(Pause::Store(place)) = &tracked.pause
             && let Some(decided) = place.decided()

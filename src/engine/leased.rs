@@ -4,8 +4,9 @@ use crate::lease::{Taken, WhenDown};
 use crate::rule::{
     ClusterConfig, ControlBehavior, Counting, FlowRule, Grade, KeyedBy, LimitApp, Mode, Strategy,
 };
-use crate::state::leased::Leased;
+use crate::state::leased::{Leased, NotLeased};
 use crate::time::Timestamp;
+use crate::window::Window;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -180,45 +181,33 @@ impl LeaseController {
     }
 }
 
-/// What keeps a rule, in a document in mode `all`, from leasing permits: a setting, as a document calls it. Permits are of strict
-/// windows, are spent at once, and have one limit for all keys.
-pub(super) fn not_leased(rule: &FlowRule, all: Mode) -> Option<&'static str> {
+/// The window of a rule that can lease permits, in a document in mode `all`. Permits are of strict windows, are spent at once, and
+/// all keys have the same limit.
+pub(super) fn window_to_lease(rule: &FlowRule, all: Mode) -> Result<Window, NotLeased> {
     let by = rule.keyed_by();
-    let is = |is: bool, what| is.then_some(what);
-    let has = |has: &dyn Fn(&KeyedBy) -> bool, what| is(by.is_some_and(has), what);
-    match rule.control_behavior() {
-        ControlBehavior::Reject => {}
-        ControlBehavior::Throttle => return Some("`throttle`"),
-        ControlBehavior::WarmUp => return Some("`warmUp`"),
-        ControlBehavior::WarmUpThrottle => return Some("`warmUpThrottle`"),
-    }
-    is(rule.grade() == Grade::Concurrency, "a limit on concurrency")
-        .or(is(rule.is_compat(), "`compat`"))
-        .or(is(
-            rule.grade().counting() != Counting::Strict,
-            "a `window` that is not `strict`",
-        ))
-        .or(is(*rule.strategy() != Strategy::Direct, "a `strategy`"))
-        .or(is(
-            *rule.limit_app() == LimitApp::Other,
-            "the `limitApp` `other`",
-        ))
-        .or(is(
-            rule.cost().is_some(),
-            "a `cost` that is known only at the end",
-        ))
-        .or(has(&|by| by.burst() > 0, "bursts"))
-        .or(has(&|by| !by.items().is_empty(), "counts of single keys"))
-        .or(has(
-            &|by| by.count_from().is_some(),
-            "a `count` that requests bring along",
-        ))
-        .or(has(
-            &|by| by.enforced_share().get() < 1.0,
-            "`enforcePercent`",
-        ))
-        .or(is(
-            rule.mode() == Mode::Shadow || all == Mode::Shadow,
-            "shadow mode",
-        ))
+    let has = |has: &dyn Fn(&KeyedBy) -> bool| by.is_some_and(has);
+    let why = match (rule.grade(), rule.control_behavior(), rule.strategy()) {
+        (Grade::Concurrency, ..) => "does not go with a limit on concurrency",
+        (_, ControlBehavior::WarmUp, _) => "does not go with `warmUp`",
+        (_, ControlBehavior::Throttle, _) => "does not go with `throttle`",
+        (_, ControlBehavior::WarmUpThrottle, _) => "does not go with `warmUpThrottle`",
+        (_, _, Strategy::Relate(_)) => "does not go with `relate`",
+        (_, _, Strategy::Chain(_)) => "does not go with `chain`",
+        _ if rule.is_compat() => "does not go with `compat`",
+        _ if *rule.limit_app() == LimitApp::Other => "does not go with the `limitApp` `other`",
+        _ if rule.cost().is_some() => "does not go with a `cost` that is known only at the end",
+        _ if has(&|by| by.burst() > 0) => "does not go with a burst",
+        _ if has(&|by| !by.items().is_empty()) => "does not go with counts of single keys",
+        _ if has(&|by| by.count_from().is_some()) => {
+            "does not go with a `count` that requests bring along"
+        }
+        _ if has(&|by| by.enforced_share().get() < 1.0) => "does not go with `enforcePercent`",
+        _ if rule.mode() == Mode::Shadow || all == Mode::Shadow => "does not go with shadow mode",
+        (Grade::Qps { window, counting }, ..) if counting == Counting::Strict => {
+            return Ok(window.window());
+        }
+        _ => "does not go with a `window` that is not strict",
+    };
+    let cure = "leave one of the two out";
+    Err(NotLeased { why, cure })
 }

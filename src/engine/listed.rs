@@ -1,9 +1,10 @@
 //! A flow rule of a document, as it is called.
 
-use crate::engine::leased::{LeaseController, not_leased};
+use crate::engine::leased::{LeaseController, window_to_lease};
 use crate::engine::store::Store;
 use crate::rule::{FlowRule, Mode, RuleId};
 use crate::state::backend::Backend;
+use crate::state::leased::NotLeased;
 use std::rc::Rc;
 
 /// A flow rule, as it is called.
@@ -28,22 +29,14 @@ impl Listed {
     ) -> Listed {
         let (id, mut leased, mut warning) = (rule.id(), None, None);
         if let Some(cluster) = rule.cluster() {
-            let fault = match not_leased(&rule, all) {
-                Some(what) => ["does not go with ", what].concat(),
-                None => {
-                    leased = store.lease(&rule, &id, cluster);
-                    "needs a store, and there is none".into()
+            let window = window_to_lease(&rule, all);
+            match window.and_then(|window| store.lease((&rule, &id), cluster, window)) {
+                Ok(permits) => leased = Some(permits),
+                Err(NotLeased { why, cure }) => {
+                    let place = format!("{list}[{index}].clusterMode: `true` {why}");
+                    warning = Some(format!("{place}, so each node limits by itself; {cure}"));
                 }
-            };
-            let cure = match not_leased(&rule, all) {
-                Some(_) => "leave one of the two out",
-                None => S::WITHOUT_STORE,
-            };
-            let sentence = || {
-                let place = format!("{list}[{index}].clusterMode: `true` {fault}");
-                format!("{place}, so each node limits by itself; {cure}")
-            };
-            warning = leased.is_none().then(sentence);
+            }
         }
         Listed {
             id,

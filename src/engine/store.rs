@@ -6,14 +6,15 @@ use crate::lease::Terms;
 use crate::places::NamePlace;
 use crate::rule::system::{Gauges, Inbound};
 use crate::rule::{
-    ClusterConfig, DEFAULT_MAX_KEYS, FLOW, FlowRule, Grade, KeyedBy, MAX_RESOURCES, RuleId,
+    ClusterConfig, DEFAULT_MAX_KEYS, FLOW, FlowRule, KeyedBy, MAX_RESOURCES, RuleId,
 };
 use crate::state::backend::{Backend, BreakerKey, StateKey};
 use crate::state::breaker::{Breaker, BreakerStorage};
 use crate::state::flow::Controller;
 use crate::state::keyed::KeyedGeometry;
-use crate::state::leased::Leasing;
+use crate::state::leased::{Leasing, NotLeased};
 use crate::stats::tree::{Context, MAX_CONTEXTS, NodeTree};
+use crate::window::Window;
 use hashbrown::HashMap;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -159,32 +160,29 @@ impl<S: Backend> Store<S> {
         Some(state)
     }
 
-    /// The permits of a rule; `None` if there is no store.
+    /// The permits of a rule that can lease them, with this window.
     pub(super) fn lease(
         &self,
-        rule: &FlowRule,
-        id: &RuleId,
+        (rule, id): (&FlowRule, &RuleId),
         cluster: &ClusterConfig,
-    ) -> Option<Rc<LeaseController>> {
-        let Grade::Qps { window, .. } = rule.grade() else {
-            return None;
-        };
+        window: Window,
+    ) -> Result<Rc<LeaseController>, NotLeased> {
         let place = (key_of(rule, id), cluster.name(id));
         let mut leases = self.leases.borrow_mut();
         if let Some(state) = leases.get(&place).and_then(Weak::upgrade) {
-            return Some(state);
+            return Ok(state);
         }
         let terms = LeaseTerms::of(rule);
         let leasing = Leasing {
             name: &place.1,
-            terms: Terms::new(terms.limit, window.window()),
+            terms: Terms::new(terms.limit, window),
             when_down: terms.when_down,
             max_keys: rule.keyed_by().map_or(DEFAULT_MAX_KEYS, KeyedBy::max_keys),
         };
         let leased = self.backend.lease(&place.0, &leasing)?;
         let state = Rc::new(LeaseController::new(leased, terms));
         leases.insert(place, Rc::downgrade(&state));
-        Some(state)
+        Ok(state)
     }
 
     /// Calls `each` with the permits of rules, and what they belong to.

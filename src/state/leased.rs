@@ -16,6 +16,9 @@ pub trait Leased {
     /// The rule has another limit from now on, or something else decides while the store does not answer (`None`: what the
     /// store's settings say).
     fn change(&self, limit: u64, when_down: Option<WhenDown>);
+
+    /// How many requests the rule has let pass so far, and how many it was the first to refuse: for a shell that exports them.
+    fn export(&self, _decided: [u64; 2]) {}
 }
 
 /// What a rule leases.
@@ -29,4 +32,14 @@ pub struct Leasing<'a> {
     pub when_down: Option<WhenDown>,
     /// How many keys are kept apart.
     pub max_keys: usize,
+}
+
+/// Why a rule that asks for one limit for all machines has its own on each. The sentence is: `clusterMode` is `true`, which …,
+/// so each node limits by itself; …
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotLeased {
+    /// What `true` lacks: `needs a store`.
+    pub why: &'static str,
+    /// What to do about it: `leave it out`.
+    pub cure: &'static str,
 }

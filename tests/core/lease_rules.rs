@@ -3,7 +3,7 @@
 use crate::support::{at, block, pass, retry_ms, rule, rules};
 use leapgate::backend::{
     Backend, BreakerKey, KeyedGeometry, KeyedWindows, Leased, Leasing, Local, LocalBreaker,
-    LocalCounter, Past, StateKey, Store,
+    LocalCounter, NotLeased, Past, StateKey, Store,
 };
 use leapgate::lease::{Taken, WhenDown};
 use leapgate::rule::{ClusterConfig, FlowRule, KeyPart, KeyValue, KeyedBy, Mode};
@@ -96,7 +96,6 @@ impl Backend for Permits {
     type Counter = LocalCounter;
     type Keyed = KeyedWindows;
     type Breaker = LocalBreaker;
-    const WITHOUT_STORE: &'static str = "add one to the test";
 
     fn open(&self, key: &StateKey) -> (LocalCounter, Past) {
         Local.open(key)
@@ -110,7 +109,7 @@ impl Backend for Permits {
         Local.open_breaker(key)
     }
 
-    fn lease(&self, key: &StateKey, leasing: &Leasing<'_>) -> Option<Rc<dyn Leased>> {
+    fn lease(&self, key: &StateKey, leasing: &Leasing<'_>) -> Result<Rc<dyn Leased>, NotLeased> {
         let Leasing { name, terms, when_down, max_keys } = leasing;
         let (limit, interval, buckets) = (terms.limit(), terms.interval_ms(), terms.buckets());
         let of_rule = OfRule(self.clone(), (*name).to_owned());
@@ -118,7 +117,7 @@ impl Backend for Permits {
         of_rule.say(format!(
             "{rule} leases {name}: {limit} in {interval} ms of {buckets}, {when_down:?}, {max_keys} keys"
         ));
-        Some(Rc::new(of_rule))
+        Ok(Rc::new(of_rule))
     }
 }
 
