@@ -3,6 +3,10 @@
 use crate::buffer::Buffer;
 #[cfg(feature = "engine")]
 use crate::engine::Engines;
+#[cfg(feature = "shared")]
+use crate::lease_node::Nodes;
+#[cfg(feature = "memory")]
+use crate::lease_store::Stores;
 #[cfg(feature = "limiter")]
 use crate::limiter::Limiters;
 use crate::tree;
@@ -21,7 +25,11 @@ pub(crate) fn shell<R>(act: impl FnOnce(&mut Shell) -> R) -> R {
 #[derive(Default)]
 pub(crate) struct Shell {
     pub(crate) buffer: Buffer,
-    seed: [u64; 2],
+    pub(crate) seed: [u64; 2],
+    #[cfg(feature = "shared")]
+    pub(crate) nodes: Nodes,
+    #[cfg(feature = "memory")]
+    pub(crate) stores: Stores,
     #[cfg(feature = "limiter")]
     pub(crate) limiters: Limiters,
     #[cfg(feature = "engine")]
@@ -36,6 +44,10 @@ impl Shell {
         self.engines.seed.set(self.seed);
     }
 
+    #[cfg_attr(
+        not(any(feature = "limiter", feature = "engine", feature = "shared")),
+        allow(unused_variables, reason = "a store has no keys with numbers")
+    )]
     pub(crate) fn name_key(&mut self, slot: u32, bytes: usize, parts: bool) -> u32 {
         let text = self.buffer.bytes(bytes);
         let key = if parts {
@@ -47,6 +59,8 @@ impl Shell {
         self.limiters.name_key(slot, key);
         #[cfg(feature = "engine")]
         self.engines.name_key(slot, text, parts);
+        #[cfg(feature = "shared")]
+        self.nodes.name_key(slot, text, parts);
         key.hash() as u32
     }
 }
