@@ -44,6 +44,7 @@
 //! - [`api`]: which APIs a request belongs to, by its path, method, host, headers and query.
 //! - [`config`]: a document in, rules out.
 //! - [`stats`]: Sentinel's statistics, and the leap array by itself.
+//! - [`lease`]: one limit for all machines: leases from a store, its half and a node's.
 //! - [`backend`]: where counts are kept; needed only to share limits between workers.
 //!
 //! Nothing in here reads a clock, sleeps, logs or keeps global state; nothing is `unsafe`; nothing panics on input. Nothing
@@ -63,6 +64,7 @@
 // | `leap_array` | the ring, reused in place; knows no counter |
 // | `snapshots` | what a running count was at each bucket's start |
 // | `stats` | Sentinel's statistics: sums and rates of one resource, the nodes of all, the tree of calls |
+// | `lease` | permits of one limit for all machines: the store's half and a node's |
 // | `refusal` | how a refusal is answered: the table of statuses for all shells |
 // | `rule` | the kinds of rules, and the lists of a document |
 // | `api` | which APIs a request belongs to |
@@ -81,6 +83,7 @@ pub mod config;
 mod engine;
 mod inline_vec;
 mod leap_array;
+pub mod lease;
 mod limiter;
 mod places;
 mod refusal;

@@ -1,0 +1,85 @@
+//! A strict window that keeps only the buckets in which something was used.
+
+use super::terms::Terms;
+
+/// What was used, by bucket.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Ring {
+    /// The number of each bucket and what was used in it, in ascending order; at most one more than the window has.
+    buckets: Vec<(u64, u64)>,
+    sum: u64,
+}
+
+impl Ring {
+    /// Of these buckets, in ascending order.
+    pub(super) fn of(buckets: &[[u64; 2]]) -> Ring {
+        let sum = buckets.iter().map(|[_, n]| *n);
+        Ring {
+            sum: sum.fold(0, u64::saturating_add),
+            buckets: buckets.iter().map(|&[at, n]| (at, n)).collect(),
+        }
+    }
+
+    /// Adds what was used at a time, unless its bucket counts no more at `now`.
+    pub(super) fn add(&mut self, terms: &Terms, at_ms: u64, n: u64, now_ms: u64) {
+        let number = terms.number(at_ms.min(now_ms));
+        if n == 0 || number < terms.oldest(now_ms) {
+            return;
+        }
+        self.sum = self.sum.saturating_add(n);
+        let place = self.buckets.partition_point(|(other, _)| *other < number);
+        match self.buckets.get_mut(place) {
+            Some((other, used)) if *other == number => *used = used.saturating_add(n),
+            _ => self.buckets.insert(place, (number, n)),
+        }
+    }
+
+    /// Takes back what was added at a time, as far as its bucket still counts.
+    pub(super) fn take_back(&mut self, terms: &Terms, at_ms: u64, n: u64) {
+        let number = terms.number(at_ms);
+        if let Some((_, used)) = self.buckets.iter_mut().find(|(other, _)| *other == number) {
+            let n = n.min(*used);
+            *used -= n;
+            self.sum -= n;
+        }
+    }
+
+    /// Forgets the buckets that count no more.
+    pub(super) fn forget(&mut self, terms: &Terms, now_ms: u64) {
+        let oldest = terms.oldest(now_ms);
+        let gone = self.buckets.partition_point(|(number, _)| *number < oldest);
+        let left = self.buckets.drain(..gone).map(|(_, n)| n);
+        self.sum = left.fold(self.sum, u64::saturating_sub);
+        if self.buckets.is_empty() {
+            self.sum = 0;
+        }
+    }
+
+    /// What counts, after [`Ring::forget`].
+    pub(super) fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    pub(super) fn buckets(&self) -> &[(u64, u64)] {
+        &self.buckets
+    }
+
+    /// From when on at most `most` count, if nothing is added: a time in milliseconds; zero if that is so now.
+    pub(super) fn falls_to(&self, terms: &Terms, most: u64) -> u64 {
+        let mut left = self.sum;
+        if left <= most {
+            return 0;
+        }
+        for (number, n) in &self.buckets {
+            left = left.saturating_sub(*n);
+            if left <= most {
+                return terms.leaves(*number);
+            }
+        }
+        0
+    }
+}
