@@ -130,14 +130,14 @@ export class Calls {
     let cause;
     if (error === undefined) {
       const text = typeof answer === 'string' ? answer : shown(answer);
-      change = core.node_answered(this.#at.number, token, wasm.putTextAt(text.slice(0, MAX_TEXT), 0), now, wall);
+      change = core.shared_answered(this.#at.number, token, wasm.putTextAt(text.slice(0, MAX_TEXT), 0), now, wall);
       if (change >= layout.CHANGE_ERROR) {
         cause = wasm.readText(wasm.results()[0]);
         change -= layout.CHANGE_ERROR;
       }
     } else {
       cause = String(error?.message ?? error);
-      change = core.node_lost(this.#at.number, token, now, wall);
+      change = core.shared_lost(this.#at.number, token, now, wall);
     }
     if (change === layout.CHANGE_DOWN || (cause !== undefined && this.isDown)) this.#warnOf(cause.slice(0, MAX_TEXT), now);
     this.isDown = change === layout.CHANGE_DOWN || (this.isDown && change !== layout.CHANGE_UP);
@@ -236,7 +236,7 @@ export class Calls {
   // Calls the store about leases that are to be given back, in time, unless that keeps the process alive.
   #schedule() {
     if (this.#isIsolated) return;
-    const due = core.node_next_due(this.#at.number);
+    const due = core.shared_next_due(this.#at.number);
     if (due === this.#timerAt) return;
     clearTimeout(this.#timer);
     this.#timerAt = due;
@@ -259,7 +259,7 @@ export class Calls {
     const calls = [];
     const [now, wall] = [wasm.defaultClock(), Date.now()];
     try {
-      while (calls.length < MAX_SETTLED && core.node_due(this.#at.number, now, wall)) {
+      while (calls.length < MAX_SETTLED && core.shared_due(this.#at.number, now, wall)) {
         this.send(now, ctx);
         calls.push(this.latest.ended);
       }
@@ -277,7 +277,7 @@ export class Calls {
   async #settleLater(ctx) {
     const end = wasm.defaultClock() + MAX_SETTLING_MS;
     for (;;) {
-      const [due, now] = [core.node_next_due(this.#at.number), wasm.defaultClock()];
+      const [due, now] = [core.shared_next_due(this.#at.number), wasm.defaultClock()];
       if (due < 0 || now > end || this.#at.generation !== wasm.generation) break;
       // If it is not back by then, it has been stopped.
       this.#settledUntil = Math.max(due, now) + 2 * MAX_SILENCE_MS;

@@ -28,7 +28,7 @@ const DECIDE = Symbol.for('leapgate.decide');
 const registry =
   typeof FinalizationRegistry === 'function'
     ? new FinalizationRegistry((at) => {
-        if (at.generation === wasm.generation) core.node_free(at.number);
+        if (at.generation === wasm.generation) core.shared_free(at.number);
       })
     : undefined;
 
@@ -109,7 +109,7 @@ export class SharedLimiter {
     const down = layout.WHEN_DOWN.indexOf(whenDown);
     const [high, low] = wasm.randomWords();
     const random = (high >>> 11) * 2 ** 32 + low;
-    at.number = core.node_new(wasm.putTextAt(id, 0), limit, windowMs, sampleCount, down, maxKeys, random);
+    at.number = core.shared_new(wasm.putTextAt(id, 0), limit, windowMs, sampleCount, down, maxKeys, random);
     at.generation = wasm.generation;
     this.#calls.restart();
     return at.number;
@@ -125,7 +125,7 @@ export class SharedLimiter {
     const [now, wall] = [wasm.defaultClock(), Date.now()];
     let code;
     try {
-      code = core.node_take(number, wasm.numberOf(key), cost, now, wall, waits);
+      code = core.shared_take(number, wasm.numberOf(key), cost, now, wall, waits);
     } catch (error) {
       throw wasm.crashed(error);
     }
@@ -197,7 +197,7 @@ export class SharedLimiter {
     checkNumber('cost', cost, MAX_COST, true);
     const number = this.#number();
     try {
-      core.node_give_back(number, wasm.numberOf(key), cost);
+      core.shared_give_back(number, wasm.numberOf(key), cost);
     } catch (error) {
       throw wasm.crashed(error);
     }
@@ -208,13 +208,13 @@ export class SharedLimiter {
     if (at.generation === wasm.generation) {
       // Answers that arrive meanwhile grant more.
       for (let rounds = 0; rounds < 3; rounds++) {
-        core.node_close(at.number, wasm.defaultClock());
+        core.shared_close(at.number);
         this.#calls.settle();
         const pending = this.#calls.pending();
         if (pending.length === 0) break;
         await Promise.all(pending);
       }
-      if (at.generation === wasm.generation) core.node_free(at.number);
+      if (at.generation === wasm.generation) core.shared_free(at.number);
     }
     this.#calls.stop();
     at.generation = -1;
@@ -222,7 +222,7 @@ export class SharedLimiter {
   }
 
   stats() {
-    core.node_figures(this.#number());
+    core.shared_figures(this.#number());
     const results = wasm.results();
     const figures = Object.fromEntries(layout.FIGURES.map((name, i) => [name, results[i]]));
     return { ...figures, isDown: figures.isDown > 0, waiting: this.#calls.waiting };

@@ -86,7 +86,7 @@ pub(crate) const RESULTS_LEN: usize = VERDICT_LEN + LIMIT_LEN * leapgate::Limite
 
 // ---- shared limiters ----
 
-/// What `node_take` answers.
+/// What `shared_take` answers.
 pub(crate) const TAKEN_PASS: u32 = 0;
 pub(crate) const TAKEN_REFUSE: u32 = 1;
 pub(crate) const TAKEN_WAIT: u32 = 2;

@@ -10,6 +10,9 @@ use leapgate::lease::{
 };
 use leapgate::rule::RuleGeometry;
 
+/// In the order of `WHEN_DOWN`.
+const WAYS: [WhenDown; WHEN_DOWN.len()] = [WhenDown::Local, WhenDown::Refuse, WhenDown::Pass];
+
 /// The nodes, by number, and the keys that have a number.
 pub(crate) struct Nodes {
     slots: Slab<Node>,
@@ -62,11 +65,7 @@ impl Nodes {
     pub(crate) fn add(&mut self, of: &Options, buffer: &Buffer, seed: [u64; 2]) -> Option<u32> {
         let window = RuleGeometry::new(of.window_ms as u64, Some(of.buckets)).ok()?;
         let terms = Terms::new(of.limit as u64, window.window());
-        let when_down = match of.when_down {
-            0 => WhenDown::Local,
-            1 => WhenDown::Refuse,
-            _ => WhenDown::Pass,
-        };
+        let when_down = *WAYS.get(of.when_down as usize)?;
         let (id, _) = buffer.two_texts(of.bytes, 0);
         let most = of.max_keys as usize;
         let node = Node::new(of.random as u64, id, terms, when_down, most, seed);
@@ -111,8 +110,7 @@ impl Nodes {
             Taken::Refuse { retry_after } => (TAKEN_REFUSE, retry_after.map_or(NONE, ceiled)),
             Taken::Wait => (TAKEN_WAIT, NONE),
         };
-        let [to, ..] = &mut buffer.results;
-        *to = value;
+        buffer.results[TAKEN_VALUE] = value;
         match message {
             None => code,
             Some(message) => {
@@ -147,7 +145,7 @@ impl Nodes {
         match node.answered(token as u64, answer, now) {
             Ok(change) => number_of(change),
             Err((error, change)) => {
-                let length = buffer.write_text(&error.to_string());
+                let length = buffer.write_text(&error.message());
                 let [to, ..] = &mut buffer.results;
                 *to = length;
                 number_of(change) + CHANGE_ERROR
@@ -174,9 +172,16 @@ impl Nodes {
             down_ms,
         } = node.figures();
         let down = u64::from(node.is_down());
-        let row = [permits, asks, granted, lost, down_ms, down];
+        let row: [u64; FIGURES.len()] = [permits, asks, granted, lost, down_ms, down];
         for (to, figure) in results.iter_mut().zip(row) {
             *to = figure as f64;
+        }
+    }
+
+    /// Gives back what a node has leased.
+    pub(crate) fn close(&mut self, node: u32) {
+        if let Some(node) = self.slots.get_mut(node) {
+            node.close();
         }
     }
 
@@ -192,11 +197,9 @@ impl Nodes {
 
 fn write_message(message: &Message, buffer: &mut Buffer) {
     let Message { token, key, text } = message;
-    let lengths = [*token as f64, key.len() as f64, text.len() as f64];
-    let [_, to @ ..] = &mut buffer.results;
-    for (to, length) in to.iter_mut().zip(lengths) {
-        *to = length;
-    }
+    buffer.results[MESSAGE_TOKEN] = *token as f64;
+    buffer.results[MESSAGE_KEY] = key.len() as f64;
+    buffer.results[MESSAGE_TEXT] = text.len() as f64;
     buffer.write(&[key, text.as_bytes()].concat());
 }
 

@@ -27,7 +27,7 @@ impl Stores {
         let answer = store.lease(key, request, ask.now_ms as u64, ask.uptime_ms as u64);
         match answer {
             Ok(answer) => buffer.write_text(&answer),
-            Err(error) => -buffer.write_text(&error.to_string()),
+            Err(error) => -buffer.write_text(&error.message()),
         }
     }
 

@@ -37,9 +37,10 @@ impl Demand {
     /// How much will be asked for in so many milliseconds, if it goes on like that.
     pub(super) fn expected(&self, in_ms: u64, now_ms: u64, span_ms: u64) -> u64 {
         let passed = now_ms.saturating_sub(self.since);
-        let asked = u128::from(self.asked[0]) + u128::from(self.asked[1]);
-        let span = u128::from(span_ms.saturating_add(passed).max(1));
-        let expected = asked * u128::from(in_ms) / span;
-        u64::try_from(expected).unwrap_or(u64::MAX)
+        let asked = self.asked[0].saturating_add(self.asked[1]);
+        let span = span_ms.saturating_add(passed).max(1);
+        // In two parts: a product of 128 bits would take more code than the rest.
+        let whole = (asked / span).saturating_mul(in_ms);
+        whole.saturating_add((asked % span).saturating_mul(in_ms) / span)
     }
 }
