@@ -12,6 +12,7 @@ commands() {
 ./build.sh check          format, lints, documentation, the filter's imports and size
 ./build.sh wasm           build the filter: dist/leapgate.wasm
 ./build.sh npm [all]      build the npm package: dist/npm, ready for npm pack; with all, test it in every place that it supports
+./build.sh fleet [SEEDS]  try 100,000 fleets in virtual time, or so many, and print what leases cost
 ./build.sh bench [PART]   print the figures, or one part of them: core, filter, npm
 EOF
 }
@@ -386,6 +387,10 @@ case "${1-}" in
     [ "$failed" = 0 ]
     ;;
   check) check ;;
+  fleet)
+    rust
+    LEAPGATE_FLEETS=${2-100000} cargo test --locked --release -p leapgate --test fleet -- --nocapture
+    ;;
   wasm) wasm ;;
   npm)
     case "${2-}" in

@@ -34,9 +34,12 @@ impl Demand {
         self.asked[1] = self.asked[1].saturating_add(n);
     }
 
-    /// How much will be asked for in so many milliseconds, if it goes on like that.
+    /// How much will be asked for in so many milliseconds, if it goes on like that: nothing, if nothing was for two spans.
     pub(super) fn expected(&self, in_ms: u64, now_ms: u64, span_ms: u64) -> u64 {
         let passed = now_ms.saturating_sub(self.since);
+        if passed >= 2 * span_ms {
+            return 0;
+        }
         let asked = self.asked[0].saturating_add(self.asked[1]);
         let span = span_ms.saturating_add(passed).max(1);
         // In two parts: a product of 128 bits would take more code than the rest.

@@ -476,8 +476,9 @@ impl Node {
         let took = now_ms.saturating_sub(sent.sent.millis());
         self.round_trip_ms = took.max((self.round_trip_ms * 7 + took) / 8);
         self.answered_at = self.answered_at.max(Some(sent.sent.millis()));
+        let down = self.down.take();
         self.queue(place, now);
-        match self.down.take() {
+        match down {
             None => Change::None,
             Some((since, _)) => {
                 self.figures.down_ms += now_ms.saturating_sub(since);
