@@ -91,7 +91,7 @@ node_packages() {
   cp "$wanted" "$dir/installed"
 }
 
-# The frameworks that the npm package has adapters for, and TypeScript: the adapters are tested with them.
+# The frameworks that the npm package has adapters for, the clients of Redis that it takes, and TypeScript.
 frameworks() {
   node_packages frameworks js/test/package.json
 }
@@ -342,6 +342,7 @@ PLACES=light
 test_npm() {
   npm_package
   frameworks
+  redis
   tests npm node js/test/run.mjs "$@"
   test_places "$PLACES" "$@"
 }
