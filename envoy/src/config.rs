@@ -12,6 +12,16 @@
 //!                                    // {"header": "x-probe", "value": "1"}
 //!   "allowRouteRules": {"maxCount": 1000, "maxRules": 4}, // routes may have `flowRules` of their own in their metadata
 //!   "maxWaiting": 1000,              // requests that may wait at once, in each worker thread
+//!   "store": {                       // permits of rules with `clusterMode` come from here, for all machines together
+//!     "cluster": "webdis",           // a cluster in Envoy's configuration
+//!     "protocol": "webdis",          // "upstash", "rls"
+//!     "authority": "webdis",         // the host that requests name; without it, the cluster
+//!     "token": "user:password",      // of webdis; of Upstash, the token of its REST interface
+//!     "keyPrefix": "leapgate:",
+//!     "timeoutMs": 50,               // after which an answer is lost
+//!     "maxWaitMs": 20,               // that a request waits for an answer before `whenDown` decides
+//!     "whenDown": "refuse"           // "local": a window of the worker's own; "pass"
+//!   },
 //!   "maxResources": 1000,            // that have windows of their own without a rule; more share one
 //!   "reply": {
 //!     "status": 429,

@@ -94,6 +94,54 @@ pub struct LocalReply<'a> {
     pub body: &'a str,
 }
 
+/// An HTTP request that the filter sends itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HttpCall<'a> {
+    /// The cluster that it goes to.
+    pub cluster: &'a str,
+    /// The headers, `:method`, `:path` and `:authority` among them.
+    pub headers: &'a [(&'a str, Cow<'a, str>)],
+    /// The body.
+    pub body: &'a [u8],
+    /// After so many milliseconds its answer is the status 504.
+    pub timeout_ms: u32,
+}
+
+/// A gRPC request with one message and one answer that the filter sends itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GrpcCall<'a> {
+    /// The cluster that it goes to.
+    pub cluster: &'a str,
+    /// The full name of the service.
+    pub service: &'a str,
+    /// The method.
+    pub method: &'a str,
+    /// The message, as protobuf writes it.
+    pub message: &'a [u8],
+    /// After so many milliseconds it has failed with the status 14.
+    pub timeout_ms: u32,
+}
+
+/// Why a call was not sent. There will be no answer to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotSent {
+    /// There is no cluster of that name.
+    UnknownCluster,
+    /// The cluster has no host, or as many requests as its circuit breaker allows; or the module may not make such calls.
+    Refused,
+}
+
+/// What has come of a call. A call is answered once, by the token that it was given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// The response to an HTTP call, whose body has so many bytes. It has no header `:status` where the connection ended first.
+    Http(usize),
+    /// The message that answers a gRPC call has so many bytes.
+    Grpc(usize),
+    /// A gRPC call has failed with this status.
+    GrpcFailed(u32),
+}
+
 /// A proxy that runs the filter. `None` and `false` mean that the host did not do it.
 pub trait Host: Clone + 'static {
     /// The value of a property; `None` where there is none.
@@ -111,6 +159,8 @@ pub trait Host: Clone + 'static {
     fn response_trailer(&self, name: &str) -> Option<Vec<u8>>;
     /// Adds a header to the response.
     fn add_response_header(&self, name: &str, value: &str) -> bool;
+    /// From now on until the callback returns, calls are about the request in that context; `false` where there is none any more.
+    fn attend(&self, context: u32) -> bool;
     /// Lets the request go on that was paused in that context; `false` where there is none any more. From then on until the
     /// callback returns, calls are about that request.
     fn resume(&self, context: u32) -> bool;
@@ -118,6 +168,8 @@ pub trait Host: Clone + 'static {
     fn reply(&self, reply: &LocalReply<'_>) -> bool;
     /// A clock that never steps back, the same on all threads; `None` where there is none.
     fn now(&self) -> Option<Timestamp>;
+    /// The time since 1970, as the machine's administrator sets it; `None` where there is no such clock.
+    fn wall(&self) -> Option<Timestamp>;
     /// Sixteen bytes that no client can guess; `None` if there are none.
     fn random(&self) -> Option<[u8; 16]>;
     /// Sets the milliseconds between two ticks; 0 ends them.
@@ -134,29 +186,54 @@ pub trait Host: Clone + 'static {
     fn shared(&self, key: &str) -> Option<SharedValue>;
     /// Puts bytes in a place of shared data.
     fn share(&self, key: &str, bytes: &[u8], put: Put) -> bool;
+    /// Sends an HTTP request in the name of the plugin: whatever becomes of the request at hand, its answer comes. Returns the
+    /// call's token.
+    fn call_http(&self, call: &HttpCall<'_>) -> Result<u32, NotSent>;
+    /// The same of a gRPC request. No two calls have one token, of either kind.
+    fn call_grpc(&self, call: &GrpcCall<'_>) -> Result<u32, NotSent>;
+    /// The first value of a header of the answer at hand; `None` once another context is attended to, as of the two below.
+    fn answer_header(&self, name: &str) -> Option<Vec<u8>>;
+    /// The first `size` bytes of the body of the answer at hand.
+    fn answer_body(&self, size: usize) -> Option<Vec<u8>>;
+    /// The first `size` bytes of the gRPC message at hand.
+    fn answer_message(&self, size: usize) -> Option<Vec<u8>>;
     /// Writes a line to the log.
     fn log(&self, level: Level, line: &str);
 }
 
 #[cfg(target_arch = "wasm32")]
 pub use calls::Proxy;
+#[cfg(target_arch = "wasm32")]
+pub(crate) use calls::on_answer;
 
 #[cfg(target_arch = "wasm32")]
 #[allow(unsafe_code, reason = "the host is reached through pointers")]
 mod calls {
-    use super::{Host, Kind, Level, LocalReply, MetricId, Property, Put, SharedValue};
+    use super::{
+        Answer, GrpcCall, Host, HttpCall, Kind, Level, LocalReply, MetricId, NotSent, Property,
+        Put, SharedValue,
+    };
     use leapgate::Timestamp;
     use std::borrow::Cow;
+    use std::cell::Cell;
     use std::ptr::null_mut;
 
     /// `WasmResult::Ok` of the ABI.
     const OK: u32 = 0;
+    const BAD_ARGUMENT: u32 = 2;
+    const PARSE_FAILURE: u32 = 4;
+    const CALL_BODY: u32 = 4;
+    const GRPC_MESSAGE: u32 = 5;
     const PLUGIN_CONFIGURATION: u32 = 7;
     const REQUEST_HEADERS: u32 = 0;
     const RESPONSE_HEADERS: u32 = 2;
     const RESPONSE_TRAILERS: u32 = 3;
+    const CALL_HEADERS: u32 = 6;
+    const CLOCK_REALTIME: u32 = 0;
     const CLOCK_MONOTONIC: u32 = 1;
     const HTTP_REQUEST: u32 = 0;
+    /// Pairs of which there are none.
+    const NO_PAIRS: [u8; 4] = [0; 4];
 
     // ABI 0.2.1. The host copies arguments during the call, and puts results in memory from this module's `malloc`.
     #[link(wasm_import_module = "env")]
@@ -220,12 +297,65 @@ mod calls {
             headers_size: usize,
             grpc_status: i32,
         ) -> u32;
+        fn proxy_http_call(
+            cluster: *const u8,
+            cluster_size: usize,
+            headers: *const u8,
+            headers_size: usize,
+            body: *const u8,
+            body_size: usize,
+            trailers: *const u8,
+            trailers_size: usize,
+            timeout_ms: u32,
+            token: *mut u32,
+        ) -> u32;
+        fn proxy_grpc_call(
+            cluster: *const u8,
+            cluster_size: usize,
+            service: *const u8,
+            service_size: usize,
+            method: *const u8,
+            method_size: usize,
+            metadata: *const u8,
+            metadata_size: usize,
+            message: *const u8,
+            message_size: usize,
+            timeout_ms: u32,
+            token: *mut u32,
+        ) -> u32;
     }
 
     #[link(wasm_import_module = "wasi_snapshot_preview1")]
     unsafe extern "C" {
         fn clock_time_get(clock: u32, precision: u64, time: *mut u64) -> u32;
         fn random_get(data: *mut u8, size: usize) -> u32;
+    }
+
+    // The SDK's callbacks for answers know a call by the context in which it was made, and drop the answer with that context:
+    // permits would be lost with the client that happened to ask for them. These go by the token. `callbacks.wat` gives them
+    // the names that the host calls, which the SDK's have in the meantime.
+    thread_local! {
+        static ANSWERED: Cell<fn(u32, Answer)> = const { Cell::new(|_, _| {}) };
+    }
+
+    /// From now on `answered` takes the answers to calls, with their tokens.
+    pub(crate) fn on_answer(answered: fn(u32, Answer)) {
+        ANSWERED.set(answered);
+    }
+
+    #[unsafe(export_name = "leapgate_on_http_call_response")]
+    extern "C" fn on_http_call_response(_: u32, token: u32, _: u32, size: usize, _: u32) {
+        ANSWERED.get()(token, Answer::Http(size));
+    }
+
+    #[unsafe(export_name = "leapgate_on_grpc_receive")]
+    extern "C" fn on_grpc_receive(_: u32, token: u32, size: usize) {
+        ANSWERED.get()(token, Answer::Grpc(size));
+    }
+
+    #[unsafe(export_name = "leapgate_on_grpc_close")]
+    extern "C" fn on_grpc_close(_: u32, token: u32, status: u32) {
+        ANSWERED.get()(token, Answer::GrpcFailed(status));
     }
 
     /// The proxy that this module runs in.
@@ -248,6 +378,25 @@ mod calls {
         returned(|data, size| unsafe {
             proxy_get_header_map_value(map, name.as_ptr(), name.len(), data, size)
         })
+    }
+
+    fn buffer(buffer: u32, size: usize) -> Option<Vec<u8>> {
+        returned(|data, length| unsafe { proxy_get_buffer_bytes(buffer, 0, size, data, length) })
+    }
+
+    fn clock(clock: u32) -> Option<Timestamp> {
+        let mut nanos = 0;
+        let status = unsafe { clock_time_get(clock, 0, &mut nanos) };
+        (status == OK).then(|| Timestamp::from_nanos(nanos))
+    }
+
+    /// The token of a call with this status.
+    fn sent(status: u32, token: u32) -> Result<u32, NotSent> {
+        match status {
+            OK => Ok(token),
+            BAD_ARGUMENT | PARSE_FAILURE => Err(NotSent::UnknownCluster),
+            _ => Err(NotSent::Refused),
+        }
     }
 
     /// Pairs as the ABI wants them: their number, the length of each name and value, then each of them with a zero byte.
@@ -288,9 +437,7 @@ mod calls {
         }
 
         fn configuration(&self, size: usize) -> Option<Vec<u8>> {
-            returned(|data, length| unsafe {
-                proxy_get_buffer_bytes(PLUGIN_CONFIGURATION, 0, size, data, length)
-            })
+            buffer(PLUGIN_CONFIGURATION, size)
         }
 
         fn request_header(&self, name: &str) -> Option<Vec<u8>> {
@@ -318,11 +465,12 @@ mod calls {
             status == OK
         }
 
+        fn attend(&self, context: u32) -> bool {
+            unsafe { proxy_set_effective_context(context) == OK }
+        }
+
         fn resume(&self, context: u32) -> bool {
-            unsafe {
-                proxy_set_effective_context(context) == OK
-                    && proxy_continue_stream(HTTP_REQUEST) == OK
-            }
+            self.attend(context) && unsafe { proxy_continue_stream(HTTP_REQUEST) == OK }
         }
 
         fn reply(&self, reply: &LocalReply<'_>) -> bool {
@@ -343,9 +491,11 @@ mod calls {
         }
 
         fn now(&self) -> Option<Timestamp> {
-            let mut nanos = 0;
-            let status = unsafe { clock_time_get(CLOCK_MONOTONIC, 0, &mut nanos) };
-            (status == OK).then(|| Timestamp::from_nanos(nanos))
+            clock(CLOCK_MONOTONIC)
+        }
+
+        fn wall(&self) -> Option<Timestamp> {
+            clock(CLOCK_REALTIME)
         }
 
         fn random(&self) -> Option<[u8; 16]> {
@@ -398,6 +548,59 @@ mod calls {
                 proxy_set_shared_data(key.as_ptr(), key.len(), bytes.as_ptr(), bytes.len(), cas)
                     == OK
             }
+        }
+
+        fn call_http(&self, call: &HttpCall<'_>) -> Result<u32, NotSent> {
+            let headers = serialized(call.headers);
+            let mut token = 0;
+            let status = unsafe {
+                proxy_http_call(
+                    call.cluster.as_ptr(),
+                    call.cluster.len(),
+                    headers.as_ptr(),
+                    headers.len(),
+                    call.body.as_ptr(),
+                    call.body.len(),
+                    NO_PAIRS.as_ptr(),
+                    NO_PAIRS.len(),
+                    call.timeout_ms,
+                    &mut token,
+                )
+            };
+            sent(status, token)
+        }
+
+        fn call_grpc(&self, call: &GrpcCall<'_>) -> Result<u32, NotSent> {
+            let mut token = 0;
+            let status = unsafe {
+                proxy_grpc_call(
+                    call.cluster.as_ptr(),
+                    call.cluster.len(),
+                    call.service.as_ptr(),
+                    call.service.len(),
+                    call.method.as_ptr(),
+                    call.method.len(),
+                    NO_PAIRS.as_ptr(),
+                    NO_PAIRS.len(),
+                    call.message.as_ptr(),
+                    call.message.len(),
+                    call.timeout_ms,
+                    &mut token,
+                )
+            };
+            sent(status, token)
+        }
+
+        fn answer_header(&self, name: &str) -> Option<Vec<u8>> {
+            header(CALL_HEADERS, name)
+        }
+
+        fn answer_body(&self, size: usize) -> Option<Vec<u8>> {
+            buffer(CALL_BODY, size)
+        }
+
+        fn answer_message(&self, size: usize) -> Option<Vec<u8>> {
+            buffer(GRPC_MESSAGE, size)
         }
 
         fn log(&self, level: Level, line: &str) {

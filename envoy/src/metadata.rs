@@ -93,7 +93,7 @@ fn entry(mut item: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Takes the next field: its tag, and its number or its content.
-fn next<'a>(bytes: &mut &'a [u8]) -> Option<(u64, u64, &'a [u8])> {
+pub(crate) fn next<'a>(bytes: &mut &'a [u8]) -> Option<(u64, u64, &'a [u8])> {
     let tag = varint(bytes)?;
     let length = match tag & 7 {
         VARINT => return Some((tag, varint(bytes)?, &[])),

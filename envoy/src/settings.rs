@@ -1,5 +1,9 @@
 //! The filter's own settings: the section `envoy` of its configuration, which [`crate::config`] shows.
 
+mod store;
+
+pub use store::{Protocol, Secret, StoreSettings};
+
 use crate::outcome::Errors;
 use leapgate::RefusalKind;
 use leapgate::config::{ConfigError, Fields, Located, Value, read_exempt, read_part};
@@ -56,6 +60,8 @@ pub struct Settings {
     pub allow_route_rules: Option<AllowedRules>,
     /// How many requests may wait at once.
     pub max_waiting: usize,
+    /// The store that limits of several machines are leased from.
+    pub store: Option<StoreSettings>,
     /// The reply to a refused request.
     pub reply: Reply,
     /// Which answers count against a resource.
@@ -175,6 +181,7 @@ impl Default for Settings {
             exempt: None,
             allow_route_rules: None,
             max_waiting: 1000,
+            store: None,
             reply: Reply {
                 status: RefusalKind::Limited.status(),
                 format: Format::Text,
@@ -237,6 +244,7 @@ pub(crate) fn settings(at: &Located<'_>) -> Result<Settings, ConfigError> {
         "allowRouteRules",
         "maxWaiting",
         "maxResources",
+        "store",
         "reply",
         "errors",
         "rateLimitHeaders",
@@ -267,6 +275,9 @@ pub(crate) fn settings(at: &Located<'_>) -> Result<Settings, ConfigError> {
     }
     if let Some(max) = fields.get("maxResources") {
         settings.max_resources = max.integer(1..=MAX_RESOURCES)? as usize;
+    }
+    if let Some(at) = fields.get("store") {
+        settings.store = Some(store::store(&at)?);
     }
     if let Some(at) = fields.get("reply") {
         reply(&at, &mut settings.reply)?;

@@ -11,7 +11,10 @@ use leapgate::Timestamp;
 use leapgate::backend::Key;
 use leapgate_envoy::config;
 use leapgate_envoy::filter::{Filter, FilterStore, new_store};
-use leapgate_envoy::host::{Host, Kind, Level, LocalReply, MetricId, Property, Put, SharedValue};
+use leapgate_envoy::host::{
+    GrpcCall, Host, HttpCall, Kind, Level, LocalReply, MetricId, NotSent, Property, Put,
+    SharedValue,
+};
 use leapgate_envoy::passed::Passed;
 use leapgate_envoy::settings::Scope;
 use std::cell::{Cell, RefCell};
@@ -24,6 +27,8 @@ mod apis;
 mod attributes;
 #[path = "filter/breaker.rs"]
 mod breaker;
+#[path = "filter/calls.rs"]
+mod calls;
 #[path = "filter/cost.rs"]
 mod cost;
 #[path = "filter/deaths.rs"]
@@ -46,6 +51,8 @@ mod rollout;
 mod route_rules;
 #[path = "filter/sleep.rs"]
 mod sleep;
+#[path = "filter/store.rs"]
+mod store;
 #[path = "filter/system.rs"]
 mod system;
 
@@ -89,6 +96,9 @@ struct Process {
     resumed: RefCell<Vec<(u64, u32)>>,
     recorded: RefCell<Vec<u64>>,
     resumes_nobody: Cell<bool>,
+    /// Streams that have ended: no call can be about them.
+    gone: RefCell<Vec<u32>>,
+    calls: calls::Calls,
     /// Run before each call about data that machines share.
     probe: RefCell<Option<Rc<dyn Fn()>>>,
     /// What another virtual machine does between a read of shared data and the swap that follows.
@@ -204,6 +214,35 @@ impl Host for Fake {
         self.1.period.set(millis);
         self.1.next.set(self.0.millis.get() + u64::from(millis));
         true
+    }
+
+    fn wall(&self) -> Option<Timestamp> {
+        self.0.calls.wall(self.0.millis.get())
+    }
+
+    fn call_http(&self, call: &HttpCall<'_>) -> Result<u32, NotSent> {
+        self.0.calls.send(call.into())
+    }
+
+    fn call_grpc(&self, call: &GrpcCall<'_>) -> Result<u32, NotSent> {
+        self.0.calls.send(call.into())
+    }
+
+    fn answer_header(&self, name: &str) -> Option<Vec<u8>> {
+        self.0.calls.header(name)
+    }
+
+    fn answer_body(&self, size: usize) -> Option<Vec<u8>> {
+        self.0.calls.bytes(size)
+    }
+
+    fn answer_message(&self, size: usize) -> Option<Vec<u8>> {
+        self.0.calls.bytes(size)
+    }
+
+    fn attend(&self, context: u32) -> bool {
+        self.0.calls.leave_answer();
+        !self.0.gone.borrow().contains(&context)
     }
 
     fn resume(&self, context: u32) -> bool {
@@ -906,6 +945,27 @@ fn a_host_that_can_do_nothing_is_no_panic() {
         }
         fn set_tick_period(&self, _: u32) -> bool {
             false
+        }
+        fn wall(&self) -> Option<Timestamp> {
+            None
+        }
+        fn attend(&self, _: u32) -> bool {
+            false
+        }
+        fn call_http(&self, _: &HttpCall<'_>) -> Result<u32, NotSent> {
+            Err(NotSent::Refused)
+        }
+        fn call_grpc(&self, _: &GrpcCall<'_>) -> Result<u32, NotSent> {
+            Err(NotSent::Refused)
+        }
+        fn answer_header(&self, _: &str) -> Option<Vec<u8>> {
+            None
+        }
+        fn answer_body(&self, _: usize) -> Option<Vec<u8>> {
+            None
+        }
+        fn answer_message(&self, _: usize) -> Option<Vec<u8>> {
+            None
         }
         fn resume(&self, _: u32) -> bool {
             false

@@ -3,6 +3,7 @@
 mod closing;
 
 use super::answer::{Answer, AnswerError};
+use super::decision::{Change, Figures, Message, Taken, WhenDown};
 use super::key_name::window_name;
 use super::leases::{InFlight, Leases};
 use super::moment::Moment;
@@ -29,72 +30,6 @@ const EXAMINED: usize = 8;
 
 /// The bits of a token that say which key it is of.
 const PLACE_BITS: u32 = 24;
-
-/// What decides while the store does not answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WhenDown {
-    /// The node's own exact window, with its part of the limit. All that the node has admitted in the last window counts in it; what
-    /// it admits so is told the store when it is back. Over such a time an interval holds at most twice the limit.
-    Local,
-    /// Nothing passes without a permit: never more than the limit.
-    Refuse,
-    /// Everything passes, and is told the store when it is back.
-    Pass,
-}
-
-/// The decision about a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Taken {
-    /// It passes, and has been charged.
-    Pass {
-        /// How many more would, as far as the node knows.
-        remaining: u64,
-    },
-    /// It is refused.
-    Refuse {
-        /// How long until it may pass; `None` if it never can.
-        retry_after: Option<Duration>,
-    },
-    /// The store is being asked: decide again when it has answered.
-    Wait,
-}
-
-/// What is to be sent to the store, at once.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Message {
-    /// By which the answer is handed in; below 2^53.
-    pub token: u64,
-    /// The key at the store, without the shell's prefix. Bytes that are not UTF-8 are as the requests had them.
-    pub key: Vec<u8>,
-    /// The request.
-    pub text: String,
-}
-
-/// Whether the store answers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
-    /// As before.
-    None,
-    /// It no longer answers: `WhenDown` decides.
-    Down,
-    /// It answers again.
-    Up,
-}
-
-/// What a node has done so far.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Figures {
-    /// The permits that it has.
-    pub permits: u64,
-    /// The requests that it has sent.
-    pub asks: u64,
-    /// The permits that it was granted.
-    pub granted: u64,
-    /// The requests without an answer.
-    pub lost: u64,
-    /// For how many milliseconds the store did not answer, before it last did.
-    pub down_ms: u64,
-}
 
 /// A key, and what is known of it.
 struct Known {
@@ -156,7 +91,7 @@ impl Node {
         seed: [u64; 2],
     ) -> Node {
         Node {
-            id: id & (Terms::MAX_LIMIT - 1),
+            id: id & Terms::MAX_LIMIT,
             name: window_name(name, &terms),
             terms,
             when_down,
@@ -377,7 +312,7 @@ impl Node {
         }
         let before = leases.left();
         let (settlements, settled) = leases.settlements(now, &mut self.reports);
-        let most = (terms.limit() / PARTS).max(need).max(1);
+        let most = (terms.limit() / PARTS).min(leases.most).max(need).max(1);
         let has_room =
             !self.is_closing && leases.has_room() && leases.refused_for(need.max(1), now).is_none();
         let want = if has_room {
@@ -391,7 +326,7 @@ impl Node {
         let ttl_ms = terms.ttl_ms().max(4 * self.round_trip_ms);
         let ttl_ms = ttl_ms.min(terms.longest_ttl_ms());
         self.tokens += 1;
-        let token = (self.tokens << PLACE_BITS | u64::from(place)) & (Terms::MAX_LIMIT - 1);
+        let token = (self.tokens << PLACE_BITS | u64::from(place)) & Terms::MAX_LIMIT;
         let need = need.max(1).min(want);
         let request = Request {
             node: self.id,
@@ -512,6 +447,12 @@ impl Node {
         let now_ms = now.millis();
         self.down = Some((now_ms, now_ms));
         Change::Down
+    }
+
+    /// The token of the request about a key that is on its way, if one is.
+    pub fn awaited(&self, key: &[u8]) -> Option<u64> {
+        let known = self.known.get(*self.places.get(key)? as usize)?;
+        known.leases.in_flight.as_ref().map(|sent| sent.token)
     }
 
     fn of_token(&mut self, token: u64) -> Option<(u32, &mut Known)> {

@@ -141,7 +141,7 @@ pub(super) fn push_decimal(text: &mut String, n: u64) {
     text.push(char::from(b'0' + (n % 10) as u8));
 }
 
-/// The numbers of a text, at most so many, each at most 2^53; `None` if it is not made of such.
+/// The numbers of a text, at most so many, each below 2^53; `None` if it is not made of such.
 pub(super) fn numbers(text: &str, most: usize) -> Option<Vec<u64>> {
     let mut numbers = Vec::new();
     for part in text.split('-') {

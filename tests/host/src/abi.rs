@@ -8,6 +8,7 @@ pub enum Status {
     Ok = 0,
     NotFound = 1,
     BadArgument = 2,
+    ParseFailure = 4,
     InvalidMemoryAccess = 6,
     CasMismatch = 8,
     InternalFailure = 10,

@@ -3,6 +3,7 @@
 use wasmi::{AsContext as _, AsContextMut as _, Caller, Error, Val};
 
 use crate::abi::{Headers, MetricKind, Status, pairs_from_bytes, pairs_to_bytes};
+use crate::outgoing::Outgoing;
 use crate::vm::{LocalReply, State};
 
 /// The arguments of one call, by position.
@@ -58,6 +59,8 @@ pub(crate) fn find(module: &str, name: &str) -> Option<HostCall> {
             "proxy_continue_stream" => continue_stream,
             "proxy_close_stream" => close_stream,
             "proxy_set_effective_context" => set_effective_context,
+            "proxy_http_call" => http_call,
+            "proxy_grpc_call" => grpc_call,
             "proxy_done" => done,
             _ => return None,
         },
@@ -214,15 +217,19 @@ fn set_property(caller: &mut Caller<'_, State>, args: &Args<'_>) -> Result<Statu
     }
 }
 
+const CALL_BODY: u32 = 4;
+const GRPC_MESSAGE: u32 = 5;
 const VM_CONFIGURATION: u32 = 6;
 const PLUGIN_CONFIGURATION: u32 = 7;
 
 fn get_buffer_bytes(caller: &mut Caller<'_, State>, args: &Args<'_>) -> Result<Status, Error> {
-    let state = caller.data();
+    let state = caller.data_mut();
     let buffer = match args.u32(0)? {
         VM_CONFIGURATION => Some(state.plugin.vm_configuration.clone()),
         // Envoy holds it for the length of `proxy_on_configure` only.
         PLUGIN_CONFIGURATION => state.configuration.clone(),
+        // Of a call that the module has sent, while it hears of the answer.
+        CALL_BODY | GRPC_MESSAGE => state.answer_at_hand().map(|answer| answer.body.clone()),
         _ => None,
     };
     let Some(buffer) = buffer else {
@@ -315,8 +322,16 @@ fn set_shared_data(caller: &mut Caller<'_, State>, args: &Args<'_>) -> Result<St
 
 // --- headers ------------------------------------------------------------------------------------
 
+const CALL_HEADERS: u32 = 6;
+
 /// The header map with this number, where the present context has one.
 fn headers<'a>(caller: &'a mut Caller<'_, State>, map: u32) -> Option<&'a mut Headers> {
+    if map == CALL_HEADERS {
+        return caller
+            .data_mut()
+            .answer_at_hand()
+            .map(|answer| &mut answer.headers);
+    }
     let stream = caller.data_mut().stream()?;
     match map {
         0 => Some(&mut stream.request_headers),
@@ -453,6 +468,64 @@ fn set_effective_context(caller: &mut Caller<'_, State>, args: &Args<'_>) -> Res
     }
     state.effective = Some(id);
     Ok(Status::Ok)
+}
+
+// --- calls to clusters --------------------------------------------------------------------------
+
+fn http_call(caller: &mut Caller<'_, State>, args: &Args<'_>) -> Result<Status, Error> {
+    let cluster = text(caller, args.u32(0)?, args.u32(1)?);
+    let headers = bytes(caller, args.u32(2)?, args.u32(3)?);
+    let body = bytes(caller, args.u32(4)?, args.u32(5)?);
+    let (Some(cluster), Some(headers), Some(body)) = (cluster, headers, body) else {
+        return Ok(Status::InvalidMemoryAccess);
+    };
+    let Some(headers) = pairs_from_bytes(&headers) else {
+        return Err(Error::new("proxy_http_call: malformed headers"));
+    };
+    let has = |name: &str| headers.iter().any(|(other, _)| other == name);
+    if ![":method", ":path", ":authority"].into_iter().all(has) {
+        return Ok(Status::BadArgument);
+    }
+    let call = Outgoing {
+        cluster,
+        headers,
+        body,
+        timeout_ms: args.u32(8)?,
+        ..Outgoing::default()
+    };
+    send(caller, call, Status::BadArgument, args.u32(9)?)
+}
+
+fn grpc_call(caller: &mut Caller<'_, State>, args: &Args<'_>) -> Result<Status, Error> {
+    let cluster = text(caller, args.u32(0)?, args.u32(1)?);
+    let service = text(caller, args.u32(2)?, args.u32(3)?);
+    let method = text(caller, args.u32(4)?, args.u32(5)?);
+    let body = bytes(caller, args.u32(8)?, args.u32(9)?);
+    let (Some(cluster), Some(service), Some(method), Some(body)) = (cluster, service, method, body)
+    else {
+        return Ok(Status::InvalidMemoryAccess);
+    };
+    let call = Outgoing {
+        cluster,
+        grpc: Some([service, method]),
+        body,
+        timeout_ms: args.u32(10)?,
+        ..Outgoing::default()
+    };
+    send(caller, call, Status::ParseFailure, args.u32(11)?)
+}
+
+fn send(
+    caller: &mut Caller<'_, State>,
+    call: Outgoing,
+    unknown_cluster: Status,
+    token_at: u32,
+) -> Result<Status, Error> {
+    Ok(match caller.data_mut().send(call) {
+        Ok(token) => write(caller, token_at, &token.to_le_bytes()),
+        Err(Status::BadArgument) => unknown_cluster,
+        Err(status) => status,
+    })
 }
 
 fn done(_: &mut Caller<'_, State>, _: &Args<'_>) -> Result<Status, Error> {

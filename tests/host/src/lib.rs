@@ -31,11 +31,13 @@ mod abi;
 mod calls;
 mod cost;
 mod host;
+mod outgoing;
 mod vm;
 
 pub use abi::{Headers, MetricKind, Status, path};
 pub use cost::Cost;
 pub use host::{Call, Host, LogLine};
+pub use outgoing::{Answer, Outgoing};
 pub use vm::{Exchange, LocalReply, Module, Plugin, Request, Vm};
 
 #[cfg(test)]

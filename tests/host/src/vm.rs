@@ -12,6 +12,7 @@ use crate::abi::{Headers, MetricKind, Status, path};
 use crate::calls::{self, Args};
 use crate::cost::Cost;
 use crate::host::{Call, Host};
+use crate::outgoing::Calls;
 
 /// A compiled module; VMs of it start quickly.
 pub struct Module {
@@ -216,6 +217,7 @@ pub(crate) struct State {
     /// What allocations have burnt during the present callback.
     pub(crate) nested_fuel: u64,
     pub(crate) effective: Option<u32>,
+    pub(crate) outgoing: Calls,
 }
 
 impl State {
@@ -268,7 +270,7 @@ impl State {
 
 /// One VM: what an Envoy worker has of a filter.
 pub struct Vm {
-    store: Store<State>,
+    pub(crate) store: Store<State>,
     exports: BTreeMap<String, Func>,
     next_context: u32,
     /// The root context that new requests belong to.
@@ -295,6 +297,7 @@ impl Vm {
             current: 0,
             nested_fuel: 0,
             effective: None,
+            outgoing: Calls::default(),
         };
         let mut store = Store::new(&module.engine, state);
         store.set_fuel(store.data().plugin.fuel_per_callback)?;
@@ -507,7 +510,12 @@ impl Vm {
     }
 
     /// Calls a callback, if the module exports it and may have it.
-    fn callback(&mut self, name: &str, context: u32, rest: &[u32]) -> Result<Option<i32>> {
+    pub(crate) fn callback(
+        &mut self,
+        name: &str,
+        context: u32,
+        rest: &[u32],
+    ) -> Result<Option<i32>> {
         if !self.exports.contains_key(name) || !self.store.data().allows(name) {
             return Ok(None);
         }
