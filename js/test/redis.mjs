@@ -54,11 +54,16 @@ export async function restBefore(call) {
   const server = http.createServer(async (request, response) => {
     let body = '';
     for await (const data of request) body += data;
-    const answer = await call(JSON.parse(body)).then(
-      (result) => [200, { result: request.headers['upstash-encoding'] === 'base64' ? Buffer.from(result).toString('base64') : result }],
-      (error) => [400, { error: error.message }],
-    );
-    response.writeHead(answer[0], { 'content-type': 'application/json' }).end(JSON.stringify(answer[1]));
+    const encoded = (text) => (request.headers['upstash-encoding'] === 'base64' ? Buffer.from(text).toString('base64') : text);
+    const run = (command) =>
+      call(command).then(
+        (result) => ({ result: encoded(result) }),
+        (error) => ({ error: error.message }),
+      );
+    // Commands of one turn of the event loop come together.
+    const commands = JSON.parse(body);
+    const answer = await (Array.isArray(commands[0]) ? Promise.all(commands.map(run)) : run(commands));
+    response.writeHead(answer.error === undefined ? 200 : 400, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
   });
   server.listen(0, '127.0.0.1');
   await new Promise((resolve) => server.once('listening', resolve));

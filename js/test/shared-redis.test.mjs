@@ -43,8 +43,18 @@ const CLIENTS = {
   'a function': async () => [(script, keys, args) => plain.eval(script, keys.length, ...keys, ...args), () => {}],
 };
 
-const LIMIT = 20;
-const options = (store, more) => ({ id: 'api', limit: LIMIT, windowMs: 60_000, store, timeoutMs: 5000, ...more });
+const [LIMIT, WINDOW_MS] = [20, 2000];
+const options = (store, more) => ({ id: 'api', limit: LIMIT, windowMs: WINDOW_MS, store, timeoutMs: 5000, ...more });
+
+// A key that is missing in a young server counts as full: it may have been restarted.
+async function isOld() {
+  for (;;) {
+    const [, seconds] = /uptime_in_seconds:(\d+)/.exec(await plain.info('server'));
+    if (seconds * 1000 > 1.5 * WINDOW_MS) return;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+await isOld();
 
 for (const [name, make] of Object.entries(CLIENTS)) {
   test(`${name}: limiters share one count, also when the server does not know the script`, async () => {
@@ -52,13 +62,16 @@ for (const [name, make] of Object.entries(CLIENTS)) {
     await plain.script('FLUSH');
     const key = `${name} %:é`;
     const limiters = [1, 2, 3].map(() => new SharedLimiter(options(redis(client))));
+    const before = performance.now();
     let passed = 0;
     for (let i = 0; i < 3 * LIMIT; i++) {
       const { success, retryAfterMs } = await limiters[i % 3].limit(key);
       passed += success;
       assert.ok(success || retryAfterMs > 0, `${retryAfterMs}`);
     }
-    assert.equal(passed, LIMIT);
+    assert.ok(performance.now() - before < WINDOW_MS, 'all of it is in one window');
+    // A permit may stay with one of them until its lease ends.
+    assert.ok(passed <= LIMIT && passed >= 0.8 * LIMIT, `${passed} of ${LIMIT}`);
     for (const limiter of limiters) assert.deepEqual([limiter.stats().lost, limiter.stats().isDown], [0, false]);
     await Promise.all(limiters.map((limiter) => limiter.close()));
     await end();
@@ -67,11 +80,11 @@ for (const [name, make] of Object.entries(CLIENTS)) {
 
 test('a_key_at_the_server_has_the_prefix_and_ends', async () => {
   await plain.flushall();
-  const limiter = new SharedLimiter(options(redis(plain, { keyPrefix: 'limits:' }), { windowMs: 1000 }));
+  const limiter = new SharedLimiter(options(redis(plain, { keyPrefix: 'limits:' })));
   assert.equal((await limiter.limit(['a:b', 7])).success, true);
-  assert.deepEqual(await plain.keys('*'), ['limits:api:1000:20:a%3Ab:7']);
-  const left = await plain.pttl('limits:api:1000:20:a%3Ab:7');
-  assert.ok(left > 0 && left <= 2000, `${left} ms`);
+  assert.deepEqual(await plain.keys('*'), ['limits:api:2000:20:a%3Ab:7']);
+  const left = await plain.pttl('limits:api:2000:20:a%3Ab:7');
+  assert.ok(left > 0 && left <= 2 * WINDOW_MS, `${left} ms`);
   await limiter.close();
 });
 
@@ -115,8 +128,11 @@ test('a_server_that_stops_is_warned_of_once_and_used_again_when_it_is_back', asy
   assert.equal(new Set(down).size, down.length, 'once for each cause');
   assert.match(down[0], /^leapgate: limiter `api`: the store does not answer: .+; until it does, requests are refused$/);
   assert.equal(warnings.at(-1).message, 'leapgate: limiter `api`: the store answers again');
+  const { success, retryAfterMs } = await limiter.limit('forgotten');
+  assert.deepEqual([success, retryAfterMs > 0 && retryAfterMs < 1.5 * WINDOW_MS], [false, true], 'a server that has forgotten counts as full');
   await limiter.close();
   client.disconnect();
+  await isOld();
 });
 
 test('a_server_that_hangs_delays_no_request_by_more_than_the_time_out_and_one_count_holds_again_after_it', async () => {
