@@ -34,7 +34,7 @@ EXPORTS="memory malloc proxy_abi_version_0_2_1 _initialize proxy_on_vm_start pro
 proxy_on_tick proxy_on_context_create proxy_on_request_headers proxy_on_response_headers
 proxy_on_response_trailers proxy_on_delete"
 
-# The callbacks for answers of a store, which come rarely and by a call's token; host.rs says why they are not the SDK's. Each is
+# The callbacks for answers of a store, which come rarely and by a call's token; host/calls.rs says why they are not the SDK's. Each is
 # exported under the host's name, by envoy/callbacks.wat.
 CALLBACKS=(http_call_response grpc_receive grpc_close)
 
