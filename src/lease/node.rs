@@ -307,7 +307,7 @@ impl Node {
         }
         let before = leases.left();
         let (settlements, settled) = leases.settlements(now, &mut self.reports);
-        let most = (terms.limit() / PARTS).max(need).max(1);
+        let most = (terms.limit() / PARTS).min(leases.most).max(need).max(1);
         let has_room = leases.has_room() && leases.refused_for(need.max(1), now).is_none();
         let want = if has_room {
             expected.max(leases.waiting).max(need).min(most)
