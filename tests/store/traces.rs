@@ -168,7 +168,19 @@ impl Trace {
             },
             settlements,
         };
-        let text = request.to_text();
+        let mut text = request.to_text();
+        if let [of] = request.settlements.as_slice()
+            && self.rng.u64(..9) == 0
+        {
+            // Neither left open nor closed.
+            let (old, other) = (u64::from(of.closes), self.rng.u64(2..5));
+            let (id, seq) = (of.id, of.seq);
+            text = text.replacen(
+                &format!("-{id}-{seq}-{old}-"),
+                &format!("-{id}-{seq}-{other}-"),
+                1,
+            );
+        }
         if self.rng.u64(..30) > 0 {
             return text;
         }
@@ -343,7 +355,7 @@ fn tables_of_leases_and_nodes_are_full_at_the_same_request() {
     for i in 0..4300 {
         // 4096 leases at once, then those that are there when the first are over; 1024 nodes.
         now_ms += 10 * u64::from(i > 4150);
-        let request = format!("1-{}-9000-60000-60-1000-1-1", i % 1200);
+        let request = format!("1-{}-9000-60000-60-1000-1-1-0-{i}-0-1-0-1", i % 1200);
         let answer = store.lease("key", &request, now_ms, u64::MAX).unwrap();
         let (_, over_at) = store.snapshot("key").unwrap();
         steps.push(Step {
