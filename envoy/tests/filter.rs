@@ -9,7 +9,6 @@ mod waiting;
 
 use leapgate::Timestamp;
 use leapgate::backend::Key;
-use leapgate::rule::{ClusterConfig, ControlBehavior, FlowRule};
 use leapgate_envoy::config;
 use leapgate_envoy::filter::{Filter, FilterStore, new_store};
 use leapgate_envoy::host::{
@@ -403,15 +402,7 @@ impl Vm {
     #[track_caller]
     fn born(process: &Rc<Process>, document: &str) -> Vm {
         let host = Fake(Rc::clone(process), Rc::default());
-        let (mut rules, settings) = config::parse(document.as_bytes()).unwrap();
-        if document.contains("clusterMode") {
-            let flow = std::mem::take(&mut rules.flow).into_iter();
-            let leased = |rule: FlowRule| match rule.control_behavior() {
-                ControlBehavior::Reject => rule.in_cluster(ClusterConfig::new()),
-                _ => rule,
-            };
-            rules.flow = flow.map(leased).collect();
-        }
+        let (rules, settings) = config::parse(document.as_bytes()).unwrap();
         let store = new_store(&host, "leapgate", settings.scope);
         let filter = Filter::new(host.clone(), Rc::clone(&store), rules, settings).unwrap();
         Vm {

@@ -128,6 +128,15 @@ test('while_there_are_permits_a_promise_is_resolved_already', async () => {
   assert.deepEqual([success, isLate], [true, true]);
 });
 
+test('a_burst_of_a_new_key_takes_few_calls', async () => {
+  const store = heldStore();
+  const limiter = made(store, { limit: 1000 });
+  const all = Promise.all(Array.from({ length: 100 }, () => limiter.limit('a')));
+  await store.flow();
+  assert.ok((await all).every(({ success }) => success));
+  assert.ok(store.asked <= 4, `${store.asked} calls for 100 requests`);
+});
+
 test('keys_are_apart_whatever_their_parts', async () => {
   const store = new MemoryStore();
   const limiter = made(store, { limit: 1 });
@@ -277,13 +286,13 @@ test('a_wrong_option_is_refused_with_one_sentence', () => {
   const store = new MemoryStore();
   const right = { id: 'a', limit: 1, windowMs: 1000, store };
   for (const [more, message] of [
-    [{ id: undefined }, 'options: `id` is missing; add it: limiters with the same id and window share their count'],
+    [{ id: undefined }, 'options: `id` is missing; add it'],
     [{ id: 'é' }, 'options.id: `é` is not a valid id; use 1 to 256 characters of printable ASCII'],
     [{ limit: undefined }, 'options: `limit` is missing; add it'],
     [{ limit: 1.5 }, 'options.limit: `1.5` is not possible; use a whole number from 0 to 9007199254740992'],
     [{ windowMs: 0 }, 'options.windowMs: `0` is not possible; use a whole number from 1 to 315360000000'],
     [{ sampleCount: 3 }, 'options.sampleCount: `3` does not divide the 1000 ms of the window; use a divisor of it'],
-    [{ store: undefined }, 'options: `store` is missing; add it, as in `redis(client)` of leapgate/shared/redis'],
+    [{ store: undefined }, 'options: `store` is missing; add it'],
     [{ store: {} }, 'options.store: `{…}` is not a store; use one, as in `redis(client)` of leapgate/shared/redis'],
     [{ whenDown: 'open' }, "options.whenDown: `open` is not a way to decide; use 'local', 'refuse' or 'pass'"],
     [{ timeoutMs: 0 }, 'options.timeoutMs: `0` is not possible; use a whole number from 1 to 60000'],

@@ -153,7 +153,7 @@ class Ratelimit(Server):
     """An envoyproxy/ratelimit with these rules in its domain `leapgate`, as its YAML has them."""
 
     def __init__(self, redis, descriptors):
-        super().__init__("../ratelimit/service_cmd")
+        super().__init__("ratelimit/service_cmd")
         self.redis = redis
         configuration = self.folder / "rules" / "config" / "leapgate.yaml"
         configuration.parent.mkdir(parents=True)
