@@ -128,6 +128,15 @@ test('while_there_are_permits_a_promise_is_resolved_already', async () => {
   assert.deepEqual([success, isLate], [true, true]);
 });
 
+test('a_burst_of_a_new_key_takes_few_calls', async () => {
+  const store = heldStore();
+  const limiter = made(store, { limit: 1000 });
+  const all = Promise.all(Array.from({ length: 100 }, () => limiter.limit('a')));
+  await store.flow();
+  assert.ok((await all).every(({ success }) => success));
+  assert.ok(store.asked <= 4, `${store.asked} calls for 100 requests`);
+});
+
 test('keys_are_apart_whatever_their_parts', async () => {
   const store = new MemoryStore();
   const limiter = made(store, { limit: 1 });
