@@ -29,8 +29,6 @@ class FleetCase(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        if cls.WHEN_DOWN is None:
-            raise unittest.SkipTest("")
         cls.fleet = Fleet(RULES, cls.WHEN_DOWN)
         cls.addClassCleanup(cls.fleet.close)
         recovered(cls.fleet, time.monotonic())
