@@ -122,6 +122,30 @@ browser() {
   ! quietly apt-get install -y --no-install-recommends chromium || export CHROMIUM=/usr/bin/chromium
 }
 
+# Debian's redis-server: .tools/redis/redis-server, with its libraries beside it; no root is needed. Its version is Debian's.
+redis() {
+  local dir=.tools/redis
+  [ -x $dir/redis-server ] && return
+  if type -P redis-server >/dev/null; then
+    mkdir -p $dir && ln -sf "$(type -P redis-server)" $dir/redis-server
+    return
+  fi
+  command -v apt-get >/dev/null || die "redis-server is missing: install it from your system's packages and run this again."
+  echo "Installing Redis in .tools, once."
+  [ "$(id -u)" != 0 ] || quietly apt-get update || true
+  rm -rf $dir && mkdir -p $dir/work
+  (cd $dir/work && apt-get download redis-server redis-tools libatomic1 libjemalloc2 liblzf1 && for deb in *.deb; do dpkg -x "$deb" .; done) >.tools/log 2>&1 || {
+    rm -rf $dir
+    die "apt could not download redis-server (see .tools/log): check the network, or install redis-server and run this again."
+  }
+  mv $dir/work/usr/bin/redis-check-rdb $dir/server
+  mkdir $dir/lib && find $dir/work/usr/lib -name 'lib*.so*' -exec mv {} $dir/lib \;
+  rm -r $dir/work
+  # The program knows by its name that it is the server.
+  printf '#!/bin/bash\nhere=$(dirname "${BASH_SOURCE[0]}")\nLD_LIBRARY_PATH=$here/lib exec -a redis-server "$here/server" "$@"\n' >$dir/redis-server
+  chmod +x $dir/redis-server
+}
+
 # wasm-bindgen writes the JavaScript around a module; its version is the version of the crate.
 wasm_bindgen() {
   local dir=.tools/wasm-bindgen version
@@ -338,9 +362,10 @@ tests() {
   passed=$((passed + p)) failed=$((failed + f))
 }
 
-# The core alone: its layers, the recorded traces, its documentation; in debug and in release builds.
+# The core alone: its layers, the recorded traces, its documentation, its script in Redis; in debug and in release builds.
 test_core() {
   rust
+  redis
   tests core cargo test --locked --no-fail-fast -p leapgate "$@"
   tests core-release cargo test --locked --no-fail-fast --release -p leapgate "$@"
 }

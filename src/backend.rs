@@ -2,6 +2,7 @@
 
 pub use crate::engine::in_force::PrecheckReport;
 pub use crate::engine::keyed::KeyedController;
+pub use crate::engine::leased::LeaseController;
 pub use crate::engine::store::Store;
 pub use crate::places::{Claim, NamePlace, Places};
 pub use crate::rule::degrade::BreakerGeometry;
@@ -17,4 +18,5 @@ pub use crate::state::keyed::{
     HotKey, KEYS_PER_PAGE, Key, KeyHandle, KeyStatus, KeyVerdict, KeyedGeometry, KeyedPages,
     KeyedStates, KeyedTerms, KeyedWindows, MAX_LABEL, MAX_LABELS, Reserved, Turn,
 };
+pub use crate::state::leased::{Leased, Leasing, NotLeased};
 pub use crate::state::window::RuleWindow;

@@ -23,6 +23,7 @@ mod held;
 pub(crate) mod in_force;
 mod key_parts;
 pub(crate) mod keyed;
+pub(crate) mod leased;
 mod listed;
 mod origin;
 mod policy;
@@ -108,6 +109,15 @@ impl<S: Backend> Engine<S> {
         drop(self.table.replace(table));
         self.store.sweep();
         Ok(())
+    }
+
+    /// Why rules in force do not do what they ask for, a sentence each: with the rule's place, the value and the cure. Today that is
+    /// one limit for all machines ([`FlowRule::in_cluster`](crate::rule::FlowRule::in_cluster)), which needs a store and a rule
+    /// that can lease from it; other such rules limit by themselves.
+    pub fn warnings(&self) -> Vec<String> {
+        let table = self.table.borrow();
+        let warnings = table.rules.iter().map(|listed| listed.warning.clone());
+        warnings.flatten().collect()
     }
 
     /// Calls `each` with how the rules in force have decided that are asked before flow rules; always in the same order.

@@ -62,3 +62,12 @@ pub use request::{Report, Request, Settlement};
 pub use state::KeyState;
 pub use store::Store;
 pub use terms::Terms;
+
+/// The store half as a script, for Redis 5 and newer and for what speaks as it does: `EVAL script 1 KEY REQUEST` answers what
+/// [`Node::answered`] takes. A value of another program under the key, or a text that is not a request, is answered by a sentence, and
+/// nothing is written.
+pub const REDIS_SCRIPT: &str = include_str!("lease/redis.lua");
+
+/// The SHA-1 of [`REDIS_SCRIPT`], by which Redis knows it once it has run: `EVALSHA sha1 1 KEY REQUEST`. Where it is not known, the
+/// error begins with `NOSCRIPT`.
+pub const REDIS_SCRIPT_SHA1: &str = "196995783cf0da3cb961978c55e02a4aa6216a0d";

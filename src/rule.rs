@@ -6,6 +6,7 @@ mod attribute;
 pub(crate) mod authority;
 mod ban;
 mod behavior;
+mod cluster;
 mod cost;
 mod count_from;
 pub(crate) mod degrade;
@@ -28,6 +29,7 @@ pub use attribute::{Attribute, AttributeSource, MAX_PATH, number_of, number_text
 pub use authority::{AuthorityRule, AuthorityStrategy, MAX_LISTED_ORIGINS};
 pub use ban::BanRule;
 pub use behavior::{ControlBehavior, MaxQueueing, Strategy, WarmUp};
+pub use cluster::ClusterConfig;
 pub(crate) use cost::amount;
 pub use cost::{AtMost, Cost, REQUESTS, Unit};
 pub use count_from::CountFrom;

@@ -8,6 +8,7 @@ pub(crate) mod flow;
 mod history;
 mod in_flight;
 pub(crate) mod keyed;
+pub(crate) mod leased;
 mod loans;
 pub(crate) mod pacer;
 pub(crate) mod terms;

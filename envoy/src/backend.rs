@@ -7,12 +7,14 @@ use crate::gauges::{SilentGauge, gauge};
 use crate::holds::{Counts, Holder, Holds};
 use crate::host::{Host, MetricId};
 use crate::inbound::Numbers;
+use crate::leases::Leases;
 use crate::names::{exact_labels, label, label_of_name, labels};
 use crate::pages::{KeyStates, Pages};
 use crate::places::ProcessPlaces;
 use crate::vm::Vm;
 use leapgate::backend::{
-    Backend, BreakerKey, Key, KeyedGeometry, KeyedPages, NamePlace, Past, Places, StateKey,
+    Backend, BreakerKey, Key, KeyedGeometry, KeyedPages, Leased, Leasing, NamePlace, NotLeased,
+    Past, Places, StateKey,
 };
 use leapgate::rule::Grade;
 use once_cell::unsync::OnceCell;
@@ -28,10 +30,12 @@ const EACH_READS_LIST: &str =
     "each request of a name that no rule knows reads the list of such names from shared data";
 
 /// Opens what the engine counts in.
-pub struct EnvoyBackend<H> {
+pub struct EnvoyBackend<H: Host> {
     vm: Rc<Vm<H>>,
     /// What this virtual machine holds, and its watch over others.
     holder: Rc<Holder<H>>,
+    /// What is leased from the store.
+    leases: Rc<Leases<H>>,
     /// What all requests together do; opened by the first system rule.
     inbound: OnceCell<Option<Rc<Numbers<H>>>>,
     /// The gauge of changes to lists of names; `None` if gauges do not work.
@@ -48,6 +52,7 @@ impl<H: Host> EnvoyBackend<H> {
         let vm = Rc::new(Vm::new(host, root_id, shared));
         EnvoyBackend {
             holder: Rc::new(Holder::new(&vm)),
+            leases: Leases::new(&vm),
             vm,
             inbound: OnceCell::new(),
             changes: OnceCell::new(),
@@ -64,6 +69,11 @@ impl<H: Host> EnvoyBackend<H> {
     /// What this virtual machine holds, and its watch over others.
     pub(crate) fn holder(&self) -> &Holder<H> {
         &self.holder
+    }
+
+    /// What is leased from the store.
+    pub(crate) fn leases(&self) -> &Rc<Leases<H>> {
+        &self.leases
     }
 
     /// What all requests together do.
@@ -107,6 +117,11 @@ impl<H: Host> Backend for EnvoyBackend<H> {
     type Keyed = KeyStates<H>;
     type Breaker = BreakerPlace<H>;
     const STATISTICS: bool = false;
+
+    fn lease(&self, key: &StateKey, leasing: &Leasing<'_>) -> Result<Rc<dyn Leased>, NotLeased> {
+        let permits = self.leases.open(key, leasing, labels(key))?;
+        Ok(permits)
+    }
 
     fn open(&self, key: &StateKey) -> (RuleCounts<H>, Past) {
         if key.is_beside {

@@ -1,8 +1,10 @@
 //! The filter: decides on each request and says what the host does with it. Runs on any [`Host`].
 
+mod asks;
 mod ticks;
 
 use crate::apis::Apis;
+use crate::asking::Asking;
 use crate::backend::EnvoyBackend;
 use crate::caller::Caller;
 use crate::cost::Readings;
@@ -12,7 +14,7 @@ use crate::host::{Host, Level, LocalReply};
 use crate::inbound::System;
 use crate::keys::WrongTypes;
 use crate::outcome::Answer;
-use crate::passed::{Passed, Tracked};
+use crate::passed::{Passed, Pause, Tracked};
 use crate::route_rules::RouteRules;
 use crate::settings::{Format, ResourceFrom, Scope, Settings};
 use crate::waiting::Waiting;
@@ -67,6 +69,16 @@ fn tick_ms<H: Host>(rules: &Rules, system: Option<&System<H>>) -> u64 {
     shortest.clamp(*TICK_MS.start(), *TICK_MS.end())
 }
 
+/// What was decided on a request.
+enum Decided<H: Host> {
+    /// It passes, now or when it has waited for its turn.
+    Passed(Passed<H>),
+    /// It has been answered.
+    Refused,
+    /// It has to wait for the store.
+    AwaitsStore(Rc<Resource<EnvoyBackend<H>>>, Timestamp),
+}
+
 /// A configuration in force.
 pub struct Filter<H: Host> {
     host: H,
@@ -84,6 +96,8 @@ pub struct Filter<H: Host> {
     refusals: Refusals,
     wrong_types: WrongTypes,
     waiting: Rc<Waiting<H>>,
+    /// The requests that wait for the store, if there is one.
+    asking: Option<Rc<Asking<Passed<H>>>>,
     /// For how many ticks nothing has happened. At [`ASLEEP`] there are no more ticks.
     quiet: Cell<u32>,
     /// Whether a request's resource is all that the rules need: none depends on its origin, its key or its end, and none lets
@@ -115,8 +129,19 @@ impl<H: Host> Filter<H> {
         let period_ms = tick_ms(&rules, system.as_ref());
         let definitions = Rc::clone(&rules.apis);
         store.backend().holder().expect(&rules);
-        let engine = Engine::with_store(Rc::clone(&store), rules)
-            .map_err(|error| ConfigError::from_rules(&error))?;
+        let leases = store.backend().leases();
+        let before = leases.configure(settings.store.clone().map(Rc::new));
+        let engine = match Engine::with_store(Rc::clone(&store), rules) {
+            Ok(engine) => engine,
+            Err(error) => {
+                leases.configure(before);
+                return Err(ConfigError::from_rules(&error));
+            }
+        };
+        for warning in engine.warnings() {
+            host.log(Level::Warn, &["leapgate: ", &warning].concat());
+        }
+        let asking = settings.store.is_some().then(Asking::new);
         let is_plain = settings.prioritized.is_none()
             && settings.exempt.is_none()
             && settings.allow_route_rules.is_none()
@@ -142,6 +167,7 @@ impl<H: Host> Filter<H> {
             refusals: Refusals::default(),
             wrong_types: WrongTypes::default(),
             waiting,
+            asking,
             quiet: Cell::new(0),
             is_plain,
         };
@@ -260,16 +286,30 @@ impl<H: Host> Filter<H> {
     /// [`Filter::on_request`] where rules need more than the resource.
     #[inline(never)]
     fn on_tracked_request(&self, context: u32) -> Option<Passed<H>> {
+        let decided = self.decide(context, false);
+        if self.asking.is_some() {
+            self.see_to_store_if_sooner();
+        }
+        match decided {
+            Decided::Passed(passed) => Some(passed),
+            Decided::Refused => None,
+            Decided::AwaitsStore(resource, now) => self.pause(context, resource, now),
+        }
+    }
+
+    /// Decides on the request, which may have given up waiting for the store.
+    fn decide(&self, context: u32, gives_up: bool) -> Decided<H> {
         for _ in 0..MAX_DECISIONS {
-            if let Some(decided) = self.decide(context) {
+            if let Some(decided) = self.try_to_decide(context, gives_up) {
                 return decided;
             }
         }
-        self.give_up()
+        self.give_up();
+        Decided::Refused
     }
 
     /// Decides on the request once; `None` if it has to be decided on again.
-    fn decide(&self, context: u32) -> Option<Option<Passed<H>>> {
+    fn try_to_decide(&self, context: u32, gives_up: bool) -> Option<Decided<H>> {
         let resource = self.resource();
         let name = self.further_name(&resource);
         let vm = self.engine.store().backend().vm();
@@ -294,6 +334,9 @@ impl<H: Host> Filter<H> {
         if caller.exempt {
             request = request.exempt();
         }
+        if gives_up {
+            request = request.impatient_for_store();
+        }
         let mut call = None;
         if let Some(system) = self.system.as_ref().filter(|_| !caller.exempt) {
             let (entering, inbound) = system.enter(now);
@@ -305,15 +348,19 @@ impl<H: Host> Filter<H> {
         if !self.is_current(&resource, &name, &caller.origin) {
             return None;
         }
-        let (entry, slot) = match decision {
+        let (entry, pause) = match decision {
             Decision::Pass(entry) => (entry, None),
             Decision::Wait(_, entry) => {
                 let slot = self.waiting.hold(context, entry.release(), now);
-                (entry, Some(slot))
+                (entry, Some(Pause::Turn(slot)))
+            }
+            Decision::Block(blocked) if blocked.awaits_store() => {
+                drop(values);
+                return Some(Decided::AwaitsStore(resource, now));
             }
             Decision::Block(blocked) => {
                 self.refuse(&blocked, &mut resource.policies_for(&request, now));
-                return Some(None);
+                return Some(Decided::Refused);
             }
         };
         if let Some(call) = &mut call {
@@ -328,17 +375,27 @@ impl<H: Host> Filter<H> {
         let tracked = Tracked {
             keys,
             caller,
-            answer: Answer::default(),
-            readings: Readings::default(),
             call,
-            slot,
-            host: self.host.clone(),
+            ..self.tracked(pause)
         };
-        Some(Some(Passed {
+        Some(Decided::Passed(Passed {
             resource,
             entry: Some(entry),
             tracked: Some(Box::new(tracked)),
         }))
+    }
+
+    /// The state of a request that waits for this, if it waits.
+    fn tracked(&self, pause: Option<Pause<H>>) -> Tracked<H> {
+        Tracked {
+            keys: Vec::new(),
+            caller: Caller::default(),
+            answer: Answer::default(),
+            readings: Readings::default(),
+            call: None,
+            pause,
+            host: self.host.clone(),
+        }
     }
 
     /// Answers a refused request, with headers about its limits.
@@ -433,8 +490,11 @@ impl<H: Host> Filter<H> {
         if self.quiet.get() > 0 {
             self.on_late_end(passed);
         }
-        if passed.tracked.is_some() && !passed.give_up() {
-            self.on_end_of_tracked(passed);
+        if passed.tracked.is_some() {
+            passed.take_over();
+            if !passed.give_up() {
+                self.on_end_of_tracked(passed);
+            }
         }
     }
 

@@ -22,17 +22,19 @@
 //! | `keys` | the parts of a request that keyed rules name |
 //! | `settings` | the filter's own settings |
 //! | `resource` | what a request's resource is called |
+//! | `metadata` | the values in a route's metadata, as Envoy serializes it |
+//! | `rls` | envoyproxy/ratelimit as a store |
 //! | `store` | how a store is asked for permits, and what its answers mean |
 //! | `config` | the plugin's configuration: rules and settings in one document |
 //! | `reply` | the reply to a refused request, and headers about limits |
 //! | `pages` | where the states of a rule's keys are kept: shared data, or the virtual machine alone |
+//! | `leases` | the permits of rules that are leased from the store |
 //! | `backend` | the engine's backend, which opens all these |
 //! | `caller` | what is read of a request besides its resource: its origin, and whether it may borrow |
-//! | `metadata` | the values in a route's metadata, as Envoy serializes it |
-//! | `rls` | envoyproxy/ratelimit as a store |
 //! | `route_rules` | the rules that a route has of its own, in its metadata |
 //! | `apis` | which APIs a request belongs to besides its route |
 //! | `waiting` | requests that wait, paused until their turn |
+//! | `asking` | requests that wait for the store |
 //! | `cost` | what a request that has ended has cost |
 //! | `passed` | what an admitted request keeps until it ends |
 //! | `filter` | one configuration in force: a request in, a decision out |
@@ -41,6 +43,7 @@
 //! A module uses only those above it.
 
 mod apis;
+mod asking;
 pub mod backend;
 pub mod breakers;
 pub mod caller;
@@ -55,6 +58,7 @@ pub mod host;
 pub mod inbound;
 mod key_holds;
 pub mod keys;
+mod leases;
 pub mod metadata;
 pub mod names;
 pub mod outcome;

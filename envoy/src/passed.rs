@@ -1,5 +1,6 @@
 //! What an admitted request keeps until it ends.
 
+use crate::asking::Place;
 use crate::backend::EnvoyBackend;
 use crate::caller::Caller;
 use crate::cost::Readings;
@@ -31,17 +32,36 @@ pub(crate) struct Tracked<H: Host> {
     pub(crate) readings: Readings,
     /// Set if there are system rules. Dropping it releases what the request holds.
     pub(crate) call: Option<Call<H>>,
-    /// Its slot in the queue, if it waits.
-    pub(crate) slot: Option<Slot<H>>,
+    /// What it waits for, if it does.
+    pub(crate) pause: Option<Pause<H>>,
     pub(crate) host: H,
 }
 
+/// What a paused request waits for.
+pub(crate) enum Pause<H: Host> {
+    /// Its turn: its slot in the queue.
+    Turn(Slot<H>),
+    /// The store: it has not been decided on yet.
+    Store(Place<Passed<H>>),
+}
+
 impl<H: Host> Passed<H> {
-    /// Whether the request is paused until its turn.
+    /// Whether the request is paused until its turn, or until the store has answered.
     pub fn is_held(&self) -> bool {
         self.tracked
             .as_ref()
-            .is_some_and(|tracked| tracked.slot.is_some())
+            .is_some_and(|tracked| tracked.pause.is_some())
+    }
+
+    /// Takes over what has been decided while the request waited for the store.
+    #[inline]
+    pub fn take_over(&mut self) {
+        if let Some(tracked) = &self.tracked
+            && let Some(Pause::Store(place)) = &tracked.pause
+            && let Some(decided) = place.decided()
+        {
+            *self = decided;
+        }
     }
 
     /// The tracked state of a request whose end is counted, by a breaker or by its response time.
@@ -73,13 +93,20 @@ impl<H: Host> Passed<H> {
         holds
     }
 
-    /// Cancels the request if it still waits, and returns whether it did.
+    /// Cancels the request if it still waits, and returns whether it did. One that has waited for the store in vain has not passed.
     #[inline(never)]
     pub(crate) fn give_up(&mut self) -> bool {
         let Some(tracked) = &mut self.tracked else {
             return false;
         };
-        let waits = tracked.slot.take().is_some_and(|slot| slot.leave());
+        let waits = match tracked.pause.take() {
+            None => false,
+            Some(Pause::Turn(slot)) => slot.leave(),
+            Some(Pause::Store(place)) => {
+                place.leave();
+                true
+            }
+        };
         if waits && let (Some(entry), Some(now)) = (self.entry.take(), tracked.host.now()) {
             entry.cancel(now);
         }

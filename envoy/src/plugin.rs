@@ -2,15 +2,16 @@
 
 use crate::config;
 use crate::filter::{Filter, FilterStore, new_store};
-use crate::host::{Host, Level, Property, Proxy};
+use crate::host::{Answer, Host, Level, Property, Proxy, on_answer};
 use crate::passed::Passed;
 use crate::settings::Scope;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, ContextType};
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 proxy_wasm::main! {{
+    on_answer(answered);
     proxy_wasm::set_root_context(|_| Box::new(Root { filter: None }));
 }}
 
@@ -20,6 +21,24 @@ type Stores = Vec<(String, Scope, Rc<FilterStore<Proxy>>)>;
 thread_local! {
     /// Listeners that share a root id share their windows.
     static STORES: RefCell<Stores> = const { RefCell::new(Vec::new()) };
+}
+
+thread_local! {
+    /// The configurations that may have requests, old ones among them.
+    static FILTERS: RefCell<Vec<Weak<Filter<Proxy>>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A call has been answered: an answer of the store belongs to all configurations with that store.
+fn answered(call: u32, answer: Answer) {
+    let filters: Vec<_> = FILTERS.with_borrow(|all| all.iter().filter_map(Weak::upgrade).collect());
+    let message = filters
+        .iter()
+        .find_map(|filter| filter.on_answer(call, answer));
+    if let Some(message) = message {
+        filters
+            .iter()
+            .for_each(|filter| filter.on_answered(message));
+    }
 }
 
 fn store(root_id: String, scope: Scope) -> Rc<FilterStore<Proxy>> {
@@ -56,7 +75,12 @@ impl RootContext for Root {
         });
         match filter {
             Ok(filter) => {
-                self.filter = Some(Rc::new(filter));
+                let filter = Rc::new(filter);
+                FILTERS.with_borrow_mut(|all| {
+                    all.retain(|filter| filter.strong_count() > 0);
+                    all.push(Rc::downgrade(&filter));
+                });
+                self.filter = Some(filter);
                 true
             }
             Err(error) => {
@@ -110,7 +134,8 @@ impl HttpContext for Stream {
     }
 
     fn on_http_response_headers(&mut self, _: usize, is_all: bool) -> Action {
-        if let (Some(filter), Some(passed)) = (&self.filter, &self.passed) {
+        if let (Some(filter), Some(passed)) = (&self.filter, &mut self.passed) {
+            passed.take_over();
             filter.on_response(passed, is_all);
         }
         Action::Continue

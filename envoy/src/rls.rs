@@ -85,12 +85,16 @@ impl Service {
     ///
     /// The answer, if nothing is to be sent: while the window may have ended, and may not, there are no permits.
     pub fn ask(&self, message: &Message, now: Moment) -> Result<Vec<u8>, Answer> {
+        let now_ms = now.monotonic.as_millis();
         let hits = Request::parse(&message.text).map_or(0, |request| {
-            // A report of what was admitted without the service takes hits, too. Nothing else is ever settled.
+            // A report of what was admitted without the service takes hits, too, but for what was in earlier windows. Nothing else
+            // is ever settled.
+            let age_ms = self.end.age_ms(now_ms, self.unit_ms);
             let reports = request.settlements.iter().flat_map(|of| &of.used);
-            reports.fold(request.want, |sum, used| sum.saturating_add(used.n))
+            let recent = reports.filter(|used| used.age_ms < age_ms);
+            recent.fold(request.want, |sum, used| sum.saturating_add(used.n))
         });
-        let retry_ms = self.end.doubt_ms(now.monotonic.as_millis());
+        let retry_ms = self.end.doubt_ms(now_ms);
         match u32::try_from(hits) {
             Ok(hits) if hits > 0 && retry_ms == 0 => Ok(self.message(&message.key, hits)),
             _ => Err(refusal(retry_ms)),
@@ -126,7 +130,10 @@ impl Service {
         received: Moment,
     ) -> Result<Heard, String> {
         let Some(response) = Response::read(response) else {
-            return Err("the store's answer is not one of envoyproxy/ratelimit".into());
+            return Err(
+                "the answer is not one of envoyproxy/ratelimit; correct `cluster` or `protocol`"
+                    .into(),
+            );
         };
         let reset_ms = response.reset.saturating_mul(SECOND);
         // Without a reset are rules that are unlimited there, and those in quota mode that are over.
@@ -140,7 +147,7 @@ impl Service {
         let is_of_window = self.end.learn(sent, received, reset_ms, self.unit_ms);
         let [sent, received] = [sent, received].map(|of| of.monotonic.as_millis());
         let expires_ms = self.end.first.saturating_sub(sent);
-        let quiet = self.end.last.saturating_sub(received);
+        let quiet = self.end.is_over_at().saturating_sub(received);
         let answer = if !is_of_window {
             // A second after its beginning a window can be told from the one before.
             refusal((quiet + SECOND).saturating_sub(self.unit_ms))
@@ -167,7 +174,7 @@ impl Service {
         let entries: String = ["rule: ", &self.rule].into_iter().chain(parts).collect();
         let (unit, domain) = (self.unit_name, &self.domain);
         format!(
-            "envoyproxy/ratelimit has no limit of {limit} per {unit} for it; its domain `{domain}` needs the descriptor `{entries}` with that limit"
+            "envoyproxy/ratelimit has no limit of {limit} per {unit} in the domain `{domain}` for `{entries}`; add it to its configuration"
         )
     }
 }
@@ -225,12 +232,30 @@ impl End {
         took + took / DRIFT < unit_ms - reset_ms || sent_ms >= self.begun
     }
 
+    /// When the window in force is over, even as it will be seen then: if clocks have run apart meanwhile.
+    fn is_over_at(&self) -> u64 {
+        let ahead = self.at.map_or(0, |at| {
+            let ahead = self.last.saturating_sub(at.monotonic.as_millis());
+            2 * ahead / DRIFT + 3
+        });
+        self.last + ahead
+    }
+
+    /// How long ago the window in force began, at most.
+    fn age_ms(&self, now_ms: u64, unit_ms: u64) -> u64 {
+        if now_ms < self.first {
+            (now_ms + unit_ms).saturating_sub(self.first)
+        } else {
+            unit_ms
+        }
+    }
+
     /// For how many milliseconds more the window may have ended, and may not.
     fn doubt_ms(&self, now_ms: u64) -> u64 {
         if now_ms < self.first {
             0
         } else {
-            self.last.saturating_sub(now_ms)
+            self.is_over_at().saturating_sub(now_ms)
         }
     }
 }

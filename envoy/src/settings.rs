@@ -2,7 +2,7 @@
 
 mod store;
 
-pub use store::{Protocol, Secret, StoreSettings, WhenDown};
+pub use store::{Protocol, Secret, StoreSettings};
 
 use crate::outcome::Errors;
 use leapgate::RefusalKind;

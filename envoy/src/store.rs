@@ -4,48 +4,17 @@
 //! |---|---|---|
 //! | webdis | `POST /`, `EVALSHA/<sha1>/1/<key>/<text>`, each part escaped | `{"EVALSHA": "<text>"}`; an error is `[false, "<words>"]` |
 //! | Upstash | `POST /`, `["EVALSHA", "<sha1>", "1", "<key>", "<text>"]` | `{"result": "<text>"}` or `{"error": "<words>"}` |
-//! | rls | gRPC | a message |
 //!
-//! If Redis does not know the script, the same message goes with the whole script, by `EVAL`.
+//! The third one is that of [`rls`](crate::rls). If Redis does not know the script, the same message goes with the whole script, by `EVAL`.
 
-mod rls;
-
-use crate::host::{Answer, GrpcCall, Host, HttpCall, NotSent};
+use crate::host::{Host, HttpCall, NotSent};
 use crate::settings::{Protocol, StoreSettings};
-use leapgate::Timestamp;
 use leapgate::config::{ConfigError, Value};
+use leapgate::lease::{Answer, Message, REDIS_SCRIPT, REDIS_SCRIPT_SHA1};
 use std::borrow::Cow;
 
 /// How much of an answer is read, in bytes. A right one is shorter by far.
 const MAX_ANSWER: usize = 4096;
-
-/// An instant by both clocks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    /// The clock that never steps back.
-    pub(crate) monotonic: Timestamp,
-    /// The time since 1970.
-    pub(crate) wall: Timestamp,
-}
-
-/// The script that decides in Redis.
-pub(crate) struct Script {
-    /// Its source.
-    pub(crate) source: &'static str,
-    /// The hash by which Redis knows it.
-    pub(crate) sha1: &'static str,
-}
-
-/// A message to the store.
-#[derive(Clone, Debug)]
-pub(crate) struct Question {
-    /// The key, with its prefix.
-    pub(crate) key: String,
-    /// The request of the node.
-    pub(crate) text: String,
-    /// Whether the whole script goes with it.
-    pub(crate) with_script: bool,
-}
 
 /// Why there is no answer of the script's.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,6 +29,8 @@ pub(crate) enum Fault {
     Cut,
     /// The store's own words.
     Error(String),
+    /// What is wrong, as a sentence.
+    Wrong(String),
     /// An answer of another kind.
     Nonsense(String),
 }
@@ -68,7 +39,7 @@ impl Fault {
     /// A bit for each cause, so that each is logged once.
     pub(crate) fn cause(&self) -> u32 {
         let cause = match self {
-            Fault::UnknownScript | Fault::Error(_) => 0,
+            Fault::UnknownScript | Fault::Error(_) | Fault::Wrong(_) => 0,
             Fault::NotSent(NotSent::UnknownCluster) => 1,
             Fault::NotSent(NotSent::Refused) => 2,
             Fault::Status(503 | 14) => 3,
@@ -121,6 +92,7 @@ impl Fault {
                 cluster,
                 "ends connections without an answer; look at its log",
             ),
+            Fault::Wrong(sentence) => return ["envoy.store: ", sentence].concat(),
             Fault::Error(words) => (words.as_str(), "is the store's error; look at its settings"),
             Fault::Nonsense(words) => (
                 words.as_str(),
@@ -137,38 +109,31 @@ impl Fault {
     }
 }
 
-/// Sends a question. Returns the token of its answer.
+/// Sends a message over HTTP, and the whole script with it if need be. Returns the token of its answer.
 pub(crate) fn send<H: Host>(
     host: &H,
     store: &StoreSettings,
-    script: &Script,
-    question: &Question,
+    with_script: bool,
+    message: &Message,
 ) -> Result<u32, Fault> {
-    let cluster = store.cluster.as_str();
-    let timeout_ms = store.timeout_ms;
-    if store.protocol == Protocol::Rls {
-        return rls::request(question, &mut |service, method, message| {
-            let call = GrpcCall {
-                cluster,
-                service,
-                method,
-                message,
-                timeout_ms,
-            };
-            host.call_grpc(&call).map_err(Fault::NotSent)
-        });
-    }
-    let (command, script) = match question.with_script {
-        false => ("EVALSHA", script.sha1),
-        true => ("EVAL", script.source),
+    let (command, script) = match with_script {
+        false => ("EVALSHA", REDIS_SCRIPT_SHA1),
+        true => ("EVAL", REDIS_SCRIPT),
     };
-    let parts = [command, script, "1", &question.key, &question.text];
+    let key = [store.key_prefix.as_bytes(), &message.key].concat();
     let is_webdis = store.protocol == Protocol::Webdis;
     let body = if is_webdis {
-        for_webdis(&parts)
+        for_webdis(&[
+            command.as_bytes(),
+            script.as_bytes(),
+            b"1",
+            &key,
+            message.text.as_bytes(),
+        ])
     } else {
-        // A list of strings can always be written.
-        serde_json::to_string(&parts).unwrap_or_default()
+        // JSON is text: keys that are not, and look alike as text, share a count. A list of strings can always be written.
+        let key = String::from_utf8_lossy(&key);
+        serde_json::to_string(&[command, script, "1", &key, &message.text]).unwrap_or_default()
     };
     let mut headers: Vec<(&str, Cow<'_, str>)> = vec![
         (":method", "POST".into()),
@@ -184,35 +149,21 @@ pub(crate) fn send<H: Host>(
         headers.push(("authorization", right.into()));
     }
     let call = HttpCall {
-        cluster,
+        cluster: &store.cluster,
         headers: &headers,
         body: body.as_bytes(),
-        timeout_ms,
+        timeout_ms: store.timeout_ms,
     };
     host.call_http(&call).map_err(Fault::NotSent)
 }
 
-/// The text with which the store has answered a question that was sent at `sent`.
-pub(crate) fn read<H: Host>(
-    host: &H,
-    question: &Question,
-    sent: Moment,
-    now: Moment,
-    answer: Answer,
-) -> Result<String, Fault> {
-    let size = match answer {
-        Answer::Http(size) => size,
-        Answer::Grpc(size) => {
-            let message = host.answer_message(size.min(MAX_ANSWER));
-            return rls::answer(question, &message.unwrap_or_default(), sent, now);
-        }
-        Answer::GrpcFailed(status) => return Err(Fault::Status(status)),
-    };
+/// What the response at hand, with a body of so many bytes, has answered.
+pub(crate) fn read<H: Host>(host: &H, size: usize) -> Result<Answer, Fault> {
     let status = host.answer_header(":status").ok_or(Fault::Cut)?;
     let body = host.answer_body(size.min(MAX_ANSWER)).unwrap_or_default();
     let is_right = status == b"200";
     match text(&body) {
-        Some(Ok(text)) if is_right => Ok(text),
+        Some(Ok(text)) if is_right => Answer::parse(&text).map_err(|_| Fault::Nonsense(text)),
         Some(Err(words)) if words.starts_with("NOSCRIPT") => Err(Fault::UnknownScript),
         Some(Err(words)) => Err(Fault::Error(words)),
         None if is_right => Err(Fault::Nonsense(String::from_utf8_lossy(&body).into())),
@@ -242,14 +193,14 @@ fn text(body: &[u8]) -> Option<Result<String, String>> {
 }
 
 /// A command as webdis reads it. All but letters, digits, `_` and `-` is escaped: it would end a part, or be taken for a format.
-fn for_webdis(parts: &[&str]) -> String {
+fn for_webdis(parts: &[&[u8]]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut body = String::new();
     for (i, part) in parts.iter().enumerate() {
         if i > 0 {
             body.push('/');
         }
-        for byte in part.bytes() {
+        for byte in part.iter().copied() {
             if byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-' {
                 body.push(char::from(byte));
                 continue;
@@ -285,8 +236,13 @@ mod tests {
 
     #[test]
     fn a_part_of_a_command_is_one_part_for_webdis() {
-        let parts = ["EVALSHA", "a_1-Z", "leapgate:login:1000:100:%", "x/y.raw?ü"];
-        let body = "EVALSHA/a_1-Z/leapgate%3Alogin%3A1000%3A100%3A%25/x%2Fy%2Eraw%3F%C3%BC";
+        let parts = [
+            &b"EVALSHA"[..],
+            b"a_1-Z",
+            b"leapgate:login:1000:100:%",
+            b"x/y.raw?\xFF\0",
+        ];
+        let body = "EVALSHA/a_1-Z/leapgate%3Alogin%3A1000%3A100%3A%25/x%2Fy%2Eraw%3F%FF%00";
         assert_eq!(for_webdis(&parts), body);
     }
 

@@ -32,7 +32,9 @@ pub struct Waiting<H> {
     period_ms: u64,
     /// When windows are next brought up to date while requests wait, in nanoseconds of the clock.
     upkeep: Cell<u64>,
-    /// Whether the next tick is set to the request that is due next.
+    /// When the store is to be seen to, which is not a request's turn.
+    store_due: Cell<Option<Timestamp>>,
+    /// Whether the next tick is set to the request that is due next, or to the store.
     is_tight: Cell<bool>,
     /// The label of the root id, which the names of the metrics have.
     root: String,
@@ -53,6 +55,29 @@ pub struct Slot<H: Host> {
     context: u32,
 }
 
+/// Resumes the request that is paused in this context. If the host does not, it is answered, so that it does not wait for ever;
+/// it releases what it holds when it ends.
+pub(crate) fn resume<H: Host>(host: &H, context: u32) -> bool {
+    let resumed = host.resume(context);
+    if !resumed {
+        cannot_resume(host);
+    }
+    resumed
+}
+
+#[cold]
+fn cannot_resume<H: Host>(host: &H) {
+    let line = "leapgate: the host did not resume a request that has waited (may the module call `proxy_set_effective_context` and `proxy_continue_stream`?)";
+    host.log(Level::Warn, line);
+    host.reply(&LocalReply {
+        status: 503,
+        grpc_status: GRPC_UNAVAILABLE,
+        details: "leapgate{not resumed}",
+        headers: &[],
+        body: "",
+    });
+}
+
 impl<H: Host> Waiting<H> {
     /// An empty queue for at most `max` requests. Ticks come every `period_ms` milliseconds unless a request is due before.
     pub fn new(host: H, root: &str, max: usize, period_ms: u64) -> Rc<Waiting<H>> {
@@ -62,6 +87,7 @@ impl<H: Host> Waiting<H> {
             queue: RefCell::default(),
             period_ms,
             upkeep: Cell::new(0),
+            store_due: Cell::new(None),
             is_tight: Cell::new(false),
             root: root.into(),
             metrics: OnceCell::new(),
@@ -78,7 +104,31 @@ impl<H: Host> Waiting<H> {
         millis.checked_div(self.period_ms).unwrap_or(1).max(1) as u32
     }
 
-    /// Whether no request waits, and none did at the latest tick.
+    /// Whether this is before the instant at which the store is to be seen to.
+    #[inline]
+    pub(crate) fn is_before_store_due(&self, due: Option<Timestamp>) -> bool {
+        let set = self.store_due.get();
+        due.is_some_and(|due| set.is_none_or(|set| due < set))
+    }
+
+    /// From now on the store is to be seen to at that instant.
+    pub(crate) fn set_store_due(&self, due: Option<Timestamp>, now: Timestamp) {
+        let is_sooner = self.is_before_store_due(due);
+        self.store_due.set(due);
+        if is_sooner {
+            self.tighten(now);
+        }
+    }
+
+    /// Sets the next tick to what is due next.
+    fn tighten(&self, now: Timestamp) {
+        if !self.is_tight.replace(true) {
+            self.upkeep_is_due(now);
+        }
+        self.arm(now);
+    }
+
+    /// Whether nothing is due, and nothing was at the latest tick.
     pub fn is_empty(&self) -> bool {
         !self.is_tight.get()
     }
@@ -105,10 +155,7 @@ impl<H: Host> Waiting<H> {
             self.host.add(waiting, 1);
         }
         if index == 0 {
-            if !self.is_tight.replace(true) {
-                self.upkeep_is_due(now);
-            }
-            self.arm(now);
+            self.tighten(now);
         }
         Slot {
             waiting: Rc::clone(self),
@@ -132,31 +179,13 @@ impl<H: Host> Waiting<H> {
                 if is_due { queue.pop_front() } else { None }
             };
             let Some(waiter) = due else { break };
-            let resumed = self.host.resume(waiter.context);
-            if !resumed {
-                self.cannot_resume();
-            }
+            let resumed = resume(&self.host, waiter.context);
             self.record_end(waiter.since, now.filter(|_| resumed));
         }
         let Some(now) = now else { return true };
         let upkeep_is_due = self.upkeep_is_due(now);
         self.arm(now);
         upkeep_is_due
-    }
-
-    /// Answers a request that the host did not resume, so that it does not wait for ever. It releases what it holds when it
-    /// ends.
-    #[cold]
-    fn cannot_resume(&self) {
-        let line = "leapgate: the host did not resume a request that has waited (may the module call `proxy_set_effective_context` and `proxy_continue_stream`?)";
-        self.host.log(Level::Warn, line);
-        self.host.reply(&LocalReply {
-            status: 503,
-            grpc_status: GRPC_UNAVAILABLE,
-            details: "leapgate{not resumed}",
-            headers: &[],
-            body: "",
-        });
     }
 
     /// Whether windows are to be brought up to date now. If so, sets the next time.
@@ -171,12 +200,13 @@ impl<H: Host> Waiting<H> {
 
     /// Sets the next tick: to when the next request is due, or windows are to be brought up to date.
     fn arm(&self, now: Timestamp) {
-        let next = self.queue.borrow().front().map(|waiter| waiter.release);
+        let turn = self.queue.borrow().front().map(|waiter| waiter.release);
+        let next = turn.into_iter().chain(self.store_due.get()).min();
         self.is_tight.set(next.is_some());
         let millis = match next {
             None => self.period_ms,
-            Some(release) => {
-                let until = release.as_nanos().min(self.upkeep.get());
+            Some(next) => {
+                let until = next.as_nanos().min(self.upkeep.get());
                 let nanos = until.saturating_sub(now.as_nanos());
                 nanos.div_ceil(NANOS_PER_MILLI).max(1)
             }

@@ -330,7 +330,7 @@ fn the_document_in_the_readme_is_accepted() {
 
 #[test]
 fn a_setting_that_is_wrong_is_refused() {
-    let keys = "`scope`, `resource`, `origin`, `prioritized`, `exempt`, `allowRouteRules`, `maxWaiting`, `maxResources`, `reply`, `errors`, `rateLimitHeaders`, `rateLimitHeadersOn`";
+    let keys = "`scope`, `resource`, `origin`, `prioritized`, `exempt`, `allowRouteRules`, `maxWaiting`, `maxResources`, `store`, `reply`, `errors`, `rateLimitHeaders`, `rateLimitHeadersOn`";
     let max = "is not possible; use a whole number from 1 to 10000";
     let from = "is not a valid value; use one of `route`, `virtualHost`, `envoyGateway`, `istio`";
     let fixed = "is not the name of one resource; use 1 to 256 bytes, and not `*`";

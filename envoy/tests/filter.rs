@@ -51,6 +51,8 @@ mod rollout;
 mod route_rules;
 #[path = "filter/sleep.rs"]
 mod sleep;
+#[path = "filter/store.rs"]
+mod store;
 #[path = "filter/system.rs"]
 mod system;
 
@@ -943,6 +945,27 @@ fn a_host_that_can_do_nothing_is_no_panic() {
         }
         fn set_tick_period(&self, _: u32) -> bool {
             false
+        }
+        fn wall(&self) -> Option<Timestamp> {
+            None
+        }
+        fn attend(&self, _: u32) -> bool {
+            false
+        }
+        fn call_http(&self, _: &HttpCall<'_>) -> Result<u32, NotSent> {
+            Err(NotSent::Refused)
+        }
+        fn call_grpc(&self, _: &GrpcCall<'_>) -> Result<u32, NotSent> {
+            Err(NotSent::Refused)
+        }
+        fn answer_header(&self, _: &str) -> Option<Vec<u8>> {
+            None
+        }
+        fn answer_body(&self, _: usize) -> Option<Vec<u8>> {
+            None
+        }
+        fn answer_message(&self, _: usize) -> Option<Vec<u8>> {
+            None
         }
         fn resume(&self, _: u32) -> bool {
             false

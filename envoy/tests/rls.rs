@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 use leapgate::Timestamp;
-use leapgate::lease::{Answer, Message, Moment, Node, Taken, Terms, WhenDown};
+use leapgate::lease::{Answer, Message, Moment, Node, Request, Taken, Terms, WhenDown};
 use leapgate::stats::Window;
 use leapgate_envoy::rls::{Heard, Service};
 
@@ -67,22 +67,29 @@ fn a_request_has_the_bytes_that_go_writes() {
 }
 
 #[test]
-fn what_was_admitted_without_the_service_takes_hits_too() {
-    let service = service("rls", "m1000", &[]);
-    let hits = |message: &Message| {
-        let asked = service.ask(message, at(0)).ok()?;
+fn what_was_admitted_in_this_window_without_the_service_takes_hits_too() {
+    let mut service = service("rls", "m1000", &[]);
+    let hits = |service: &Service, want, reports| {
+        let message = message(b"m1000:60000:100", want, reports);
+        let asked = service.ask(&message, at(110_000)).ok()?;
         Some(asked[asked.len() - 2..].to_vec())
     };
-    let key = b"m1000:60000:100";
+    let reports = "-0-1-0-3-500-20-13900-30-59999-40";
+    assert_eq!(hits(&service, 7, reports), Some(vec![0x18, 97]));
     assert_eq!(
-        hits(&message(key, 7, "-0-1-0-2-500-20-0-30")),
-        Some(vec![0x18, 57])
+        hits(&service, 0, "-0-2-0-2-0-9-60000-1"),
+        Some(vec![0x18, 9])
     );
-    assert_eq!(hits(&message(key, 0, "-0-2-0-1-0-9")), Some(vec![0x18, 9]));
     // The service counts in 32 bits: there is no lease of more.
     for want in [0, 1 << 32] {
-        assert_eq!(hits(&message(key, want, "")), None);
+        assert_eq!(hits(&service, want, ""), None);
     }
+    // This window ends after 156 s: it began after 96 s, 14 s ago at most.
+    service
+        .heard(&ok_with_reset(57), 1000, at(100_000), at(100_002))
+        .unwrap();
+    assert_eq!(hits(&service, 7, reports), Some(vec![0x18, 57]));
+    assert_eq!(hits(&service, 0, "-0-2-0-1-14000-9"), None);
 }
 
 #[test]
@@ -126,13 +133,13 @@ fn permits_last_until_the_earliest_end_of_their_window_and_a_refusal_until_the_l
     assert_eq!(heard(&mut service("rls", "m", &[]), &ok), Ok(granted));
     let over = bytes("0802 120d 0802 1205 08e8071002 2202 0817");
     let mut service = service("rls", "m", &[]);
-    assert_eq!(heard(&mut service, &over).unwrap().answer, refusal(23_001));
+    assert_eq!(heard(&mut service, &over).unwrap().answer, refusal(23_050));
     // In the second in which the window may end, no permits can be had, and the service is not asked.
     let ask = |millis| service.ask(&message(b"m:60000:100", 5, ""), at(millis));
     assert!(ask(121_999).is_ok());
-    assert_eq!(ask(122_000), Err(refusal(1_003)));
-    assert_eq!(ask(123_002), Err(refusal(1)));
-    assert!(ask(123_003).is_ok());
+    assert_eq!(ask(122_000), Err(refusal(1_052)));
+    assert_eq!(ask(123_051), Err(refusal(1)));
+    assert!(ask(123_052).is_ok());
 }
 
 /// A response: OK, 900 left, and the reset in so many seconds.
@@ -146,9 +153,9 @@ fn ok_with_reset(seconds: u8) -> Vec<u8> {
 fn a_grant_that_may_be_of_the_window_before_is_dropped() {
     // The reset, how long the call took, and the answer: for how long there are permits, or when to ask again.
     let cases = [
-        (60, 1, Err(1_001)),
+        (60, 1, Err(1_124)),
         (59, 900, Ok(58_000)),
-        (59, 1_100, Err(1)),
+        (59, 1_100, Err(124)),
         (50, 9_900, Ok(49_000)),
         (50, 10_100, Err(1)),
     ];
@@ -219,7 +226,7 @@ fn a_clock_that_was_set_or_stood_still_is_not_trusted() {
 
 #[test]
 fn a_service_without_the_limit_is_said() {
-    let lacks = "envoyproxy/ratelimit has no limit of 1000 per minute for it; its domain `shop` needs the descriptor `rule: api, clientIp` with that limit";
+    let lacks = "envoyproxy/ratelimit has no limit of 1000 per minute in the domain `shop` for `rule: api, clientIp`; add it to its configuration";
     let responses = [
         ("an unknown rule", "0801 1202 0801"),
         ("unlimited", "0801 1208 0801 18ffffffff0f"),
@@ -251,7 +258,7 @@ fn another_number_there_holds_and_is_said_once() {
         assert_eq!(heard.answer.granted, u64::MAX);
         heard.warning
     };
-    let lacks = "envoyproxy/ratelimit has no limit of 500 per minute for it; its domain `shop` needs the descriptor `rule: api` with that limit";
+    let lacks = "envoyproxy/ratelimit has no limit of 500 per minute in the domain `shop` for `rule: api`; add it to its configuration";
     let mut alone = service("shop", "api", &[]);
     let warnings = [1000, 500, 500, 1000].map(|limit| told(&mut alone, limit));
     assert_eq!(warnings, [None, Some(lacks.into()), None, None]);
@@ -262,7 +269,7 @@ fn another_number_there_holds_and_is_said_once() {
 
 #[test]
 fn garbage_is_an_error_and_never_a_panic() {
-    let garbage = "the store's answer is not one of envoyproxy/ratelimit";
+    let garbage = "the answer is not one of envoyproxy/ratelimit; correct `cluster` or `protocol`";
     let mut service = service("rls", "m", &[]);
     for response in [
         "",
@@ -292,6 +299,31 @@ fn garbage_is_an_error_and_never_a_panic() {
         random.fill(&mut response);
         let _ = heard(&mut service, &response);
     }
+}
+
+#[test]
+fn no_more_than_a_quarter_of_what_is_left_is_asked_for() {
+    let window = Window::new(MINUTE, 100).unwrap();
+    let terms = Terms::new(1000, window);
+    let mut node = Node::new(1, "m", terms, WhenDown::Refuse, 1, [7; 2]);
+    let mut wanted = |now, answer: Answer| {
+        let asked = (0..500).find_map(|_| node.take(b"", 1, at(now)).1).unwrap();
+        node.heard(asked.token, &answer, Some(50_000), at(now));
+        Request::parse(&asked.text).unwrap().want
+    };
+    let granted = |remaining| Answer {
+        granted: u64::MAX,
+        remaining,
+        ..Answer::default()
+    };
+    assert_eq!(wanted(1_000, granted(999)), 1);
+    let grows: Vec<u64> = (0..20).map(|i| wanted(1_010 + i, granted(400))).collect();
+    assert_eq!(*grows.last().unwrap(), 100, "{grows:?}");
+    assert_eq!(wanted(1_040, granted(40)), 100);
+    assert_eq!(wanted(1_041, granted(3)), 10);
+    assert_eq!(wanted(1_042, refusal(1)), 1);
+    // A refusal says nothing about the window after it.
+    assert!(wanted(2_600, granted(1_000)) > 50);
 }
 
 /// A clock: so far from the time, and so fast.
@@ -516,11 +548,11 @@ fn play(seed: u64, limit: u64, per_second: f64, slow: f64, surges: bool) -> (u64
 }
 
 #[test]
-fn never_admits_more_than_the_limit_in_any_window_of_the_service() {
+fn never_admits_more_than_the_limit_in_any_window_of_the_service_and_hardly_less() {
     for seed in 0..12 {
         // The slowest of calls take seconds: a tenth is lost, and many are of two windows.
         let (slow, least) = [(1.0, 0.96), (40.0, 0.96), (2_000.0, 0.65)][seed as usize % 3];
-        for per_second in [10.0, 2.5] {
+        for per_second in [50.0, 10.0, 2.5] {
             let (offered, admitted) = play(seed, 300, per_second, slow, false);
             let share = admitted as f64 / offered.min(5 * 300) as f64;
             assert!(share > least, "seed {seed}: {admitted} of {offered}");

@@ -4,7 +4,7 @@ use crate::engine::blocked::Blocked;
 use crate::engine::caller::Caller;
 use crate::engine::check::Check;
 use crate::engine::held::Held;
-use crate::engine::keyed::{EntryExtras, KeyCheck, Reservations};
+use crate::engine::keyed::{EntryExtras, KeyCheck, LeaseCheck, Reservations};
 use crate::engine::origin::Origin;
 use crate::engine::request::Request;
 use crate::engine::resource::{Ordered, Resource};
@@ -32,6 +32,7 @@ pub(super) struct Refusal<'a, S: Backend> {
 enum First<'a, S: Backend> {
     Check(&'a Check<S>),
     Keyed(&'a KeyCheck),
+    Leased(&'a LeaseCheck),
 }
 
 /// A request that has been let in.
@@ -90,7 +91,7 @@ impl<S: Backend> Resource<S> {
                     },
                     prioritized: request.prioritized,
                     keys: self.key_caller(origin, request),
-                    impatient: request.impatient,
+                    impatient: request.is_impatient(),
                 };
                 match self.decide_together(&caller, keys, now) {
                     Ok(admitted) => return Ok(admitted),
@@ -308,7 +309,7 @@ impl<S: Backend> Resource<S> {
                     shadow_refusing |= 1 << i;
                 }
             });
-            if refusing == 0 && !overtaken {
+            if refusing == 0 && !overtaken && !self.keys.are_none() {
                 overtaken = !self.keys.reserve(keys, wait, &caller.keys, now) && again;
             }
             if refusing != 0 || overtaken || keys.refusing() != 0 {
@@ -320,13 +321,16 @@ impl<S: Backend> Resource<S> {
                 }
             }
         }
-        if shadow_refusing != 0 {
+        let awaits_store = || self.keys.leases.await_store();
+        if shadow_refusing != 0 && !awaits_store() {
             self.each_state(shadow_refusing, caller.origin, |_, _, state| {
                 state.shadow_block();
             });
         }
         if let Some(first) = self.first_refusing(refusing, keys.refusing()) {
-            self.keys.shadow_block(keys);
+            if !awaits_store() {
+                self.keys.shadow_block(keys);
+            }
             return Some(Err(Refusal {
                 first,
                 refusing,
@@ -380,9 +384,19 @@ impl<S: Backend> Resource<S> {
         }
         self.order.iter().find_map(|ordered| match *ordered {
             Ordered::Plain(i) if refusing >> i & 1 == 1 => self.checks.get(i).map(First::Check),
-            Ordered::Keyed(i) if keyed >> i & 1 == 1 => self.keys.0.get(i).map(First::Keyed),
+            Ordered::Keyed(i) if keyed >> i & 1 == 1 => self.keyed(i),
             _ => None,
         })
+    }
+
+    /// The keyed rule of that number; behind them are those with leased permits.
+    #[cold]
+    fn keyed(&self, number: usize) -> Option<First<'_, S>> {
+        let (keyed, leased) = (&self.keys.checks, self.keys.leases.checks());
+        match keyed.get(number) {
+            Some(check) => Some(First::Keyed(check)),
+            None => leased.get(number - keyed.len()).map(First::Leased),
+        }
     }
 
     /// The refusal: the first rule that refuses, and when the request would pass.
@@ -402,7 +416,7 @@ impl<S: Backend> Resource<S> {
             }
             let (terms, cost) = (&check.terms, check.cost(&request.costs()));
             let prioritized = request.prioritized;
-            let turn = if request.impatient {
+            let turn = if request.is_impatient() {
                 state.wait(terms, cost, prioritized, now)
             } else {
                 None
@@ -425,6 +439,16 @@ impl<S: Backend> Resource<S> {
                 let cost = check.cost(&self.key_caller(origin, request), rule.count());
                 (rule, id, cost)
             }
+            First::Leased(lease) if self.keys.leases.await_store() => {
+                let (rule, id) = lease.check().called();
+                return Blocked {
+                    cause: Cause::Flow(rule),
+                    id,
+                    retry_after,
+                    cost: None,
+                };
+            }
+            First::Leased(lease) => lease.block(&self.key_caller(origin, request)),
         };
         Blocked {
             cause: Cause::Flow(rule),

@@ -66,7 +66,14 @@ impl<S: Backend> Resource<S> {
         now: Timestamp,
     ) -> Decision<S> {
         let decided = if self.has_others || request.exempt {
-            self.decide_with_others(origin.as_deref(), &scope, store, request, now)
+            let decided = self.decide_with_others(origin.as_deref(), &scope, store, request, now);
+            if S::STATISTICS
+                && let Err(blocked) = &decided
+                && blocked.awaits_store()
+            {
+                return Decision::Block(blocked.clone());
+            }
+            decided
         } else {
             self.decide(origin.as_deref(), request, None, now)
                 .map(|admitted| (admitted, Admissions::default()))
@@ -159,7 +166,7 @@ impl<S: Backend> Resource<S> {
         may_wait: bool,
         now: Timestamp,
     ) -> Result<Admitted<'_, S>, Blocked> {
-        for check in self.keys.0.iter().filter(|check| !check.is_open()) {
+        for check in self.keys.checks.iter().filter(|check| !check.is_open()) {
             store.open_keyed(check, true);
         }
         let caller = self.key_caller(origin, request);
@@ -175,6 +182,7 @@ impl<S: Backend> Resource<S> {
             }
             self.keys.release(&mut reservations, &caller, now);
         }
+        self.keys.leases.begin(request.is_impatient_for_store());
         self.decide(origin, request, Some(&mut reservations), now)
     }
 

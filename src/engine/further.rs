@@ -28,7 +28,7 @@ impl<S: Backend> Engine<S> {
         let table = self.table.borrow();
         let (mut ids, mut further) = (Ids::default(), Vec::new());
         for (index, rule) in rules.into_iter().enumerate() {
-            let listed = Listed::new(rule);
+            let listed = Listed::new(&self.store, rule, table.mode, (FLOW_RULES, index));
             if table.rules.iter().any(|known| known.id == listed.id) {
                 ids.put(&listed.id, index);
             }

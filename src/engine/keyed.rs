@@ -12,9 +12,11 @@
 mod check;
 mod controller;
 mod keys;
+mod leases;
 mod reservations;
 
 pub(crate) use check::{KeyCaller, KeyCheck};
 pub use controller::KeyedController;
 pub(crate) use keys::Keys;
+pub(crate) use leases::LeaseCheck;
 pub(crate) use reservations::{EntryExtras, Reservations};

@@ -58,8 +58,20 @@ impl<S: Backend> Resource<S> {
                 self.policy(check, now)
                     .filter(|_| !check.exempts(keys, sender))
             }
+            Ordered::Keyed(place) if *place >= self.keys.checks.len() => {
+                let place = place - self.keys.checks.len();
+                let (check, remaining, reset) = self.keys.leases.status(place, &caller, now)?;
+                Some(Policy {
+                    rule: check.rule(),
+                    id: check.id(),
+                    count: check.rule().count(),
+                    remaining,
+                    reset,
+                })
+                .filter(|_| !check.exempts(keys, sender))
+            }
             Ordered::Keyed(place) => {
-                if self.keys.0.get(*place)?.exempts(keys, sender) {
+                if self.keys.checks.get(*place)?.exempts(keys, sender) {
                     return None;
                 }
                 let (rule, id, count, status) = self.keys.status(*place, &caller, now)?;

@@ -245,7 +245,8 @@ impl<S: Backend> Prechecks<S> {
     /// Counts a refusal for bans, if it says anything about the client.
     #[cold]
     fn note_refusal(&self, blocked: &Blocked, asked: &Asked<'_, S>, now: Timestamp) {
-        if matches!(blocked.cause, Cause::Flow(_) | Cause::Authority(_)) {
+        let is_about_client = matches!(blocked.cause, Cause::Flow(_) | Cause::Authority(_));
+        if is_about_client && !blocked.awaits_store() {
             for ban in &self.bans {
                 ban.note_refusal(asked, now);
             }

@@ -5,6 +5,10 @@ use crate::engine::scope::Scope;
 use crate::rule::{Count, KeyValue, REQUESTS};
 use crate::stats::tree::DEFAULT_CONTEXT;
 
+/// What a request does not wait for, in bits.
+const FOR_TURN: u8 = 1;
+const FOR_STORE: u8 = 2;
+
 /// What asks to be let in.
 pub struct Request<'a> {
     pub(super) resource: &'a str,
@@ -15,7 +19,7 @@ pub struct Request<'a> {
     #[expect(clippy::box_collection)]
     pub(super) other_costs: Option<Box<Vec<(&'a str, u64)>>>,
     pub(super) prioritized: bool,
-    pub(super) impatient: bool,
+    pub(super) impatient: u8,
     pub(super) inbound: bool,
     pub(super) exempt: bool,
     pub(super) within: Option<&'a Scope>,
@@ -34,7 +38,7 @@ impl<'a> Request<'a> {
             cost: 1,
             other_costs: None,
             prioritized: false,
-            impatient: false,
+            impatient: 0,
             inbound: false,
             exempt: false,
             within: None,
@@ -131,9 +135,29 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn impatient(self) -> Request<'a> {
         Request {
-            impatient: true,
+            impatient: self.impatient | FOR_TURN,
             ..self
         }
+    }
+
+    /// This request, as one that no longer waits for the store of leased permits ([`Blocked::awaits_store`](crate::Blocked::awaits_store)):
+    /// where there are none, it is decided by what the rule says for a store that does not answer.
+    #[must_use]
+    pub fn impatient_for_store(self) -> Request<'a> {
+        Request {
+            impatient: self.impatient | FOR_STORE,
+            ..self
+        }
+    }
+
+    /// Whether it does not wait for its turn.
+    pub(super) fn is_impatient(&self) -> bool {
+        self.impatient & FOR_TURN != 0
+    }
+
+    /// Whether it does not wait for the store.
+    pub(super) fn is_impatient_for_store(&self) -> bool {
+        self.impatient & FOR_STORE != 0
     }
 
     /// This request, as one from outside: it counts in the inbound statistics too.

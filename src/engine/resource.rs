@@ -16,7 +16,8 @@ use crate::time::Timestamp;
 use std::cell::{OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 
-/// A flow rule of a resource: its place among the rules without a key, or among the keyed ones.
+/// A flow rule of a resource: its place among the rules without a key, or among the keyed ones and behind them those with leased
+/// permits.
 #[derive(Clone, Copy)]
 pub(super) enum Ordered {
     Plain(usize),
@@ -42,7 +43,7 @@ pub struct Resource<S: Backend> {
     /// The statistics in the context that most requests come in by.
     pub(super) default_node: OnceCell<Rc<DefaultNode>>,
     /// Whether any rule without a key counts requests that it is not for, or looks at more of a request than its origin and its cost in
-    /// requests.
+    /// requests, or whether permits are leased.
     pub(super) by_request: bool,
     /// Whether any rule takes turns.
     pub(super) may_wait: bool,
@@ -93,7 +94,7 @@ impl<S: Backend> Resource<S> {
 
     /// The flow rules that are for it or measure it, keyed ones first.
     pub fn flow_rules(&self) -> impl Iterator<Item = &FlowRule> {
-        let keyed = self.keys.0.iter().map(KeyCheck::rule);
+        let keyed = self.keys.all().map(KeyCheck::rule);
         keyed.chain(self.checks.iter().map(|check| &*check.rule))
     }
 

@@ -1,14 +1,20 @@
 //! What outlives a set of rules: the registry of their states.
 
 use crate::engine::keyed::{KeyCheck, KeyedController};
+use crate::engine::leased::{LeaseController, LeaseTerms};
+use crate::lease::Terms;
 use crate::places::NamePlace;
 use crate::rule::system::{Gauges, Inbound};
-use crate::rule::{FLOW, KeyedBy, MAX_RESOURCES, RuleId};
+use crate::rule::{
+    ClusterConfig, DEFAULT_MAX_KEYS, FLOW, FlowRule, KeyedBy, MAX_RESOURCES, RuleId,
+};
 use crate::state::backend::{Backend, BreakerKey, StateKey};
 use crate::state::breaker::{Breaker, BreakerStorage};
 use crate::state::flow::Controller;
 use crate::state::keyed::KeyedGeometry;
+use crate::state::leased::{Leasing, NotLeased};
 use crate::stats::tree::{Context, MAX_CONTEXTS, NodeTree};
+use crate::window::Window;
 use hashbrown::HashMap;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -39,6 +45,8 @@ pub struct Store<S: Backend> {
     /// The same, in the order in which they were made.
     in_order: RefCell<Vec<Weak<ControllerOf<S>>>>,
     keyed: RefCell<KeyedStatesOf<S::Keyed>>,
+    /// The permits of rules, by what they belong to and what they are called at the store.
+    leases: RefCell<HashMap<(StateKey, String), Weak<LeaseController>>>,
     pub(super) tables: RefCell<Vec<Weak<dyn Known>>>,
     breakers: RefCell<HashMap<BreakerKey, Weak<BreakerOf<S>>>>,
     /// The same, in the order in which they were made.
@@ -67,6 +75,7 @@ impl<S: Backend> Store<S> {
             states: RefCell::default(),
             in_order: RefCell::default(),
             keyed: RefCell::default(),
+            leases: RefCell::default(),
             tables: RefCell::default(),
             breakers: RefCell::default(),
             breakers_in_order: RefCell::default(),
@@ -134,22 +143,10 @@ impl<S: Backend> Store<S> {
         id: &RuleId,
         anew: bool,
     ) -> Option<Rc<KeyedController<S::Keyed>>> {
-        let rule = check.rule();
         let key = StateKey {
             kind: check.kind(),
-            rule: id.clone(),
             is_beside: check.beside().is_some_and(|beside| beside != id),
-            resource: None,
-            resource_place: None,
-            origin: None,
-            origin_place: None,
-            grade: rule.grade().of_state(),
-            strategy: rule.strategy().clone(),
-            behavior: rule.control_behavior(),
-            compat: rule.is_compat(),
-            parts: rule
-                .keyed_by()
-                .map_or_else(|| Rc::new([]) as _, KeyedBy::shared_parts),
+            ..key_of(check.rule(), id)
         };
         let mut keyed = self.keyed.borrow_mut();
         let place = (key, check.geometry());
@@ -161,6 +158,40 @@ impl<S: Backend> Store<S> {
         let state = Rc::new(state);
         keyed.insert(place, Rc::downgrade(&state));
         Some(state)
+    }
+
+    /// The permits of a rule that can lease them, with this window.
+    pub(super) fn lease(
+        &self,
+        (rule, id): (&FlowRule, &RuleId),
+        cluster: &ClusterConfig,
+        window: Window,
+    ) -> Result<Rc<LeaseController>, NotLeased> {
+        let place = (key_of(rule, id), cluster.name(id));
+        let mut leases = self.leases.borrow_mut();
+        if let Some(state) = leases.get(&place).and_then(Weak::upgrade) {
+            return Ok(state);
+        }
+        let terms = LeaseTerms::of(rule);
+        let leasing = Leasing {
+            name: &place.1,
+            terms: Terms::new(terms.limit, window),
+            when_down: terms.when_down,
+            max_keys: rule.keyed_by().map_or(DEFAULT_MAX_KEYS, KeyedBy::max_keys),
+        };
+        let leased = self.backend.lease(&place.0, &leasing)?;
+        let state = Rc::new(LeaseController::new(leased, terms));
+        leases.insert(place, Rc::downgrade(&state));
+        Ok(state)
+    }
+
+    /// Calls `each` with the permits of rules, and what they belong to.
+    pub fn for_each_lease(&self, mut each: impl FnMut(&StateKey, &LeaseController)) {
+        for ((key, _), state) in self.leases.borrow().iter() {
+            if let Some(state) = state.upgrade() {
+                each(key, &state);
+            }
+        }
     }
 
     pub(super) fn breaker(&self, key: BreakerKey) -> Rc<BreakerOf<S>> {
@@ -270,6 +301,9 @@ impl<S: Backend> Store<S> {
         self.keyed
             .borrow_mut()
             .retain(|_, state| state.strong_count() > 0);
+        self.leases
+            .borrow_mut()
+            .retain(|_, state| state.strong_count() > 0);
         self.states
             .borrow_mut()
             .retain(|_, state| state.strong_count() > 0);
@@ -285,5 +319,25 @@ impl<S: Backend> Store<S> {
         self.breakers_in_order
             .borrow_mut()
             .retain(|breaker| breaker.strong_count() > 0);
+    }
+}
+
+/// The identity of the states of a flow rule with this id that has one table for all its keys.
+fn key_of(rule: &FlowRule, id: &RuleId) -> StateKey {
+    StateKey {
+        kind: FLOW,
+        rule: id.clone(),
+        is_beside: false,
+        resource: None,
+        resource_place: None,
+        origin: None,
+        origin_place: None,
+        grade: rule.grade().of_state(),
+        strategy: rule.strategy().clone(),
+        behavior: rule.control_behavior(),
+        compat: rule.is_compat(),
+        parts: rule
+            .keyed_by()
+            .map_or_else(|| Rc::new([]) as _, KeyedBy::shared_parts),
     }
 }

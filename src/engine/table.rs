@@ -6,7 +6,7 @@ use crate::engine::cost::Tariff;
 use crate::engine::exempt::Exempted;
 use crate::engine::in_force::{Ids, Targets};
 use crate::engine::key_parts::KeyParts;
-use crate::engine::keyed::{KeyCheck, Keys};
+use crate::engine::keyed::{KeyCheck, Keys, LeaseCheck};
 use crate::engine::listed::Listed;
 use crate::engine::prechecks::PrecheckRules;
 use crate::engine::resource::{Ordered, Resource};
@@ -34,7 +34,7 @@ pub(super) struct Table<S: Backend> {
     max_resources: usize,
     pub(super) rules: Vec<Listed>,
     pub(super) prechecks: PrecheckRules,
-    mode: Mode,
+    pub(super) mode: Mode,
     pub(super) resources: Apart<Resource<S>>,
     /// The APIs that have rules and that requests have belonged to or the document defines.
     pub(super) apis: RefCell<HashMap<Rc<str>, Rc<Resource<S>>>>,
@@ -70,7 +70,8 @@ impl<S: Backend> Table<S> {
         let flow_rules_start = lists.iter().take(2).map(|(_, rules)| rules.len()).sum();
         for (list, rules) in lists {
             for (place, rule) in rules.into_iter().enumerate() {
-                table.add(store, Listed::new(rule), &mut ids, (list, place))?;
+                let listed = Listed::new(store, rule, table.mode, (list, place));
+                table.add(store, listed, &mut ids, (list, place))?;
             }
         }
         for (name, measuring) in &table.measuring {
@@ -144,7 +145,7 @@ impl<S: Backend> Table<S> {
             && let Some(id) = listed.part_from(earlier)
         {
             ids.take(&id, index, at)?;
-            if listed.beside.is_none() {
+            if listed.rule.mode() == Mode::Enforce {
                 ids.put(&listed.id, index);
             }
         } else {
@@ -190,6 +191,7 @@ impl<S: Backend> Table<S> {
     pub(super) fn has_only_plain_flow_rules(&self) -> bool {
         let mut rules = self.rules.iter().map(|listed| &listed.rule);
         self.prechecks.are_none()
+            && self.rules.iter().all(|listed| listed.leased.is_none())
             && rules.all(|rule| {
                 *rule.limit_app() == LimitApp::Default
                     && !rule.control_behavior().is_paced()
@@ -202,7 +204,7 @@ impl<S: Backend> Table<S> {
     /// Whether resources that no rule names have states of their own. (Keys are told apart by the real name.)
     fn has_states_of_each(&self) -> bool {
         let rules = self.by.each.iter().filter_map(|&i| self.rules.get(i));
-        let mut plain = rules.filter(|listed| listed.rule.keyed_by().is_none());
+        let mut plain = rules.filter(|listed| !listed.is_keyed());
         plain.next().is_some() || self.prechecks.have_states_of_each()
     }
 
@@ -250,7 +252,7 @@ impl<S: Backend> Table<S> {
     pub(super) fn count_rules(&self, rules: &Applicable) -> usize {
         let is_keyed = |(i, _): &&(usize, u8)| {
             let listed = self.listed(rules, *i);
-            listed.is_some_and(|listed| listed.rule.keyed_by().is_some())
+            listed.is_some_and(Listed::is_keyed)
         };
         let keyed = rules.own.iter().filter(is_keyed).count();
         let plain = rules.own.len() - keyed + rules.measuring_only().count();
@@ -273,7 +275,9 @@ impl<S: Backend> Table<S> {
         };
         let mut parts = KeyParts::default();
         let check = |listed: &Listed, member: Option<u8>, parts: &mut KeyParts| {
-            let Listed { rule, id, beside } = listed;
+            let Listed {
+                rule, id, beside, ..
+            } = listed;
             let measures = match (rule.strategy(), measured_elsewhere(rule)) {
                 (Strategy::Chain(context), _) => Measures::Context(Rc::clone(context)),
                 (_, Some(measured)) if rules.has(measured) => Measures::All,
@@ -304,9 +308,12 @@ impl<S: Backend> Table<S> {
             }
             check
         };
-        let (mut order, mut checks, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut order, mut checks) = (Vec::new(), Vec::new());
+        let (mut keys, mut leases) = (Vec::new(), Vec::new());
+        let keyed = own().filter(|(listed, _)| listed.is_keyed() && listed.leased.is_none());
+        let keyed = keyed.count();
         for (listed, member) in own() {
-            if listed.rule.keyed_by().is_none() {
+            if !listed.is_keyed() {
                 order.push(Ordered::Plain(checks.len()));
                 checks.push(check(listed, Some(member), &mut parts));
                 continue;
@@ -316,6 +323,11 @@ impl<S: Backend> Table<S> {
             let mut check =
                 KeyCheck::new(FLOW, Rc::clone(&listed.rule), names, enforced, &mut parts);
             check.member = member;
+            if let Some(state) = &listed.leased {
+                order.push(Ordered::Keyed(keyed + leases.len()));
+                leases.push(LeaseCheck::new(check, state));
+                continue;
+            }
             store.open_keyed(&check, false);
             order.push(Ordered::Keyed(keys.len()));
             keys.push(check);
@@ -328,10 +340,12 @@ impl<S: Backend> Table<S> {
         for check in &mut checks {
             check.exempt = Exempted::of(&check.rule, &mut parts);
         }
-        for check in &mut keys {
+        let leased = leases.iter_mut().map(LeaseCheck::check_mut);
+        for check in keys.iter_mut().chain(leased) {
             check.exempt = Exempted::of(check.rule(), &mut parts);
         }
-        let (keys, checks) = (Keys(keys.into()), Box::<[Check<S>]>::from(checks));
+        let is_leased = !leases.is_empty();
+        let (keys, checks) = (Keys::new(keys, leases), Box::<[Check<S>]>::from(checks));
         let notify_on_exit = checks.iter().enumerate().filter(|(_, check)| {
             check.terms.compat && matches!(check.rule.grade(), Grade::Qps { .. })
         });
@@ -349,16 +363,19 @@ impl<S: Backend> Table<S> {
             may_wait: checks
                 .iter()
                 .any(|check| check.rule.control_behavior().is_paced()),
-            by_request: checks.iter().any(|check| {
-                check.measures != Measures::Same
-                    || check.tariff.is_some()
-                    || !check.exempt.is_none()
-            }),
+            by_request: is_leased
+                || checks.iter().any(|check| {
+                    check.measures != Measures::Same
+                        || check.tariff.is_some()
+                        || !check.exempt.is_none()
+                }),
             by_context: checks
                 .iter()
                 .any(|check| matches!(check.measures, Measures::Context(_))),
             by_origin: prechecks.by_origin()
-                || keys.0.iter().map(KeyCheck::rule).any(is_exempt_by_origin)
+                || keys.all().map(KeyCheck::rule).any(|rule| {
+                    *rule.limit_app() != LimitApp::Default || is_exempt_by_origin(rule)
+                })
                 || checks
                     .iter()
                     .map(|check| &*check.rule)

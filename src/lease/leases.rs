@@ -147,6 +147,8 @@ pub(super) struct Leases {
     low: u64,
     /// What was left at the store.
     remaining: u64,
+    /// The most that is asked for at once: a quarter of what is left, where the store loses that if more is asked for.
+    pub(super) most: u64,
     /// The part of the limit without the store: one of so many; `None` before the first answer.
     told: Option<u64>,
     /// What the node has admitted in the last window, where that decides without the store.
@@ -167,6 +169,7 @@ impl Leases {
             waiting: 0,
             low: 0,
             remaining: 0,
+            most: u64::MAX,
             told: None,
             own: Ring::default(),
             unreported: Uses::default(),
@@ -336,6 +339,10 @@ impl Leases {
         self.reported = None;
         self.waiting = 0;
         self.remaining = remaining;
+        self.most = match told {
+            None if remaining > 0 => remaining / 4,
+            _ => u64::MAX,
+        };
         self.told = told.or(self.told);
     }
 

@@ -87,7 +87,7 @@ impl Node {
         seed: [u64; 2],
     ) -> Node {
         Node {
-            id: id & (Terms::MAX_LIMIT - 1),
+            id: id & Terms::MAX_LIMIT,
             name: window_name(name, &terms),
             terms,
             when_down,
@@ -307,7 +307,7 @@ impl Node {
         }
         let before = leases.left();
         let (settlements, settled) = leases.settlements(now, &mut self.reports);
-        let most = (terms.limit() / PARTS).max(need).max(1);
+        let most = (terms.limit() / PARTS).min(leases.most).max(need).max(1);
         let has_room = leases.has_room() && leases.refused_for(need.max(1), now).is_none();
         let want = if has_room {
             expected.max(leases.waiting).max(need).min(most)
@@ -320,7 +320,7 @@ impl Node {
         let ttl_ms = terms.ttl_ms().max(4 * self.round_trip_ms);
         let ttl_ms = ttl_ms.min(terms.longest_ttl_ms());
         self.tokens += 1;
-        let token = (self.tokens << PLACE_BITS | u64::from(place)) & (Terms::MAX_LIMIT - 1);
+        let token = (self.tokens << PLACE_BITS | u64::from(place)) & Terms::MAX_LIMIT;
         let need = need.max(1).min(want);
         let request = Request {
             node: self.id,
@@ -441,6 +441,12 @@ impl Node {
         let now_ms = now.millis();
         self.down = Some((now_ms, now_ms));
         Change::Down
+    }
+
+    /// The token of the request about a key that is on its way, if one is.
+    pub fn awaited(&self, key: &[u8]) -> Option<u64> {
+        let known = self.known.get(*self.places.get(key)? as usize)?;
+        known.leases.in_flight.as_ref().map(|sent| sent.token)
     }
 
     fn of_token(&mut self, token: u64) -> Option<(u32, &mut Known)> {

@@ -134,7 +134,7 @@ pub(super) fn push(text: &mut String, n: u64) {
     let _ = write!(text, "{n}");
 }
 
-/// The numbers of a text, at most so many, each at most 2^53; `None` if it is not made of such.
+/// The numbers of a text, at most so many, each below 2^53; `None` if it is not made of such.
 pub(super) fn numbers(text: &str, most: usize) -> Option<Vec<u64>> {
     let mut numbers = Vec::new();
     for part in text.split('-') {

@@ -10,13 +10,18 @@ pub(super) struct Ring {
     sum: u64,
 }
 
+/// The sum of two numbers, at most the highest that a text can have.
+pub(super) fn add(a: u64, b: u64) -> u64 {
+    a.saturating_add(b).min(Terms::MAX_LIMIT)
+}
+
 impl Ring {
     /// Of these buckets, in ascending order.
     pub(super) fn of(buckets: &[[u64; 2]]) -> Ring {
-        let sum = buckets.iter().map(|[_, n]| *n);
+        let buckets: Vec<_> = buckets.iter().map(|&[at, n]| (at, n)).collect();
         Ring {
-            sum: sum.fold(0, u64::saturating_add),
-            buckets: buckets.iter().map(|&[at, n]| (at, n)).collect(),
+            sum: buckets.iter().map(|(_, n)| *n).fold(0, add),
+            buckets,
         }
     }
 
@@ -26,10 +31,10 @@ impl Ring {
         if n == 0 || number < terms.oldest(now_ms) {
             return;
         }
-        self.sum = self.sum.saturating_add(n);
+        self.sum = add(self.sum, n);
         let place = self.buckets.partition_point(|(other, _)| *other < number);
         match self.buckets.get_mut(place) {
-            Some((other, used)) if *other == number => *used = used.saturating_add(n),
+            Some((other, used)) if *other == number => *used = add(*used, n),
             _ => self.buckets.insert(place, (number, n)),
         }
     }
@@ -46,12 +51,13 @@ impl Ring {
 
     /// Forgets the buckets that count no more.
     pub(super) fn forget(&mut self, terms: &Terms, now_ms: u64) {
-        let oldest = terms.oldest(now_ms);
-        let gone = self.buckets.partition_point(|(number, _)| *number < oldest);
-        let left = self.buckets.drain(..gone).map(|(_, n)| n);
-        self.sum = left.fold(self.sum, u64::saturating_sub);
-        if self.buckets.is_empty() {
-            self.sum = 0;
+        let (oldest, newest) = (terms.oldest(now_ms), terms.number(now_ms));
+        let counts = |(number, _): &(u64, u64)| (oldest..=newest).contains(number);
+        // Buckets to come are of another window, by a node that mistook the key: they would stay for ever.
+        if !self.buckets.first().is_none_or(counts) || !self.buckets.last().is_none_or(counts) {
+            self.buckets.retain(counts);
+            // Not the difference: a sum that has met the highest number is not exact.
+            self.sum = self.buckets.iter().map(|(_, n)| *n).fold(0, add);
         }
     }
 

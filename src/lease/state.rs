@@ -2,7 +2,7 @@
 
 use super::answer::Answer;
 use super::request::{Request, Settlement, numbers, push};
-use super::ring::Ring;
+use super::ring::{Ring, add};
 use super::terms::Terms;
 
 /// The most leases of a key that are out; while there are so many, no more are granted.
@@ -16,6 +16,9 @@ const WHOLE: u64 = 1 << 40;
 
 /// Parts that are cut off when the whole is divided, of all nodes together.
 const ROUNDING: u64 = 1 << 11;
+
+/// The latest time, in the year 2248: a thousand times it is below 2^53.
+const MAX_NOW: u64 = 1 << 43;
 
 /// The most numbers that a state has.
 const MAX_NUMBERS: usize = 6 + 2 * 1001 + 5 * MAX_HOLDS + 4 * MAX_MEMBERS;
@@ -61,6 +64,7 @@ impl KeyState {
     /// Of a key that is missing in a store of this age.
     pub fn missing(terms: &Terms, now_ms: u64, uptime_ms: u64) -> KeyState {
         let unknown_for = terms.memory_ms().saturating_sub(uptime_ms);
+        let now_ms = now_ms.min(MAX_NOW);
         KeyState {
             now: now_ms,
             last_id: 0,
@@ -78,7 +82,7 @@ impl KeyState {
     /// Settles what the request says, then leases what it asks for.
     pub fn lease(&mut self, request: &Request, now_ms: u64) -> Answer {
         let terms = &request.terms;
-        self.now = self.now.max(now_ms.min(Terms::MAX_LIMIT));
+        self.now = self.now.max(now_ms.min(MAX_NOW));
         let now = self.now;
         self.ring.forget(terms, now);
         self.expire(terms);
@@ -87,8 +91,8 @@ impl KeyState {
             self.settle(request.node, settlement, terms);
         }
         let held = self.holds.iter().map(|hold| hold.left);
-        let held = held.fold(0, u64::saturating_add);
-        let taken = self.ring.sum().saturating_add(held);
+        let held = held.fold(0, add);
+        let taken = add(self.ring.sum(), held);
         let room = match self.full_until > now || self.holds.len() >= MAX_HOLDS {
             true => 0,
             false => terms.limit().saturating_sub(taken),
@@ -100,7 +104,7 @@ impl KeyState {
         };
         let id = if granted > 0 {
             // Larger than any id of before the store forgot.
-            self.last_id = (self.last_id + 1).max(now.saturating_mul(1000));
+            self.last_id = (self.last_id + 1).max(now * 1000);
             self.holds.push(Hold {
                 id: self.last_id,
                 node: request.node,
@@ -149,7 +153,7 @@ impl KeyState {
             let mut sum = 0_u64;
             for used in &settlement.used {
                 ring.add(terms, now.saturating_sub(used.age_ms), used.n, now);
-                sum = sum.saturating_add(used.n);
+                sum = add(sum, used.n);
             }
             sum
         };
@@ -188,7 +192,7 @@ impl KeyState {
     fn meet(&mut self, node: u64, terms: &Terms) -> u64 {
         let (now, memory) = (self.now, terms.memory_ms());
         self.members
-            .retain(|member| member.node == node || now - member.seen < memory);
+            .retain(|member| member.node == node || now.saturating_sub(member.seen) < memory);
         if !self.members.iter().any(|member| member.node == node) {
             if self.members.len() >= MAX_MEMBERS {
                 return 0;
@@ -229,8 +233,11 @@ impl KeyState {
             Some(most) => self.ring.falls_to(terms, most).max(now),
             None => end,
         };
-        let at = with.min(without).max(self.full_until);
-        (at - now).max(1)
+        let mut at = with.min(without).max(self.full_until).max(now + 1);
+        if self.holds.len() >= MAX_HOLDS {
+            at = at.max(first.unwrap_or(end));
+        }
+        at - now
     }
 
     /// All of it as text: decimals with hyphens between them.

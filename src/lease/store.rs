@@ -1,6 +1,6 @@
 //! The store of all keys of a process.
 
-use super::answer::AnswerError;
+use super::answer::{Answer, AnswerError};
 use super::request::Request;
 use super::state::KeyState;
 use hashbrown::HashMap;
@@ -9,15 +9,22 @@ use std::fmt;
 /// Below this many keys none is looked for that is over.
 const FEW: usize = 1024;
 
+/// In how many milliseconds a key that finds no room may be asked about again.
+const FULL_FOR_MS: u64 = 1000;
+
 /// The store half: the keys that nodes lease from, in memory. Times are in milliseconds of one wall clock.
 #[derive(Default)]
 pub struct Store {
     keys: HashMap<Box<str>, (KeyState, u64)>,
     /// With so many keys those that are over are removed.
     sweeps_at: usize,
+    swept_at: u64,
 }
 
 impl Store {
+    /// The most keys. Of further ones nothing is granted until others are over.
+    pub const MAX_KEYS: usize = 1 << 18;
+
     /// Answers the request of a node about a key. `uptime_ms` is for how long the store has known all that it leased: a key that is
     /// missing in a younger store than a window and a lease counts as full until then.
     ///
@@ -33,9 +40,21 @@ impl Store {
     ) -> Result<String, AnswerError> {
         let request = Request::parse(request).ok_or_else(|| AnswerError::new(request))?;
         let terms = &request.terms;
-        if self.keys.len() >= self.sweeps_at.max(FEW) {
+        let is_full = self.keys.len() >= Store::MAX_KEYS;
+        // Not for each of a flood of keys.
+        let may_sweep = now_ms.abs_diff(self.swept_at) >= FULL_FOR_MS;
+        if self.keys.len() >= self.sweeps_at.max(FEW) || is_full && may_sweep {
             self.keys.retain(|_, (_, over_at)| *over_at > now_ms);
             self.sweeps_at = self.keys.len() * 2;
+            self.swept_at = now_ms;
+        }
+        if self.keys.len() >= Store::MAX_KEYS && !self.keys.contains_key(key) {
+            let retry_ms = if request.want > 0 { FULL_FOR_MS } else { 0 };
+            let full = Answer {
+                retry_ms,
+                ..Answer::default()
+            };
+            return Ok(full.to_text());
         }
         let missing = || (KeyState::missing(terms, now_ms, uptime_ms), u64::MAX);
         let (state, over_at) = self.keys.entry_ref(key).or_insert_with(missing);

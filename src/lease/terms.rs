@@ -5,6 +5,9 @@ use crate::window::Window;
 /// The shortest and the longest time of a lease by default, in milliseconds.
 const TTL_MS: [u64; 2] = [50, 3000];
 
+/// The most buckets of a window.
+const MAX_BUCKETS: u64 = 1000;
+
 /// A limit of all nodes together, in a strict window. Times are in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
@@ -14,8 +17,8 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// The highest limit.
-    pub const MAX_LIMIT: u64 = 1 << 53;
+    /// The highest limit, and the highest of all numbers in texts: doubles hold it, and what is larger is not rounded to it.
+    pub const MAX_LIMIT: u64 = (1 << 53) - 1;
 
     /// At most `limit` in any interval of the window; a limit above [`Terms::MAX_LIMIT`] is that.
     pub fn new(limit: u64, window: Window) -> Terms {
@@ -29,7 +32,7 @@ impl Terms {
     /// Terms that arrived at a store; `None` if they are not possible.
     pub(super) fn checked(limit: u64, interval_ms: u64, buckets: u64) -> Option<Terms> {
         let window = Window::new(interval_ms, u32::try_from(buckets).ok()?).ok()?;
-        (limit <= Terms::MAX_LIMIT).then(|| Terms::new(limit, window))
+        (limit <= Terms::MAX_LIMIT && buckets <= MAX_BUCKETS).then(|| Terms::new(limit, window))
     }
 
     /// The same window with another limit.

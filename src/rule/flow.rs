@@ -1,6 +1,7 @@
 //! Flow rules: how much of a resource may pass, and what happens at the threshold.
 
 use super::behavior::{ControlBehavior, MaxQueueing, Strategy, WarmUp};
+use super::cluster::ClusterConfig;
 use super::cost::{Cost, REQUESTS, Unit};
 use super::exempt::Exempt;
 use super::key::{DEFAULT_MAX_KEYS, KeyedBy};
@@ -69,6 +70,8 @@ pub struct FlowRule {
     cost: Option<Rc<Cost>>,
     /// Of a route and an API with the name of its resource, the one that it is for; `None` for both.
     resource_mode: Option<ResourceMode>,
+    /// `None` if its limit is each machine's own.
+    pub(crate) cluster: Option<ClusterConfig>,
 }
 
 impl FlowRule {
@@ -99,6 +102,7 @@ impl FlowRule {
             unit: None,
             cost: None,
             resource_mode: None,
+            cluster: None,
         })
     }
 
@@ -389,6 +393,13 @@ impl FlowRule {
         self
     }
 
+    /// This rule, with one limit for all machines where there is a store ([`Engine::warnings`](crate::Engine::warnings)).
+    #[must_use]
+    pub fn in_cluster(mut self, cluster: ClusterConfig) -> FlowRule {
+        self.cluster = Some(cluster);
+        self
+    }
+
     /// This rule, in this mode.
     #[must_use]
     pub fn in_mode(mut self, mode: Mode) -> FlowRule {
@@ -569,6 +580,11 @@ impl FlowRule {
     /// Whether it is for routes or for APIs alone; `None` if it is for both.
     pub fn resource_mode(&self) -> Option<ResourceMode> {
         self.resource_mode
+    }
+
+    /// How its limit is to be one for all machines; `None` if it is each machine's own.
+    pub fn cluster(&self) -> Option<&ClusterConfig> {
+        self.cluster.as_ref()
     }
 
     /// Whether it decides as Sentinel does.

@@ -45,6 +45,24 @@ impl Network {
         Network::with_bits(family, u128::from_be_bytes(bits) & kept)
     }
 
+    /// The network of an address as text: its first address, and behind a slash how many bits count, unless all do. As
+    /// `ipKey` of the npm package writes it.
+    pub(crate) fn text_of(text: &[u8], v4: u8, v6: u8) -> Option<String> {
+        let Network { bytes } = Network::of(text, v4, v6)?;
+        let [family, bits @ ..] = bytes;
+        let bits = u128::from_be_bytes(bits);
+        let (address, length, most) = match family {
+            4 => (IpAddr::V4(((bits >> 96) as u32).into()), v4, 32),
+            _ => (IpAddr::V6(bits.into()), v6, 128),
+        };
+        let mut text = address.to_string();
+        if length < most {
+            text.push('/');
+            text.push_str(&length.to_string());
+        }
+        Some(text)
+    }
+
     pub(crate) fn is_v4(&self) -> bool {
         self.bytes.first() == Some(&4)
     }

@@ -6,6 +6,7 @@ use crate::rule::{ControlBehavior, Grade, KeyPart, RuleId, Strategy};
 use crate::state::breaker::{BreakerStorage, LocalBreaker};
 use crate::state::counter::{Counter, LocalCounter, Past};
 use crate::state::keyed::{KeyedGeometry, KeyedStates, KeyedWindows};
+use crate::state::leased::{Leased, Leasing, NotLeased};
 use std::rc::Rc;
 
 /// The identity of a rule's state: the same key, the same state, whatever the rule's count and position.
@@ -74,6 +75,19 @@ pub trait Backend: 'static {
 
     /// Where the breaker of `key` keeps its state.
     fn open_breaker(&self, key: &BreakerKey) -> Self::Breaker;
+
+    /// The permits of the rule of `key`, whose limit is to be one for all machines. They are those of all its keys, resources and
+    /// origins, so the last two are not said. A rule that replaces another one goes on with the permits of that one.
+    ///
+    /// # Errors
+    ///
+    /// Why there are none: the limit is local then. By default, because there is no store.
+    fn lease(&self, _key: &StateKey, _leasing: &Leasing<'_>) -> Result<Rc<dyn Leased>, NotLeased> {
+        Err(NotLeased {
+            why: "needs a store, and there is none",
+            cure: "leave it out",
+        })
+    }
 
     /// The list of the resources with windows of their own, or of the origins of the resource with this name and place; `None`
     /// if each engine decides for itself.

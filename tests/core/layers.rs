@@ -17,6 +17,9 @@ fn modules() -> BTreeMap<Vec<String>, String> {
                 folders.push(file);
                 continue;
             }
+            if file.extension().is_none_or(|ending| ending != "rs") {
+                continue;
+            }
             let text = std::fs::read_to_string(&file).unwrap();
             let code = text.lines().map(|line| line.split("//").next().unwrap());
             let code = code.collect::<Vec<_>>().join("\n");

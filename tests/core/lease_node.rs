@@ -391,3 +391,22 @@ fn a_key_is_called_alike_by_all_nodes() {
     assert_ne!(name(&[Some(b"%")]), name(&[None]));
     assert_eq!(window_name("a:b", &terms(5)), "a%3Ab:1000:10");
 }
+
+#[test]
+fn a_store_in_memory_is_full_at_some_number_of_keys_and_has_room_for_new_ones_once_those_are_over() {
+    let mut store = Store::default();
+    let ask = |store: &mut Store, key: &str, now| {
+        let answer = store.lease(key, "1-7-5-1000-10-50-1-1", now, u64::MAX).unwrap();
+        let answer = Answer::parse(&answer).unwrap();
+        (answer.granted, answer.retry_ms)
+    };
+    for i in 0..Store::MAX_KEYS {
+        assert_eq!(ask(&mut store, &i.to_string(), 10), (1, 0));
+    }
+    assert_eq!(ask(&mut store, "new", 20), (0, 1000));
+    assert_eq!(ask(&mut store, "7", 20), (1, 0));
+    // A window, a bucket and the longest lease later.
+    assert_eq!(ask(&mut store, "new", 1309), (0, 1000));
+    assert_eq!(ask(&mut store, "new", 2400), (1, 0));
+    assert_eq!(store.len(), 1);
+}

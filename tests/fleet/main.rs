@@ -77,6 +77,8 @@ struct Plan {
     when_down: WhenDown,
     faults: Faults,
     costs: u64,
+    /// Of a hundred requests that pass here, how many another rule refuses.
+    refused_elsewhere: u64,
 }
 
 #[derive(PartialEq, Eq)]
@@ -381,7 +383,11 @@ impl<'a> Fleet<'a> {
             if self.machines[node].heard_at.is_none_or(|at| at < memory) {
                 self.outcome.unmet += cost;
             }
-            self.admit(cost);
+            if self.rng.u64(..100) < self.plan.refused_elsewhere {
+                self.machines[node].node.give_back(b":key", cost);
+            } else {
+                self.admit(cost);
+            }
         }
         taken != Taken::Wait
     }
@@ -689,6 +695,7 @@ fn random_plan(seed: u64) -> Plan {
             faults
         },
         costs: if rng.u64(..4) == 0 { 5 } else { 1 },
+        refused_elsewhere: if rng.u64(..3) == 0 { 30 } else { 0 },
     }
 }
 
@@ -733,6 +740,7 @@ fn rows() -> Vec<Row> {
         when_down: WhenDown::Refuse,
         faults: Faults::default(),
         costs: 1,
+        refused_elsewhere: 0,
     };
     let second = |traffic| plan(500, 1000, 20, traffic, 20);
     let minute = |traffic| plan(6000, 60_000, 60, traffic, 3);
@@ -757,7 +765,7 @@ fn rows() -> Vec<Row> {
             1.0,
             0.95,
         ),
-        ("500/1 s, 1.0 L", second(Traffic::Poisson(500.0)), 1.0, 0.9),
+        ("500/1 s, 1.0 L", second(Traffic::Poisson(500.0)), 1.2, 0.9),
         (
             "6000/60 s, flood, 10 L",
             minute(Traffic::Poisson(1000.0)),

@@ -44,6 +44,9 @@ impl<H: Host> Filter<H> {
             }
         });
         if first == 0 {
+            store.for_each_lease(|_, rule| {
+                rule.leased().export([rule.passed(), rule.blocked()]);
+            });
             store.for_each_keyed(|key, state| {
                 is_settled &= state.states().export(&self.host, key, state)
             });
@@ -108,6 +111,9 @@ impl<H: Host> Filter<H> {
     /// Resumes the requests whose turn it is, keeps idle windows up to date and exports metrics. After a while without
     /// anything to do, the ticks end.
     pub fn on_tick(&self) {
+        if self.asking.is_some() {
+            self.keep_store_up();
+        }
         if !self.waiting.on_tick() {
             return;
         }

@@ -2,6 +2,7 @@
 
 use super::{NO_FIELD_VALUE, is_field_value};
 use leapgate::config::{ConfigError, Located};
+use leapgate::lease::WhenDown;
 use std::fmt;
 
 /// The longest time-out, in milliseconds, and the longest wait.
@@ -40,17 +41,6 @@ pub enum Protocol {
     Upstash,
     /// That of envoyproxy/ratelimit, over gRPC.
     Rls,
-}
-
-/// What decides on a request while the store does not answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WhenDown {
-    /// It is refused: never over the limit.
-    Refuse,
-    /// A window of the virtual machine's own.
-    Local,
-    /// It passes.
-    Pass,
 }
 
 /// A text that no log shows.

@@ -94,6 +94,11 @@ impl Calls {
         self.answer.take();
     }
 
+    /// How many calls have been sent since they were taken.
+    pub(super) fn sent(&self) -> usize {
+        self.sent.borrow().len()
+    }
+
     /// The calls that have been sent since this was asked before.
     pub(super) fn take(&self) -> Vec<Call> {
         self.sent.take()

@@ -174,6 +174,11 @@ impl KeyCheck {
         if let Some(opened) = self.opened.get() {
             count(&opened.state.blocked);
         }
+        self.called()
+    }
+
+    /// The rule, and its id.
+    pub(crate) fn called(&self) -> (Rc<FlowRule>, RuleId) {
         (Rc::clone(&self.rule), self.id.clone())
     }
 
@@ -338,24 +343,46 @@ impl KeyCheck {
             }
             return keys <= MAX_KEYS_OF_REQUEST;
         }
-        let keys = self
-            .of
-            .iter()
-            .fold(1_usize, |keys, of| keys.saturating_mul(value(of).len()));
+        let keys = self.count_keys(caller);
         if keys > MAX_KEYS_OF_REQUEST {
             return false;
         }
-        for mut number in 0..keys {
-            // The number of a key is made of the numbers of its values, in a mixed radix.
-            let mut raw = [None; MAX_KEY_PARTS];
-            for (raw, of) in raw.iter_mut().zip(&self.of) {
-                let value = value(of);
-                *raw = value.get(number % value.len());
-                number /= value.len();
-            }
-            self.with_key(raw, opened, by, caller, &mut each);
+        for number in 0..keys {
+            self.with_key(
+                self.values_of(caller, number),
+                opened,
+                by,
+                caller,
+                &mut each,
+            );
         }
         true
+    }
+
+    /// How many keys a request has: one for each combination of its values.
+    #[inline]
+    pub(super) fn count_keys(&self, caller: &KeyCaller<'_>) -> usize {
+        let value = |of: &usize| caller.values.get(*of).copied().unwrap_or_default();
+        self.of
+            .iter()
+            .fold(1_usize, |keys, of| keys.saturating_mul(value(of).len()))
+    }
+
+    /// The values of the key of that number.
+    #[inline]
+    pub(super) fn values_of<'a>(
+        &self,
+        caller: &KeyCaller<'a>,
+        mut number: usize,
+    ) -> [Option<&'a [u8]>; MAX_KEY_PARTS] {
+        // The number of a key is made of the numbers of its values, in a mixed radix.
+        let mut raw = [None; MAX_KEY_PARTS];
+        for (raw, of) in raw.iter_mut().zip(&self.of) {
+            let value = caller.values.get(*of).copied().unwrap_or_default();
+            *raw = value.get(number % value.len());
+            number /= value.len();
+        }
+        raw
     }
 
     /// [`KeyCheck::each_key`], out of line: it is long, and most callers are not hot.

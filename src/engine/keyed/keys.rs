@@ -2,6 +2,7 @@
 
 use super::check::{KeyCaller, KeyCheck, Opened};
 use super::controller::count;
+use super::leases::{LeaseCheck, Leases};
 use super::reservations::{EntryExtras, HeldKey, KeyEnd, Reservation, Reservations};
 use crate::engine::held::Held;
 use crate::inline_vec::InlineVec;
@@ -10,20 +11,37 @@ use crate::state::keyed::{Key, KeyHandle, KeyStatus, KeyVerdict, Reserved};
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// The keyed rules of one resource, in order.
-#[derive(Default)]
-pub(crate) struct Keys(pub(crate) Box<[KeyCheck]>);
+/// The keyed rules of one resource, and those with leased permits, each in order.
+pub(crate) struct Keys {
+    pub(crate) checks: Box<[KeyCheck]>,
+    pub(crate) leases: Leases,
+    are_none: bool,
+}
 
 impl Keys {
+    pub(crate) fn new(checks: Vec<KeyCheck>, leases: Vec<LeaseCheck>) -> Keys {
+        Keys {
+            are_none: checks.is_empty() && leases.is_empty(),
+            checks: checks.into(),
+            leases: Leases::new(leases),
+        }
+    }
+
     /// Whether there are none.
     #[inline]
     pub(crate) fn are_none(&self) -> bool {
-        self.0.is_empty()
+        self.are_none
+    }
+
+    /// Those of either kind.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &KeyCheck> {
+        let leased = self.leases.checks().iter().map(LeaseCheck::check);
+        self.checks.iter().chain(leased)
     }
 
     /// The origins that the rules name.
     pub(crate) fn names(&self, origin: &str) -> bool {
-        self.0.iter().any(|check| match check.rule.limit_app() {
+        self.all().any(|check| match check.rule.limit_app() {
             LimitApp::Origin(name) => **name == *origin,
             LimitApp::Default => origin == "default",
             LimitApp::Other => origin == "other",
@@ -39,8 +57,8 @@ impl Keys {
         now: Timestamp,
     ) -> bool {
         // A rule that looks at the states of another rule has to look before they are charged.
-        let mut could = self.0.iter().all(|check| check.beside.is_none());
-        for (i, check) in self.0.iter().enumerate() {
+        let mut could = self.checks.iter().all(|check| check.beside.is_none());
+        for (i, check) in self.checks.iter().enumerate() {
             if !check.applies_to(caller) {
                 continue;
             }
@@ -122,15 +140,19 @@ impl Keys {
         while too_many != 0 {
             let i = too_many.trailing_zeros() as usize;
             too_many &= too_many - 1;
-            let enforced = self.0.get(i).is_some_and(|check| check.enforced);
+            let enforced = self.checks.get(i).is_some_and(|check| check.enforced);
             refuse(i, enforced, None);
         }
         (reservations.wait, reservations.retry_after) = (wait, retry_after);
         (reservations.refusing, reservations.shadow_refusing) = (refusing, shadow_refusing);
+        if !self.leases.checks().is_empty() {
+            self.leases
+                .ask(reservations, self.checks.len(), caller, now);
+        }
     }
 
-    /// Reserves for a request that waits for `wait` nanoseconds what its keys need. Where another worker was faster, nothing,
-    /// and the rule that lacks it refuses.
+    /// Reserves for a request that waits for `wait` nanoseconds what its keys need, and takes leased permits. Where these refuse,
+    /// nothing. Where another worker was faster, nothing either, and `false`: the rule that lacks it refuses.
     pub(crate) fn reserve(
         &self,
         reservations: &mut Reservations,
@@ -172,6 +194,13 @@ impl Keys {
             shadow_refusing |= 1 << reservation.check;
         }
         reservations.shadow_refusing = shadow_refusing;
+        if refusing == 0 && !self.leases.checks().is_empty() {
+            self.leases.take(reservations, self.checks.len(), now);
+            if reservations.refusing != 0 {
+                self.release(reservations, caller, now);
+            }
+            return true;
+        }
         if refusing != 0 {
             self.release(reservations, caller, now);
             reservations.refusing = refusing;
@@ -246,7 +275,7 @@ impl Keys {
 
     /// Records which rules in shadow mode would have refused.
     pub(crate) fn shadow_block(&self, reservations: &Reservations) {
-        for (i, check) in self.0.iter().enumerate() {
+        for (i, check) in self.checks.iter().enumerate() {
             if reservations.shadow_refusing >> i & 1 == 1
                 && let Some(opened) = check.opened.get()
             {
@@ -281,7 +310,7 @@ impl Keys {
 
     /// The rule of a key that looks at how a call ends.
     pub(crate) fn rule_of(&self, held: &HeldKey) -> Option<&FlowRule> {
-        Some(self.0.get(held.check)?.rule())
+        Some(self.checks.get(held.check)?.rule())
     }
 
     /// Gives up a call which was to be released at `release`. Its turn is given back if it is known to be still to
@@ -306,7 +335,7 @@ impl Keys {
     pub(crate) fn refund(&self, caller: &KeyCaller<'_>, charged: Timestamp, now: Timestamp) {
         // What is held was not charged.
         let is_charged = |check: &&KeyCheck| check.enforced && check.rule.cost().is_none();
-        let checks = self.0.iter().filter(is_charged);
+        let checks = self.checks.iter().filter(is_charged);
         for check in checks.filter(|check| check.applies_to(caller)) {
             let mut known: InlineVec<Key, 4> = InlineVec::default();
             check.for_each_key(caller, &mut |opened, key, count| {
@@ -328,7 +357,10 @@ impl Keys {
         caller: &KeyCaller<'_>,
         now: Timestamp,
     ) -> Option<(&FlowRule, &RuleId, Count, KeyStatus)> {
-        let check = self.0.get(index).filter(|check| check.applies_to(caller))?;
+        let check = self
+            .checks
+            .get(index)
+            .filter(|check| check.applies_to(caller))?;
         check.charge_late(now);
         let mut least: Option<(Count, KeyStatus)> = None;
         check.for_each_key(caller, &mut |opened, key, count| {
@@ -351,7 +383,7 @@ impl Keys {
     }
 
     fn opened(&self, index: usize) -> Option<(&KeyCheck, &Opened)> {
-        let check = self.0.get(index)?;
+        let check = self.checks.get(index)?;
         Some((check, check.opened.get()?))
     }
 }

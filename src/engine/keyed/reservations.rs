@@ -26,7 +26,7 @@ pub(crate) struct Reservations {
     pub(super) list: InlineVec<Reservation, 4>,
     /// The longest wait, in nanoseconds, of rules that are enforced.
     pub(crate) wait: u64,
-    /// A bit for each check.
+    /// A bit for each check, and behind them for each with leased permits.
     pub(super) refusing: u64,
     pub(super) shadow_refusing: u64,
     /// A bit for each check under which the request has too many keys.
@@ -122,6 +122,13 @@ impl Reservations {
     pub(super) fn has(&self, check: usize, key: Key) -> bool {
         let mut list = self.list.iter();
         list.any(|known| known.check == check && known.handle.key() == key)
+    }
+
+    /// The rule with that bit refuses, for so long; `None` for ever.
+    pub(super) fn refuse(&mut self, bit: usize, own: Option<Duration>) {
+        self.refusing |= 1 << bit;
+        let longest = self.retry_after.zip(own);
+        self.retry_after = longest.map(|(longest, own)| longest.max(own));
     }
 
     /// The rules that refuse: a bit for each.
