@@ -155,7 +155,7 @@ class NodeProcess:
             shutil.copy(pathlib.Path(__file__).with_name("fleet_node.mjs"), folder)
         self._arguments = [redis_port, self._log, when_down, rate, key_prefix]
         self._folder = folder
-        self._limits = [rule.of_node() for rule in rules]
+        self._limits = [rule.of_node() for rule in rules if rule.keys]
         self._admitted = []
         self._read_to = 0
         self._process = None
@@ -219,7 +219,7 @@ class Rule(NamedTuple):
 
     def of_envoy(self):
         leased = {"clusterMode": True, "clusterConfig": {"thresholdType": 1}}
-        keyed = {"key": ["header:x-client"]} if self.keys else {}
+        keyed = {"key": [{"header": "x-client"}]} if self.keys else {}
         return {"resource": self.name, "id": self.name, "count": self.limit, "intervalMs": self.window_ms, "sampleCount": self.buckets,
                 **keyed, **leased}
 
