@@ -32,6 +32,12 @@
 //!     "enforcePercent": 100,     // the share of keys that is refused; for the others the rule is in shadow mode
 //!     "exempt": [{"clientIp": "10.0.0.0/8"}],  // requests that are neither refused nor counted; {"origin": "batch"},
 //!                                // {"header": "x-probe", "value": "1"}
+//!     "clusterMode": false,      // true: as `clusterConfig` says
+//!     "clusterConfig": {
+//!       "thresholdType": 0,      // 1: one limit for all machines, where there is a store
+//!       "flowId": null,          // the number that its count has there; by default the rule's id
+//!       "fallbackToLocalWhenFail": null  // true: without the store a local limit; false: none
+//!     },
 //!     "mode": "enforce",         // "shadow": decide and count, let through
 //!     "compat": null             // "sentinel": window "sentinel", 2 buckets in 1000 ms
 //!   }],
@@ -132,13 +138,17 @@
 //! case.) The same goes for a numbered behaviour of a limit on
 //! concurrency, and for a `slowRatioThreshold` where errors are counted.
 //!
+//! Rules of `paramFlowRules` and `gatewayFlowRules` have `clusterMode` and `clusterConfig`, too.
+//!
 //! A key that may be left out may be `null`. Accepted, whatever the value, since they mean nothing here: Sentinel's
-//! `clusterMode`, `clusterConfig`, `gmtCreate`, `gmtModified`, `app`, `ip`, `port`; `limitApp` of all rules but flow and authority rules;
+//! `gmtCreate`, `gmtModified`, `app`, `ip`, `port`; of other rules, `clusterMode` and `clusterConfig`; the other fields of
+//! `clusterConfig`, and all of it where `clusterMode` is `false`; `limitApp` of all rules but flow and authority rules;
 //! `passCount`, `cut` and `rtSlowRequestAmount` of degrade rules, from before 1.8; and `resource` of system rules. Sentinel's
 //! `regex`, of any rule, may be `false`.
 
 mod actual;
 mod api;
+mod cluster;
 mod cost;
 mod count_from;
 mod degrade;

@@ -323,6 +323,11 @@ export class Engine {
     return (this.#nodes ??= new NodeTree(() => this.#ready(), () => this.now()));
   }
 
+  get warnings() {
+    const number = this.#ready();
+    return this.#guarded(() => wasm.readTexts(core.engine_warnings(number)));
+  }
+
   counters() {
     return counters(this.#ready());
   }

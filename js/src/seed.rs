@@ -1,8 +1,8 @@
 //! Where an engine's counts are kept.
 
 use leapgate::backend::{
-    Backend, BreakerKey, KeyedGeometry, KeyedWindows, Local, LocalBreaker, LocalCounter, Past,
-    Seeded, StateKey,
+    Backend, BreakerKey, KeyedGeometry, KeyedWindows, Leased, Leasing, Local, LocalBreaker,
+    LocalCounter, NotLeased, Past, Seeded, StateKey,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -33,5 +33,12 @@ impl Backend for LateSeed {
 
     fn open_breaker(&self, key: &BreakerKey) -> LocalBreaker {
         Local.open_breaker(key)
+    }
+
+    fn lease(&self, _: &StateKey, _: &Leasing<'_>) -> Result<Rc<dyn Leased>, NotLeased> {
+        Err(NotLeased {
+            why: "needs a store, which `Engine` does not have",
+            cure: "use `SharedLimiter` of `leapgate/shared`, or leave it out",
+        })
     }
 }

@@ -56,6 +56,24 @@ test('a_decision_has_all_its_fields', () => {
   assert.deepEqual(engine.policies('login'), refused.policies);
 });
 
+test('a_rule_that_asks_for_a_store_limits_by_itself_and_a_warning_says_so', () => {
+  const clusterConfig = { thresholdType: 1, flowId: 7 };
+  const global = { ...login, clusterMode: true, clusterConfig };
+  const [engine] = at(flow({ resource: 'pay', count: 1 }, global));
+  const sentence =
+    '.clusterMode: `true` needs a store, which `Engine` does not have, so each node limits by itself; use `SharedLimiter` of ' +
+    '`leapgate/shared`, or leave it out';
+  assert.deepEqual(engine.warnings, [`flowRules[1]${sentence}`]);
+  assert.equal(passes(engine, 'login', 9), 3);
+  engine.replace({ paramFlowRules: [{ ...global, sampleCount: undefined, paramIdx: 0 }], flowRules: [{ ...global, grade: 'concurrency', sampleCount: undefined }] });
+  assert.deepEqual(engine.warnings, [
+    `paramFlowRules[0]${sentence}`,
+    'flowRules[0].clusterMode: `true` does not go with a limit on concurrency, so each node limits by itself; leave one of the two out',
+  ]);
+  engine.replace(flow({ ...global, clusterMode: false }));
+  assert.deepEqual(engine.warnings, []);
+});
+
 test('a_resource_without_rules_passes', () => {
   const [engine] = at({});
   const expected = { success: true, limit: Infinity, remaining: Infinity, reset: 10_000, retryAfterMs: 0 };

@@ -32,6 +32,30 @@ export interface SentinelLeftovers {
   port?: unknown;
 }
 
+/** Sentinel's settings of a rule in a cluster. Its other fields are accepted and ignored. */
+export interface ClusterConfig {
+  /** 0: the count is that of each node; 1: of all nodes together, where there is a store. 0 unless given. */
+  thresholdType?: 0 | 1;
+  /** The number that the rule's count has at the store, from 1; by default the rule's id names it. */
+  flowId?: number | null;
+  /** Without an answer of the store: `true` limits each node by itself, `false` lets everything pass. */
+  fallbackToLocalWhenFail?: boolean;
+  strategy?: unknown;
+  sampleCount?: unknown;
+  windowIntervalMs?: unknown;
+  resourceTimeout?: unknown;
+  resourceTimeoutStrategy?: unknown;
+  acquireRefuseStrategy?: unknown;
+  clientOfflineTime?: unknown;
+}
+
+/** The fields of rules that can have one limit for all machines. An engine has no store, and says so in its `warnings`. */
+export interface ClusterFields {
+  /** `true`: as `clusterConfig` says. */
+  clusterMode?: boolean;
+  clusterConfig?: ClusterConfig | null;
+}
+
 /** The fields that rules of all kinds have. */
 export interface AnyRule extends SentinelLeftovers {
   /** The rule's name in results: printable ASCII, up to 256 bytes, or a whole number. Derived from the rule's fields unless given. */
@@ -156,7 +180,7 @@ export type Exemption =
   | { /** The request has this origin. */ origin: string };
 
 /** A limit on a resource. */
-export interface FlowRule extends AnyRule {
+export interface FlowRule extends Omit<AnyRule, keyof ClusterFields>, ClusterFields {
   /** The resource to limit; `*` means each resource that no other flow rule names, each with a window of its own. */
   resource: string;
   /** How much is admitted; may have a fraction. With a `key`, each request may bring along the count of its key. */
@@ -206,7 +230,7 @@ export interface FlowRule extends AnyRule {
 }
 
 /** Sentinel's limit on each value of a parameter. */
-export interface ParamFlowRule extends AnyRule {
+export interface ParamFlowRule extends Omit<AnyRule, keyof ClusterFields>, ClusterFields {
   resource: string;
   /** The index of the value among the caller's arguments, as of the key part `arg`; a negative index counts from the end. */
   paramIdx: number;
@@ -239,7 +263,7 @@ export interface GatewayParamItem {
 }
 
 /** Sentinel's gateway rule. */
-export interface GatewayFlowRule extends Omit<AnyRule, 'regex'> {
+export interface GatewayFlowRule extends Omit<AnyRule, 'regex' | keyof ClusterFields>, ClusterFields {
   resource: string;
   /** Which one the rule is for, where `apiDefinitions` has an API of that name; else it has no effect. */
   resourceMode?: 'route' | 'customApiName' | 0 | 1;
@@ -570,6 +594,11 @@ export class Engine {
    * force keeps its counts; calls end on the rules under which they began.
    */
   replace(rules: RulesDocument): void;
+  /**
+   * Why rules in force do not do what they ask for, a sentence each. An engine has no store: a rule with `clusterMode` that asks for
+   * one limit for all machines limits this process alone. `SharedLimiter` of `leapgate/shared` has a store.
+   */
+  readonly warnings: string[];
   /** The statistics of all resources, contexts and origins. */
   readonly nodes: NodeTree;
   /** What each rule has decided since it came into force, ordered by id; a rule for each resource or origin has an item for each. */

@@ -1,5 +1,6 @@
 //! Flow rules in a document.
 
+use super::cluster;
 use super::cost;
 use super::count_from;
 use super::exempt::read_exempt;
@@ -76,6 +77,7 @@ fn fill(
         rule.set_exempt(read_exempt(&exempt)?);
     }
     rule.mode = mode(fields)?;
+    rule.cluster = cluster::read(fields)?;
     let concurrency = is_concurrency(fields)?;
     let compat = compat(fields)?;
     let behavior = behavior(concurrency, fields)?;

@@ -1,5 +1,6 @@
 //! Sentinel's limits on the values of a parameter, in a document.
 
+use super::cluster;
 use super::key::behavior;
 use super::key_part::index;
 use super::parts::{
@@ -96,6 +97,7 @@ pub(super) fn limit(
     let mut rule = FlowRule::new(resource.string()?, number).map_err(|_| name_error(&resource))?;
     rule.id = rule_id(fields)?;
     rule.mode = mode(fields)?;
+    rule.cluster = cluster::read(fields)?;
     if let Some(by) = by {
         rule.set_key(by.with_burst(burst)).map_err(at_rule)?;
     }

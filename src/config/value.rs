@@ -10,7 +10,7 @@ pub(super) const DOCUMENT: &str = "document";
 /// How many characters of a value a sentence shows.
 const MAX_SHOWN: usize = 64;
 
-/// Keys that Sentinel writes into rules of every kind, and that mean nothing here.
+/// Keys that Sentinel writes into rules of every kind. The first two mean something to flow rules alone, the others nothing here.
 const SENTINEL_KEYS: [&str; 7] = [
     "clusterMode",
     "clusterConfig",

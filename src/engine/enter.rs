@@ -66,14 +66,12 @@ impl<S: Backend> Resource<S> {
         now: Timestamp,
     ) -> Decision<S> {
         let decided = if self.has_others || request.exempt {
-            let decided = self.decide_with_others(origin.as_deref(), &scope, store, request, now);
-            if S::STATISTICS
-                && let Err(blocked) = &decided
-                && blocked.awaits_store()
-            {
-                return Decision::Block(blocked.clone());
+            match self.decide_with_others(origin.as_deref(), &scope, store, request, now) {
+                Err(blocked) if S::STATISTICS && blocked.awaits_store() => {
+                    return Decision::Block(blocked);
+                }
+                decided => decided,
             }
-            decided
         } else {
             self.decide(origin.as_deref(), request, None, now)
                 .map(|admitted| (admitted, Admissions::default()))

@@ -98,6 +98,13 @@ impl<S: Backend> Resource<S> {
         keyed.chain(self.checks.iter().map(|check| &*check.rule))
     }
 
+    /// The warnings ([`Engine::warnings`](crate::Engine::warnings)) about its rules that stand in no document
+    /// ([`Engine::resource_with_rules`](crate::Engine::resource_with_rules)).
+    pub fn warnings(&self) -> impl Iterator<Item = &str> {
+        let further = self.further.iter().flat_map(|further| further.iter());
+        further.filter_map(|listed| listed.warning.as_deref())
+    }
+
     /// Whether any breaker looks at how calls end: by [`Entry::exit`](crate::Entry::exit).
     pub fn has_breakers(&self) -> bool {
         !self.prechecks.breakers.0.is_empty()

@@ -3,7 +3,7 @@
 use super::support::rules;
 use leapgate::config::{Value, read};
 use leapgate::rule::{
-    AuthorityRule, AuthorityStrategy, Count, DegradeGrade, DegradeRule, FlowRule, KeyItem,
+    AuthorityRule, AuthorityStrategy, ClusterConfig, Count, DegradeGrade, DegradeRule, FlowRule, KeyItem,
     KeyMatch, KeyPart, KeyedBy, LimitApp, MaxQueueing, RuleId, SystemRule, WarmUp,
 };
 use leapgate::{Engine, Rules};
@@ -71,7 +71,12 @@ fn flow_rules_that_sentinel_has_written_are_read() {
             .unwrap(),
         flow("GET:/orders", 5.0).for_origin(origin("app-a")),
         flow("GET:/orders", 1.0).for_origin(LimitApp::Other),
-        flow("GET:/cart", 50.0),
+        flow("GET:/cart", 50.0).in_cluster(
+            ClusterConfig::new()
+                .with_flow_id(111)
+                .unwrap()
+                .with_fallback(true),
+        ),
     ]);
     assert_eq!(load("flowRules", "flow.json"), expected);
     assert_eq!(load("flowRules", "flow_nulls.json"), expected);

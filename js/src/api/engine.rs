@@ -37,6 +37,19 @@ pub fn engine_replace(engine: u32, bytes: usize) -> f64 {
     })
 }
 
+/// Writes why rules in force do not do what they ask for into the buffer, each sentence with its length before it, and returns the
+/// length of all.
+#[wasm_bindgen]
+pub fn engine_warnings(engine: u32) -> f64 {
+    shell(|shell| {
+        let mut texts = Texts::default();
+        if let Some(open) = shell.engines.get(engine) {
+            open.warnings().iter().for_each(|text| texts.add(text));
+        }
+        shell.buffer.write(texts.bytes())
+    })
+}
+
 /// Drops an engine. Calls in flight go on.
 #[wasm_bindgen]
 pub fn engine_free(engine: u32) {

@@ -16,6 +16,7 @@ const rules = {
       compat: 'sentinel',
       clusterMode: false,
     },
+    { resource: 'fleet', count: 5, clusterMode: true, clusterConfig: { thresholdType: 1, flowId: 7, fallbackToLocalWhenFail: false, strategy: 0 } },
     { resource: 'peers', count: 1, key: ['peer', { jwtClaim: 'sub' }, { jwtClaim: ['org', 'id'], payload: 'pl', type: 'number' }] },
     { resource: 'plans', count: 1, key: [{ metadata: ['plans', 'tier'], type: 'string' }, { typedMetadata: ['ai', 'n'], type: 'number' }] },
     { resource: 'owners', count: 1, key: [{ routeMetadata: ['envoy-gateway', 'resources', '0', 'name'] }, { filterState: 'my.key' }] },
@@ -48,6 +49,7 @@ const engineOfNothing: Engine = new Engine(JSON.parse('{}'));
 const result: EngineResult = engine.limit('login', { key: 'a', cost: 2, origin: 'app', prioritized: true, context: 'web', inbound: true, exempt: false });
 const rule: string | null = result.rule;
 const window: number | null | undefined = result.policies[0]?.windowMs;
+const warning: string | undefined = engine.warnings[0];
 engine.limit('login', { key: [1, 2n, null] });
 engine.limit('web', { apis: ['login', 'shop'] as const });
 engine.acquire('web', { apis: ['login'], maxWaitMs: 5 }).then((call) => call.cause === 'api');
