@@ -98,7 +98,7 @@ node_packages() {
   cp "$wanted" "$dir/installed"
 }
 
-# The frameworks that the npm package has adapters for, and TypeScript: the adapters are tested with them.
+# The frameworks that the npm package has adapters for, the clients of Redis that it takes, and TypeScript.
 frameworks() {
   node_packages frameworks js/test/package.json
 }
@@ -280,7 +280,7 @@ wasm() {
   echo "$WASM: $(wc -c <$WASM) bytes"
 }
 
-# The npm package: one module for `Limiter` alone, and one for engines. They are shrunk like the filter's module, for the same
+# The npm package: one module for `Limiter` alone, one for engines, one for shared limiters, and one for a store in memory. They are shrunk like the filter's module, for the same
 # reason; each is the same for all targets of wasm-bindgen, of which `bundler` needs the least code around it.
 npm_package() {
   rust
@@ -292,7 +292,7 @@ npm_package() {
     die "cargo could not download the crates of leapgate-js (see .tools/log): check the network and run this again."
   mkdir -p dist
   work=$(mktemp -d dist/work.XXXXXX)
-  for module in limiter engine; do
+  for module in limiter engine shared memory; do
     RUSTFLAGS=$(no_paths) cargo rustc --locked --profile npm-$module --target wasm32-unknown-unknown -p leapgate-js --crate-type cdylib \
       --no-default-features --features $module
     .tools/wasm-bindgen/bin/wasm-bindgen "$TARGET/wasm32-unknown-unknown/npm-$module/leapgate_js.wasm" --target bundler \
@@ -394,6 +394,7 @@ PLACES=light
 test_npm() {
   npm_package
   frameworks
+  redis
   tests npm node js/test/run.mjs "$@"
   test_places "$PLACES" "$@"
 }

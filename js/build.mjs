@@ -1,5 +1,6 @@
-// Makes the package from the output of wasm-bindgen (its `bundler` target) in WORK, which has a folder for each of two modules, with
+// Makes the package from the output of wasm-bindgen (its `bundler` target) in WORK, which has a folder for each of its modules, with
 // an entry around each module for each place where it runs. usage: node js/build.mjs WORK OUT
+import { createHash } from 'node:crypto';
 import { cpSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
@@ -19,6 +20,18 @@ const MODULES = [
     path: 'engine/',
     entries: ['workerd', 'edge-light'],
     budgets: { wasm: 412_000, 'default import, gzipped': 222_000, 'in Workers, gzipped': 196_000 },
+  },
+  {
+    name: 'shared',
+    path: 'shared/',
+    entries: ['workerd', 'edge-light'],
+    budgets: { wasm: 44_000, 'default import, gzipped': 29_000, 'in Workers, gzipped': 25_000 },
+  },
+  {
+    name: 'memory',
+    path: 'memory/',
+    entries: ['workerd', 'edge-light'],
+    budgets: { wasm: 38_000, 'default import, gzipped': 24_000, 'in Workers, gzipped': 21_000 },
   },
 ];
 
@@ -109,17 +122,19 @@ for (const { name, path, entries, budgets } of MODULES) {
 }
 
 // These import `leapgate` by name: its `exports` choose the source of the module, and there is one instance.
-const around = ['stats', 'http', 'express', 'fastify', 'fetch', 'hono', 'store'];
+const around = ['stats', 'http', 'express', 'fastify', 'fetch', 'hono', 'store', 'shared-redis', 'shared-durable-object', 'shared-cluster'];
+const sha1 = createHash('sha1').update(readFileSync('src/lease/redis.lua')).digest('hex');
+const options = { external: ['leapgate'], loader: { '.lua': 'text' }, define: { REDIS_SCRIPT_SHA1: `"${sha1}"` } };
 for (const name of around) {
   for (const [format, extension] of [['esm', 'js'], ['cjs', 'cjs']]) {
-    writeFileSync(`${dist}/${name}.${extension}`, await bundle(`js/lib/${name}.js`, { format, external: ['leapgate'] }));
+    writeFileSync(`${dist}/${name}.${extension}`, await bundle(`js/lib/${name}.js`, { format, ...options }));
   }
 }
 
 for (const file of readdirSync('js/types')) cpSync(`js/types/${file}`, `${dist}/${file}`);
 // Else TypeScript would take the result of `require` for an ES module.
 cpSync('js/types/index.d.ts', `${dist}/node.d.cts`);
-for (const name of ['adapter', 'engine', ...around]) {
+for (const name of ['adapter', 'engine', 'shared', 'shared-memory', ...around]) {
   const types = readFileSync(`js/types/${name}.d.ts`, 'utf8');
-  writeFileSync(`${dist}/${name}.d.cts`, types.replace(/'\.\/(\w+)\.js'/g, "'./$1.cjs'"));
+  writeFileSync(`${dist}/${name}.d.cts`, types.replace(/'\.\/([\w-]+)\.js'/g, "'./$1.cjs'"));
 }

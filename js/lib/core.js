@@ -97,6 +97,12 @@ export function readText(bytes) {
   return decoder.decode(text.slice(0, bytes));
 }
 
+// The same, behind another text of `at` bytes.
+export function readTextAt(at, bytes) {
+  refreshViews();
+  return decoder.decode(text.slice(at, at + bytes));
+}
+
 // The texts in so many bytes that the module has written into the buffer, each with its length before it.
 export function readTexts(bytes) {
   refreshViews();
@@ -145,14 +151,19 @@ export function putTextAt(string, at) {
   return encoder.encodeInto(string, text.subarray(at)).written;
 }
 
-// Seeds the hashes with random numbers. They are drawn late: Workers have none while a module is loaded.
-export function seed() {
-  if (isSeeded) return;
+// Four random numbers of 32 bits. They are drawn late: Workers have none while a module is loaded.
+export function randomWords() {
   const words = new Uint32Array(4);
   // Test environments may lack `crypto`; a weaker seed only makes colliding keys easier to find.
   if (globalThis.crypto?.getRandomValues) crypto.getRandomValues(words);
   else words.forEach((_, i) => (words[i] = Math.random() * 2 ** 32));
-  glue.seed(...words);
+  return words;
+}
+
+// Seeds the hashes.
+export function seed() {
+  if (isSeeded) return;
+  glue.seed(...randomWords());
   isSeeded = true;
 }
 

@@ -53,7 +53,8 @@ export const leapgate = outermost('leapgate', (options) => {
     );
   }
   if (ip !== undefined && key !== undefined) throw wrong('options.ip', ip, 'stands beside `key`; leave one of them out');
-  const gate = makeGate(options, addressKey(ip));
+  // In Workers, the third argument is the context.
+  const gate = makeGate(options, addressKey(ip), [], (_, __, ctx) => ctx);
 
   return outermost('limit', (handler) => {
     checkFunction('handler', handler ?? null, 'use the one that answers requests');

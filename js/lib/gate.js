@@ -25,6 +25,10 @@ PEERS.push(
 );
 
 export const isObject = (value) => typeof value === 'object' && value !== null;
+
+// Shared limiters decide by this method: it returns a result, or a promise of one.
+const DECIDE = Symbol.for('leapgate.decide');
+
 const isPromise = (value) => typeof value?.then === 'function';
 
 // Calls `then` with `value`: at once, unless it is a promise.
@@ -109,8 +113,9 @@ export function addressKeys(cure) {
 
 const isMissing = (value) => value === undefined || value === null;
 
-// `key` is the key function if the options have none; `formats` are the reply formats that only this adapter has.
-export function makeGate(options, key, formats = []) {
+// `key` is the key function if the options have none; `formats` are the reply formats that only this adapter has; `contextOf` returns
+// what keeps a runtime from stopping after a request, if the runtime has that.
+export function makeGate(options, key, formats = [], contextOf = () => undefined) {
   const { skip, countIf, draft = 11, reply = {} } = options;
   const { engine, resource, origin, limiter } = decider(options);
   checkFunction('options.key', options.key, 'use one that returns whom to limit, as in `(request) => ipKey(address)`');
@@ -160,10 +165,14 @@ export function makeGate(options, key, formats = []) {
   function ask(key, args) {
     if (engine !== undefined) return whenKnown(origin?.(...args), (origin) => enter(key, origin, args));
     // Read before the charge: a refund as of an earlier instant does not come back too early.
-    const at = countIf === undefined ? 0 : limiter.now();
-    const result = limiter.limit(key);
-    if (!result.success || countIf === undefined) return { result, end: undefined };
-    return { result, end: (outcome) => refund(key, at, args[0], outcome).catch(notEnded) };
+    const at = countIf === undefined ? 0 : limiter.now?.();
+    const answer = (result) => {
+      if (!result.success || countIf === undefined) return { result, end: undefined };
+      return { result, end: (outcome) => refund(key, at, args[0], outcome).catch(notEnded) };
+    };
+    if (limiter[DECIDE] === undefined) return answer(limiter.limit(key));
+    const ctx = contextOf(...args);
+    return whenKnown(limiter[DECIDE](key, typeof ctx?.waitUntil === 'function' ? { ctx } : undefined), answer);
   }
 
   function enter(key, origin, args) {

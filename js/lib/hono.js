@@ -33,7 +33,7 @@ export const leapgate = outermost('leapgate', (options) => {
   }
   if (getConnInfo !== undefined && key !== undefined)
     throw wrong('options.getConnInfo', getConnInfo, 'stands beside `key`; leave one of them out');
-  const gate = makeGate(options, addressKey(getConnInfo));
+  const gate = makeGate(options, addressKey(getConnInfo), [], contextOf);
 
   function setHeaders(c, result) {
     const response = withHeaders(c.res, gate.headers(result));

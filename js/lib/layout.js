@@ -23,6 +23,22 @@ export const LIMIT_REMAINING = 1;
 export const LIMIT_RESET = 2;
 export const LIMIT_LEN = 3;
 
+// Shared limiters.
+export const TAKEN_PASS = 0;
+export const TAKEN_REFUSE = 1;
+export const TAKEN_WAIT = 2;
+export const TAKEN_MESSAGE = 4;
+export const TAKEN_VALUE = 0;
+export const MESSAGE_TOKEN = 1;
+export const MESSAGE_KEY = 2;
+export const MESSAGE_TEXT = 3;
+export const CHANGE_NONE = 0;
+export const CHANGE_DOWN = 1;
+export const CHANGE_UP = 2;
+export const CHANGE_ERROR = 4;
+export const WHEN_DOWN = ['local', 'refuse', 'pass'];
+export const FIGURES = ['permits', 'asks', 'granted', 'lost', 'downMs', 'isDown'];
+
 // Results of an engine, in doubles.
 export const DECISION_POLICIES = 0;
 export const DECISION_RULES = 1;

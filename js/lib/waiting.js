@@ -2,6 +2,7 @@
 // the same APIs, with one key form a queue, of which only the first retries: after its `retryAfterMs`, or when a call ends.
 
 import { beginAt, checkNumber, checkOptions, fault, faultAt, wrong } from './errors.js';
+import { isIsolated } from './isolated.js';
 
 // The longest delay of setTimeout.
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
@@ -41,10 +42,6 @@ function checkSignal(signal) {
     throw wrong('request.signal', signal, 'is not an AbortSignal; use that of an AbortController, or leave it out');
   if (signal.aborted) throw signal.reason;
 }
-
-// Whether requests share an instance but must not wait for each other, as in Workers: a timer ends with the request that has set it,
-// and settling a promise of another request may have no effect. There each request retries by itself.
-const isShared = () => typeof WebSocketPair === 'function' || typeof EdgeRuntime === 'string';
 
 const nothing = () => {};
 
@@ -99,7 +96,7 @@ export class Waiting {
     this.#engine = engine;
     this.#most = most;
     this.#isKeptOutByHolds = isKeptOutByHolds;
-    this.#isShared = isShared();
+    this.#isShared = isIsolated();
   }
 
   async run(resource, request, call) {

@@ -4,8 +4,12 @@
 pub(crate) mod engine;
 #[cfg(feature = "limiter")]
 pub(crate) mod limiter;
+#[cfg(feature = "memory")]
+pub(crate) mod memory;
 #[cfg(feature = "engine")]
 pub(crate) mod rules;
+#[cfg(feature = "shared")]
+pub(crate) mod shared;
 #[cfg(feature = "engine")]
 pub(crate) mod stats;
 

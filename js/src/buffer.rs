@@ -34,6 +34,15 @@ impl Buffer {
         self.text.get(..bytes).unwrap_or_default()
     }
 
+    /// Two texts that JavaScript has written, one behind the other.
+    #[cfg(any(feature = "shared", feature = "memory"))]
+    pub(crate) fn two_texts(&self, bytes: usize, next_bytes: usize) -> (&str, &str) {
+        (
+            text_at(&self.text, 0, bytes),
+            text_at(&self.text, bytes, next_bytes),
+        )
+    }
+
     /// Writes `text` for JavaScript. Returns its length.
     pub(crate) fn write_text(&mut self, text: &str) -> f64 {
         self.write(text.as_bytes())
@@ -50,7 +59,7 @@ impl Buffer {
 }
 
 /// The text of `bytes` bytes, from `at` on, that JavaScript has written.
-#[cfg(feature = "engine")]
+#[cfg(any(feature = "engine", feature = "shared", feature = "memory"))]
 pub(crate) fn text_at(text: &[u8], at: usize, bytes: usize) -> &str {
     let bytes = text.get(at..).and_then(|rest| rest.get(..bytes));
     std::str::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()

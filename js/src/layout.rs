@@ -84,6 +84,31 @@ pub(crate) const RESULTS_LEN: usize = DECISION_LEN + POLICY_LEN * MAX_RULES_PER_
 #[cfg(not(feature = "engine"))]
 pub(crate) const RESULTS_LEN: usize = VERDICT_LEN + LIMIT_LEN * leapgate::Limiter::MAX_LIMITS;
 
+// ---- shared limiters ----
+
+/// What `shared_take` answers.
+pub(crate) const TAKEN_PASS: u32 = 0;
+pub(crate) const TAKEN_REFUSE: u32 = 1;
+pub(crate) const TAKEN_WAIT: u32 = 2;
+/// Added if there is a message to send.
+pub(crate) const TAKEN_MESSAGE: u32 = 4;
+/// What remains of a limit if the request passes, else in how many milliseconds to try again.
+pub(crate) const TAKEN_VALUE: usize = 0;
+/// The message: its number, and the lengths of its key and its text, which are in the buffer.
+pub(crate) const MESSAGE_TOKEN: usize = 1;
+pub(crate) const MESSAGE_KEY: usize = 2;
+pub(crate) const MESSAGE_TEXT: usize = 3;
+/// What an answer, or the lack of one, changes.
+pub(crate) const CHANGE_NONE: u32 = 0;
+pub(crate) const CHANGE_DOWN: u32 = 1;
+pub(crate) const CHANGE_UP: u32 = 2;
+/// Added if it is not an answer.
+pub(crate) const CHANGE_ERROR: u32 = 4;
+/// What decides while the store does not answer.
+pub(crate) const WHEN_DOWN: [&str; 3] = ["local", "refuse", "pass"];
+/// What a node has done so far, in its order.
+pub(crate) const FIGURES: [&str; 6] = ["permits", "asks", "granted", "lost", "downMs", "isDown"];
+
 // ---- engines ----
 
 /// The flags of a request: one bit each.

@@ -8,17 +8,27 @@
 //! `api` has the functions, above the `shell` that holds all state; `layout` has every position in memory; `rules` reads rules of
 //! all kinds alike.
 //!
-//! It is built into two modules: a small one with the feature `limiter` alone, and one with `engine`.
+//! It is built into four modules: a small one with the feature `limiter` alone, one with `engine`, one with `shared`, for limits that
+//! several processes share, and one with `memory`, for the store of such limits.
 
 mod api;
 mod buffer;
 #[cfg(feature = "engine")]
 mod engine;
 #[cfg_attr(
-    not(all(feature = "limiter", feature = "engine")),
+    not(all(
+        feature = "limiter",
+        feature = "engine",
+        feature = "shared",
+        feature = "memory"
+    )),
     allow(dead_code, reason = "each module has its part of it")
 )]
 mod layout;
+#[cfg(feature = "shared")]
+mod lease_node;
+#[cfg(feature = "memory")]
+mod lease_store;
 #[cfg(feature = "limiter")]
 mod limiter;
 #[cfg(feature = "engine")]
@@ -31,11 +41,20 @@ mod slab;
 mod stats;
 #[cfg(feature = "engine")]
 mod texts;
+#[cfg(any(feature = "limiter", feature = "engine", feature = "shared"))]
 mod time;
+#[cfg_attr(
+    not(any(feature = "limiter", feature = "engine")),
+    allow(dead_code, reason = "shared limiters and stores take no options")
+)]
 mod tree;
 
 #[cfg(feature = "limiter")]
 pub use api::limiter::*;
+#[cfg(feature = "memory")]
+pub use api::memory::*;
+#[cfg(feature = "shared")]
+pub use api::shared::*;
 pub use api::*;
 #[cfg(feature = "engine")]
 pub use api::{engine::*, rules::*, stats::*};

@@ -12,7 +12,7 @@ const dir = mkdtempSync(join(tmpdir(), 'leapgate-'));
 process.on('exit', () => rmSync(dir, { recursive: true }));
 const npm = (...args) => execFileSync('npm', args, { cwd: dir, encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] });
 
-// Frameworks, at the versions of package.json beside this file: build.sh has installed them.
+// Frameworks and clients, at the versions of package.json beside this file: build.sh has installed them.
 cpSync(join(root, '.tools/frameworks'), dir, { recursive: true });
 const [{ filename }] = JSON.parse(npm('pack', join(root, 'dist/npm'), '--json', '--loglevel=error'));
 npm('install', '--prefix', dir, '--offline', '--no-audit', '--no-fund', '--loglevel=error', join(dir, filename));
@@ -20,5 +20,6 @@ cpSync(here, dir, { recursive: true });
 for (const name of ['scenarios', 'vectors', 'refusals.json']) cpSync(join(root, 'tests', name), join(dir, name), { recursive: true });
 for (const name of ['src', 'lib']) cpSync(join(here, '..', name), join(dir, 'sources', name), { recursive: true });
 const tests = readdirSync(dir).filter((file) => file.endsWith('.test.mjs'));
-const { status } = spawnSync(process.execPath, ['--test', ...process.argv.slice(2), ...tests], { cwd: dir, stdio: 'inherit' });
+const env = { ...process.env, LEAPGATE_REDIS: join(root, '.tools/redis/redis-server') };
+const { status } = spawnSync(process.execPath, ['--test', ...process.argv.slice(2), ...tests], { cwd: dir, stdio: 'inherit', env });
 process.exitCode = status ?? 1;

@@ -10,6 +10,11 @@ import test from 'node:test';
 const require = createRequire(import.meta.url);
 const ENTRIES = [
   ['engine', ['ArrayMetric', 'Engine', 'LeapArray', 'StatisticNode']],
+  ['shared', ['SharedLimiter']],
+  ['shared/redis', ['redis']],
+  ['shared/durable-object', ['LeaseStore', 'durableObject']],
+  ['shared/cluster', ['cluster', 'serve']],
+  ['shared/memory', ['MemoryStore']],
   ['stats', ['ArrayMetric', 'LeapArray', 'StatisticNode']],
   ['http', ['ipKey', 'rateLimitHeaders']],
   ['fastify', ['default', 'leapgate']],

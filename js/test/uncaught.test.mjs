@@ -15,6 +15,9 @@ import { leapgate as fetch } from 'leapgate/fetch';
 import { leapgate as hono } from 'leapgate/hono';
 import { ipKey, rateLimitHeaders } from 'leapgate/http';
 import { init } from 'leapgate/slim';
+import { SharedLimiter } from 'leapgate/shared';
+import { MemoryStore } from 'leapgate/shared/memory';
+import { redis } from 'leapgate/shared/redis';
 import { leapgate as store } from 'leapgate/store';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
@@ -58,8 +61,9 @@ for (const [what, [from, name, text, message]] of Object.entries(PROGRAMS)) {
 test('the_only_long_line_is_the_module_which_cannot_throw', () => {
   const require = createRequire(import.meta.url);
   const dist = (file) => new URL(file, `file://${require.resolve('leapgate/leapgate_bg.wasm')}`);
-  const names = ['express', 'fastify', 'fetch', 'hono', 'http', 'store', 'stats'];
-  const files = ['default.js', 'node.cjs', 'slim.js', 'engine/default.js', 'engine/node.cjs'];
+  const names = ['express', 'fastify', 'fetch', 'hono', 'http', 'store', 'stats', 'shared-durable-object', 'shared-cluster'];
+  const modules = ['engine', 'shared', 'memory'].flatMap((module) => [`${module}/default.js`, `${module}/node.cjs`]);
+  const files = ['default.js', 'node.cjs', 'slim.js', ...modules];
   for (const file of [...files, ...names.flatMap((name) => [`${name}.js`, `${name}.cjs`])]) {
     const long = readFileSync(dist(file), 'utf8').split('\n').filter((line) => line.length > 500);
     const isInlined = /default\.js|node\.cjs/.test(file);
@@ -71,6 +75,7 @@ test('the_only_long_line_is_the_module_which_cannot_throw', () => {
 // The first line of a stack below the message that is not Node's own.
 const firstOf = ({ stack }) => stack.split('\n').find((line) => line.startsWith('    at ') && !line.includes('node:internal'));
 
+const shared = new SharedLimiter({ id: 'a', limit: 1, windowMs: 1000, store: new MemoryStore() });
 const engine = () => new Engine({ flowRules: [{ resource: 'x', count: 0 }, { resource: 'y', count: 1, grade: 'concurrency' }] });
 const limiter = new Limiter({ limit: 1, windowMs: 1000 });
 const refuse = { limit: 1, windowMs: 1000, key: () => 'a', max: 1 };
@@ -86,6 +91,12 @@ for (const [what, throws] of Object.entries({
   'limiter.refund': () => limiter.refund('a', -1),
   'limiter.block': () => limiter.block('a', -1),
   'limiter.reset when freed': () => freed.reset('a'),
+  'new SharedLimiter': () => new SharedLimiter({ id: 'a' }),
+  'shared.limit': () => shared.limit({}),
+  'shared.limitNow': () => shared.limitNow('a', { rate: 1 }),
+  'shared.refund': () => shared.refund('a', -1),
+  'memory.lease': () => new MemoryStore().lease('a', 'b'),
+  'redis of shared limiters': () => redis(5),
   'new Engine': () => new Engine({ flowRules: 5 }),
   'engine.replace': () => engine().replace(5),
   'engine.limit': () => engine().limit('x', 5),

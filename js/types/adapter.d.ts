@@ -1,4 +1,5 @@
 import type { Key, LimitResult, Limiter, LimiterOptions, Policy } from 'leapgate';
+import type { SharedLimiter } from 'leapgate/shared';
 import type { EngineResult, RequestOptions } from 'leapgate/engine';
 import type { HeadersDraft } from './http.js';
 
@@ -10,9 +11,9 @@ export type OwnLimits = LimiterOptions & { limiter?: never; engine?: never; reso
 
 type NoLimits = { [name in 'limit' | 'windowMs' | 'window' | 'sampleCount' | 'id' | 'limits' | 'maxKeys' | 'now']?: never };
 
-/** A limiter that you share with other code, to `reset` and `block` clients. */
+/** A limiter that you share with other code, to `reset` and `block` clients, or one that other processes share. */
 export interface GivenLimiter extends NoLimits {
-  limiter: Limiter;
+  limiter: Limiter | SharedLimiter;
   engine?: never;
   resource?: never;
   origin?: never;

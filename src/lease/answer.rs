@@ -39,13 +39,17 @@ impl AnswerError {
     }
 }
 
+impl AnswerError {
+    /// The sentence.
+    pub fn message(&self) -> String {
+        let why = "` is not an answer of leapgate's store; check which store it is, and its script";
+        ["`", &self.text, why].concat()
+    }
+}
+
 impl fmt::Display for AnswerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}` is not an answer of leapgate's store; check which store it is, and its script",
-            self.text
-        )
+        f.write_str(&self.message())
     }
 }
 

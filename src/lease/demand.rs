@@ -40,9 +40,10 @@ impl Demand {
         if passed >= 2 * span_ms {
             return 0;
         }
-        let asked = u128::from(self.asked[0]) + u128::from(self.asked[1]);
-        let span = u128::from(span_ms.saturating_add(passed).max(1));
-        let expected = asked * u128::from(in_ms) / span;
-        u64::try_from(expected).unwrap_or(u64::MAX)
+        let asked = self.asked[0].saturating_add(self.asked[1]);
+        let span = span_ms.saturating_add(passed).max(1);
+        // In two parts: a product of 128 bits would take more code than the rest.
+        let whole = (asked / span).saturating_mul(in_ms);
+        whole.saturating_add((asked % span).saturating_mul(in_ms) / span)
     }
 }

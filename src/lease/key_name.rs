@@ -1,13 +1,18 @@
 //! What a key is called at the store.
 
+use super::request::push_decimal;
 use super::terms::Terms;
 
 /// The name of a window: `ID:INTERVAL:BUCKETS`, so that rules with another geometry have other counts. The limit is not in it.
 pub fn window_name(id: &str, terms: &Terms) -> String {
     let mut name = Vec::with_capacity(id.len() + 16);
     escape(&mut name, id.as_bytes());
-    let name = String::from_utf8(name).unwrap_or_default();
-    format!("{name}:{}:{}", terms.interval_ms(), terms.buckets())
+    let mut name = String::from_utf8(name).unwrap_or_default();
+    for n in [terms.interval_ms(), terms.buckets()] {
+        name.push(':');
+        push_decimal(&mut name, n);
+    }
+    name
 }
 
 /// Writes a part of a key behind the name of its window: a colon and the value, in which `%` is `%25` and `:` is `%3A`. A part that

@@ -76,6 +76,8 @@ struct Lease {
     seq: u64,
     /// What was used and not yet settled.
     used: Uses,
+    /// It is given back at once.
+    closes: bool,
     /// It is not known whether a settlement has arrived: there is no other, and the store counts all of it as used.
     is_lost: bool,
     /// The store hears nothing of it: it has charged all of it.
@@ -90,6 +92,9 @@ impl Lease {
 
     /// When what is left is to be given back, by the monotonic clock.
     fn closes_at(&self) -> u64 {
+        if self.closes {
+            return 0;
+        }
         self.sent.millis().saturating_add(self.ttl_ms * 3 / 5)
     }
 
@@ -262,6 +267,11 @@ impl Leases {
         open.map(Lease::closes_at).min()
     }
 
+    /// Gives back all leases when the next request is sent.
+    pub(super) fn close(&mut self) {
+        self.open.iter_mut().for_each(|lease| lease.closes = true);
+    }
+
     /// Whether the store has not heard of all that was admitted without it.
     pub(super) fn owes_a_report(&self) -> bool {
         self.reported.is_some() || !self.unreported.is_empty()
@@ -362,6 +372,7 @@ impl Leases {
             ttl_ms,
             seq: 0,
             used: Uses::default(),
+            closes: false,
             is_lost: false,
             is_charged: id == 0,
         };

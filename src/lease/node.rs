@@ -1,5 +1,7 @@
 //! The node half: it spends what it has leased, and says what is to be asked.
 
+mod closing;
+
 use super::answer::{Answer, AnswerError};
 use super::decision::{Change, Figures, Message, Taken, WhenDown};
 use super::key_name::window_name;
@@ -72,6 +74,8 @@ pub struct Node {
     /// Since when the store does not answer, and when it is asked next.
     down: Option<(u64, u64)>,
     figures: Figures,
+    /// It leases no more.
+    is_closing: bool,
 }
 
 impl Node {
@@ -102,6 +106,7 @@ impl Node {
             answered_at: None,
             down: None,
             figures: Figures::default(),
+            is_closing: false,
         }
     }
 
@@ -308,7 +313,8 @@ impl Node {
         let before = leases.left();
         let (settlements, settled) = leases.settlements(now, &mut self.reports);
         let most = (terms.limit() / PARTS).min(leases.most).max(need).max(1);
-        let has_room = leases.has_room() && leases.refused_for(need.max(1), now).is_none();
+        let has_room =
+            !self.is_closing && leases.has_room() && leases.refused_for(need.max(1), now).is_none();
         let want = if has_room {
             expected.max(leases.waiting).max(need).min(most)
         } else {

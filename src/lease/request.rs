@@ -1,7 +1,6 @@
 //! What a node sends to a store, as text: decimals with hyphens between them, which no URL has to escape.
 
 use super::terms::Terms;
-use std::fmt::Write;
 
 /// The version of the texts.
 pub(super) const VERSION: u64 = 1;
@@ -131,7 +130,15 @@ pub(super) fn push(text: &mut String, n: u64) {
     if !text.is_empty() {
         text.push('-');
     }
-    let _ = write!(text, "{n}");
+    push_decimal(text, n);
+}
+
+/// Adds a number. Not by formatting, which would be most of a small module.
+pub(super) fn push_decimal(text: &mut String, n: u64) {
+    if n > 9 {
+        push_decimal(text, n / 10);
+    }
+    text.push(char::from(b'0' + (n % 10) as u8));
 }
 
 /// The numbers of a text, at most so many, each below 2^53; `None` if it is not made of such.

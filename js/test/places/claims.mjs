@@ -21,6 +21,27 @@ const adapter = {
   },
 };
 
+// Permits from a store that grants them once.
+const granting = (permits) => {
+  let isGranted = false;
+  return () => {
+    const answer = isGranted ? '1-0-0-9000-0-1' : `1-1-${permits}-0-0-1`;
+    isGranted = true;
+    return answer;
+  };
+};
+
+// How many of so many requests pass, and whether the others are told when to try again.
+const passing = async (limiter, requests) => {
+  let passed = 0;
+  for (let i = 0; i < requests; i++) {
+    const { success, retryAfterMs } = await limiter.limit('Zoë');
+    passed += success;
+    equal(success === (retryAfterMs === 0), true, `${success}, ${retryAfterMs}`);
+  }
+  return passed;
+};
+
 const CLAIMS = {
   leapgate: {
     'admits exactly the limit, for each key separately, and returns when to try again': ({ Limiter }) => {
@@ -134,6 +155,69 @@ const CLAIMS = {
       equal(node.passQps(), 0, 'a second later');
     },
   },
+  'leapgate/shared': {
+    'made at module scope, it spends what a store grants': async ({ SharedLimiter }, { shared }) => {
+      equal(shared instanceof SharedLimiter, true, 'it is a SharedLimiter');
+      equal(shared.limitNow('a'), null, 'the store has to be asked');
+      const { success, remaining, reset } = await shared.limit('a');
+      equal([success, remaining, Math.abs(reset - Date.now() - 1.05 * MINUTE) < 10_000], [true, 0, true], 'the first request');
+      equal((await shared.limit('a')).success, false, 'there is one permit');
+      const { asks, granted, lost } = shared.stats();
+      equal([asks > 0, granted, lost], [true, 1, 0], 'what it has done');
+      await shared.close();
+    },
+    'names a wrong argument': ({ SharedLimiter }) => {
+      let thrown;
+      try {
+        new SharedLimiter({ id: 'a', limit: 1, windowMs: 1000, store: {} });
+      } catch (error) {
+        thrown = error;
+      }
+      equal([thrown?.code, thrown?.name], ['ERR_LEAPGATE_OPTIONS', 'TypeError'], 'an object that is no store');
+    },
+  },
+  'leapgate/shared/memory': {
+    'is a store: limiters share its count': async ({ MemoryStore }, _, { 'leapgate/shared': shared }) => {
+      if (shared === undefined) return;
+      const store = new MemoryStore();
+      const [one, other] = [1, 2].map(() => new shared.SharedLimiter({ id: 'a', limit: 3, windowMs: MINUTE, store }));
+      equal([await passing(one, 2), await passing(other, 3)], [2, 1], 'five requests');
+      await Promise.all([one.close(), other.close()]);
+    },
+  },
+  'leapgate/shared/redis': {
+    'calls a script with a key': async ({ redis }) => {
+      const seen = [];
+      const store = redis(async (script, keys, args) => (seen.push(typeof script, keys, args), '1-1-1-0-0-1'));
+      equal([await store.lease('a', '1-2'), seen], ['1-1-1-0-0-1', ['string', ['leapgate:a'], ['1-2']]], 'a call');
+    },
+  },
+  'leapgate/shared/durable-object': {
+    'an object answers, and stores what it knows': async ({ LeaseStore, durableObject }) => {
+      const stored = new Map();
+      const storage = {
+        get: async (name) => stored.get(name),
+        put: async (name, value) => stored.set(name, value),
+        getAlarm: async () => null,
+        setAlarm: async (at) => stored.set('alarm', at),
+      };
+      const object = new LeaseStore({ storage });
+      const namespace = { idFromName: (name) => name, get: () => ({ fetch: (url, init) => object.fetch(new Request(url, init)) }) };
+      const answer = await durableObject(namespace).lease('a', '1-7-5-60000-20-3000-2-1');
+      equal(answer.split('-').slice(0, 3), ['1', '1', '2'], 'two permits');
+      equal([...stored.keys()], ['leases', 'alarm'], 'what is stored');
+    },
+  },
+  'leapgate/shared/cluster': {
+    'a parent serves a store': async ({ serve }) => {
+      let hear;
+      const replied = new Promise((resolve) => {
+        serve({ fork() {}, on: (_, listener) => (hear = listener) }, { lease: (key, text) => `${key} ${text}` });
+        hear({ send: resolve }, { 'leapgate:lease': [5, 1, 'a', 'b'] });
+      });
+      equal(await replied, { 'leapgate:lease': [5, 1, 'a b'] }, 'the reply');
+    },
+  },
   'leapgate/http': {
     'writes the limit into headers': ({ rateLimitHeaders, ipKey }, _, { leapgate: { Limiter } }) => {
       const limiter = new Limiter({ limit: 3, windowMs: 1000, now: () => 5000 });
@@ -179,9 +263,15 @@ const CLAIMS = {
 };
 
 /** The objects made at module scope, before there is a request. */
-export function make({ leapgate: { Limiter }, 'leapgate/engine': { Engine } = {} }) {
+export function make({ leapgate: { Limiter }, 'leapgate/engine': { Engine } = {}, 'leapgate/shared': { SharedLimiter } = {} }) {
   const rules = { flowRules: [{ resource: 'api', key: ['clientIp'], count: 2, intervalMs: MINUTE }] };
-  return { limiter: new Limiter({ limit: 2, windowMs: MINUTE }), engine: Engine && new Engine(rules) };
+  const answer = granting(1);
+  const store = { lease: async () => answer() };
+  return {
+    limiter: new Limiter({ limit: 2, windowMs: MINUTE }),
+    engine: Engine && new Engine(rules),
+    shared: SharedLimiter && new SharedLimiter({ id: 'api', limit: 2, windowMs: MINUTE, store }),
+  };
 }
 
 /** The claims about these subpaths. A subpath without a claim is not tested. */

@@ -1,0 +1,1 @@
+export { SharedLimiter } from './shared.js';
