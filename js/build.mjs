@@ -19,19 +19,20 @@ const MODULES = [
     name: 'engine',
     path: 'engine/',
     entries: ['workerd', 'edge-light'],
-    budgets: { wasm: 412_000, 'default import, gzipped': 222_000, 'in Workers, gzipped': 196_000 },
+    // 196,000 in Workers before documents could ask for one limit for all machines.
+    budgets: { wasm: 412_000, 'default import, gzipped': 222_000, 'in Workers, gzipped': 198_000 },
   },
   {
     name: 'shared',
     path: 'shared/',
     entries: ['workerd', 'edge-light'],
-    budgets: { wasm: 44_000, 'default import, gzipped': 29_000, 'in Workers, gzipped': 25_000 },
+    budgets: { wasm: 37_500, 'default import, gzipped': 25_000, 'in Workers, gzipped': 24_300 },
   },
   {
     name: 'memory',
     path: 'memory/',
     entries: ['workerd', 'edge-light'],
-    budgets: { wasm: 38_000, 'default import, gzipped': 24_000, 'in Workers, gzipped': 21_000 },
+    budgets: { wasm: 33_000, 'default import, gzipped': 18_000, 'in Workers, gzipped': 17_200 },
   },
 ];
 

@@ -20,6 +20,10 @@ use std::rc::{Rc, Weak};
 /// latest, but for calls of a configuration that has ended.
 const GRACE_MS: u64 = 1000;
 
+/// How many messages one tick sends; the others follow in the next ticks. Many keys whose leases end together must not fill the
+/// cluster's circuit breaker.
+const CALLS_PER_TICK: u32 = 64;
+
 /// How much of a gRPC message is read, in bytes.
 const MAX_MESSAGE: usize = 4096;
 
@@ -38,9 +42,10 @@ pub(crate) struct Leases<H: Host> {
     vm: Rc<Vm<H>>,
     settings: RefCell<Option<Rc<StoreSettings>>>,
     rules: RefCell<Vec<Weak<Permits<H>>>>,
-    /// The messages on their way. There are as many as Envoy lets through to the cluster, so that they may be looked through.
+    /// The messages on their way, oldest first. There are as many as Envoy lets through to the cluster, so that they may be looked
+    /// through.
     flights: RefCell<Vec<Flight<H>>>,
-    /// When there is something to do, in milliseconds of the clock.
+    /// When a rule has something to send at the earliest, in milliseconds of the clock.
     due: Cell<u64>,
     /// The message whose answer the latest decision waits for.
     awaited: Cell<u64>,
@@ -188,11 +193,13 @@ impl<H: Host> Leases<H> {
 
     /// When [`Leases::keep_up`] is to be called next.
     pub(crate) fn due(&self) -> Option<Timestamp> {
-        let due = self.due.get();
+        let flights = self.flights.borrow();
+        let first = flights.first().map_or(u64::MAX, |flight| flight.ends);
+        let due = self.due.get().min(first);
         (due < u64::MAX).then(|| Timestamp::from_millis(due))
     }
 
-    /// There is something to do then, or earlier.
+    /// A rule has something to send then.
     fn is_due(&self, at: Option<u64>) {
         self.due
             .set(at.map_or(self.due.get(), |at| self.due.get().min(at)));
@@ -210,20 +217,12 @@ impl<H: Host> Leases<H> {
     /// have been answered so.
     pub(crate) fn keep_up(&self, now: Timestamp) -> Vec<u64> {
         let now_ms = now.as_millis();
-        let mut over = Vec::new();
-        if self.due.get() > now_ms {
-            return over;
-        }
         let now = self.moment(now);
-        self.due.set(u64::MAX);
+        let mut over = Vec::new();
         let ended = {
             let mut flights = self.flights.borrow_mut();
-            let (ended, going) = std::mem::take(&mut *flights)
-                .into_iter()
-                .partition::<Vec<_>, _>(|flight| flight.ends <= now_ms);
-            *flights = going;
-            self.is_due(flights.iter().map(|flight| flight.ends).min());
-            ended
+            let going = flights.partition_point(|flight| flight.ends <= now_ms);
+            flights.drain(..going).collect::<Vec<_>>()
         };
         for flight in ended {
             over.push(flight.message.token);
@@ -231,11 +230,17 @@ impl<H: Host> Leases<H> {
                 rule.lose(flight.message.token, &Fault::Status(504), now);
             }
         }
+        if self.due.get() > now_ms {
+            return over;
+        }
+        self.due.set(u64::MAX);
+        let mut sent = 0;
         self.each_rule(|rule| {
-            loop {
+            while sent < CALLS_PER_TICK {
                 let message = rule.node.borrow_mut().due(now);
                 let Some(message) = message else { break };
                 rule.send(message, now);
+                sent += 1;
             }
             self.is_due(rule.node.borrow().next_due());
         });
@@ -247,7 +252,7 @@ impl<H: Host> Leases<H> {
         let flight = {
             let mut flights = self.flights.borrow_mut();
             let index = flights.iter().position(|flight| flight.call == call)?;
-            flights.swap_remove(index)
+            flights.remove(index)
         };
         let (host, token) = (self.vm.host(), flight.message.token);
         let rule = flight.of.upgrade()?;
@@ -312,7 +317,6 @@ impl<H: Host> Leases<H> {
             Ok(call) => {
                 let limit = GRACE_MS + u64::from(store.timeout_ms);
                 let ends = now.monotonic.as_millis().saturating_add(limit);
-                self.is_due(Some(ends));
                 let flight = Flight {
                     call: *call,
                     ends,

@@ -72,8 +72,10 @@ export class Calls {
   // Sends the message that is in the module's memory. Returns whether the store has answered at once.
   send(now, ctx) {
     const results = wasm.results();
-    const [token, keyBytes, textBytes] = [layout.MESSAGE_TOKEN, layout.MESSAGE_KEY, layout.MESSAGE_TEXT].map((at) => results[at]);
-    const [key, text] = [wasm.readTextAt(0, keyBytes), wasm.readTextAt(keyBytes, textBytes)];
+    const [token, textBytes] = [results[layout.MESSAGE_TOKEN], results[layout.MESSAGE_TEXT]];
+    // The request is ASCII, whatever the key is.
+    const all = wasm.readText(results[layout.MESSAGE_KEY] + textBytes);
+    const [key, text] = [all.slice(0, -textBytes), all.slice(-textBytes)];
     const name = key.slice(this.#prefix);
     let line = this.#lines.get(name);
     if (line === undefined) this.#lines.set(name, (line = { name, call: undefined, waiters: new Set() }));

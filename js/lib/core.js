@@ -97,12 +97,6 @@ export function readText(bytes) {
   return decoder.decode(text.slice(0, bytes));
 }
 
-// The same, behind another text of `at` bytes.
-export function readTextAt(at, bytes) {
-  refreshViews();
-  return decoder.decode(text.slice(at, at + bytes));
-}
-
 // The texts in so many bytes that the module has written into the buffer, each with its length before it.
 export function readTexts(bytes) {
   refreshViews();

@@ -2,7 +2,7 @@
 
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
-import { Calls } from './calls.js';
+import { Calls, nameOf } from './calls.js';
 import { INSPECT, beginAt, bounded, checkNumber, checkOptions, fault, inspected, wrong } from './errors.js';
 import * as layout from './layout.js';
 
@@ -14,7 +14,7 @@ const MAX_KEYS = 1 << 24;
 const MAX_TIMEOUT_MS = 60_000;
 
 const OPTIONS = ['id', 'limit', 'windowMs', 'sampleCount', 'store', 'whenDown', 'timeoutMs', 'maxKeys'];
-const EXAMPLE = "`{ id: 'api', limit: 100, windowMs: 60_000, store: redis(client) }`";
+const EXAMPLE = "`{ id: 'api', limit: 100, windowMs: 60_000, store }`";
 const REQUEST = ['cost', 'ctx'];
 const REQUEST_EXAMPLE = '`{ cost: 2 }`, or leave it out';
 
@@ -32,15 +32,10 @@ const registry =
       })
     : undefined;
 
-function need(options, name, why) {
-  if (options[name] === undefined) throw fault('ERR_LEAPGATE_OPTIONS', `options: \`${name}\` is missing; add it${why}`, TypeError);
-  return options[name];
-}
-
-function checkWhole(place, value, least, most) {
-  if (Number.isInteger(value) && value >= least && value <= most) return value;
+function checkWhole(name, value, most, least = 1) {
+  if (Number.isInteger(value) && value >= least && value <= most) return;
   const Kind = typeof value === 'number' ? RangeError : TypeError;
-  throw wrong(place, value, `is not possible; use a whole number from ${least} to ${most}`, Kind);
+  throw wrong(`options.${name}`, value, `is not possible; use a whole number from ${least} to ${most}`, Kind);
 }
 
 // The largest divisor of the window up to 20: as limiters have.
@@ -49,9 +44,6 @@ function samplesOf(windowMs) {
   while (windowMs % samples !== 0) samples--;
   return samples;
 }
-
-// The length of a key in UTF-16 units.
-const lengthOf = (key) => (Array.isArray(key) ? key.reduce((sum, part) => sum + String(part).length, 0) : String(key).length);
 
 export class SharedLimiter {
   #at = { number: -1, generation: 0 };
@@ -70,25 +62,27 @@ export class SharedLimiter {
 
   #make(options) {
     checkOptions('options', options, OPTIONS, EXAMPLE);
-    const id = String(need(options, 'id', ': limiters with the same id and window share their count'));
-    const { whenDown = 'local', timeoutMs = 500, maxKeys = 100_000 } = options;
+    for (const name of ['id', 'limit', 'windowMs', 'store']) {
+      if (options[name] === undefined) throw fault('ERR_LEAPGATE_OPTIONS', `options: \`${name}\` is missing; add it`, TypeError);
+    }
+    const { limit, windowMs, store, whenDown = 'local', timeoutMs = 500, maxKeys = 100_000 } = options;
+    const id = String(options.id);
     if (!/^[ -~]{1,256}$/.test(id)) throw wrong('options.id', id, 'is not a valid id; use 1 to 256 characters of printable ASCII', RangeError);
-    const limit = checkNumber('options.limit', need(options, 'limit', ''), MAX_COUNT, true);
-    const windowMs = checkWhole('options.windowMs', need(options, 'windowMs', ''), 1, MAX_WINDOW_MS);
+    checkWhole('limit', limit, MAX_COUNT, 0);
+    checkWhole('windowMs', windowMs, MAX_WINDOW_MS);
     const { sampleCount = samplesOf(windowMs) } = options;
-    checkWhole('options.sampleCount', sampleCount, 1, MAX_SAMPLES);
+    checkWhole('sampleCount', sampleCount, MAX_SAMPLES);
     if (windowMs % sampleCount !== 0) {
       throw wrong('options.sampleCount', sampleCount, `does not divide the ${windowMs} ms of the window; use a divisor of it`, RangeError);
     }
-    const store = need(options, 'store', ', as in `redis(client)` of leapgate/shared/redis');
     if (typeof store?.lease !== 'function') {
       throw wrong('options.store', store, 'is not a store; use one, as in `redis(client)` of leapgate/shared/redis');
     }
     if (!layout.WHEN_DOWN.includes(whenDown)) {
       throw wrong('options.whenDown', whenDown, "is not a way to decide; use 'local', 'refuse' or 'pass'");
     }
-    checkWhole('options.timeoutMs', timeoutMs, 1, MAX_TIMEOUT_MS);
-    checkWhole('options.maxKeys', maxKeys, 1, MAX_KEYS);
+    checkWhole('timeoutMs', timeoutMs, MAX_TIMEOUT_MS);
+    checkWhole('maxKeys', maxKeys, MAX_KEYS);
     this.#options = { id, limit, windowMs, sampleCount, store, whenDown, timeoutMs, maxKeys };
     this.#spanMs = windowMs + windowMs / sampleCount;
     this.#calls = new Calls(this.#at, this.#options, ({ key, cost, ctx }, waits) => this.#ask(key, cost, ctx, waits));
@@ -118,7 +112,7 @@ export class SharedLimiter {
   // Decides about a request. Returns its result; null if the store has been asked and has not answered; undefined if it has answered at
   // once, so that it can be decided again.
   #take(key, cost, ctx, waits) {
-    if ((typeof key === 'string' ? key.length : lengthOf(key)) > MAX_KEY) {
+    if ((typeof key === 'string' ? key : Array.isArray(key) ? nameOf(key) : '').length > MAX_KEY) {
       throw wrong('key', key, `is too long for a store; use at most ${MAX_KEY} characters, or a hash of it`, RangeError, 'ERR_LEAPGATE_KEY');
     }
     const number = this.#number();

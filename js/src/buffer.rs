@@ -35,7 +35,7 @@ impl Buffer {
     }
 
     /// Two texts that JavaScript has written, one behind the other.
-    #[cfg(any(feature = "shared", feature = "memory"))]
+    #[cfg(feature = "memory")]
     pub(crate) fn two_texts(&self, bytes: usize, next_bytes: usize) -> (&str, &str) {
         (
             text_at(&self.text, 0, bytes),
@@ -59,7 +59,7 @@ impl Buffer {
 }
 
 /// The text of `bytes` bytes, from `at` on, that JavaScript has written.
-#[cfg(any(feature = "engine", feature = "shared", feature = "memory"))]
+#[cfg(any(feature = "engine", feature = "memory"))]
 pub(crate) fn text_at(text: &[u8], at: usize, bytes: usize) -> &str {
     let bytes = text.get(at..).and_then(|rest| rest.get(..bytes));
     std::str::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()

@@ -66,7 +66,7 @@ impl Nodes {
         let window = RuleGeometry::new(of.window_ms as u64, Some(of.buckets)).ok()?;
         let terms = Terms::new(of.limit as u64, window.window());
         let when_down = *WAYS.get(of.when_down as usize)?;
-        let (id, _) = buffer.two_texts(of.bytes, 0);
+        let id = &ascii(buffer.bytes(of.bytes));
         let most = of.max_keys as usize;
         let node = Node::new(of.random as u64, id, terms, when_down, most, seed);
         Some(self.slots.add(node))
@@ -141,7 +141,7 @@ impl Nodes {
         let Some(node) = self.slots.get_mut(node) else {
             return CHANGE_NONE;
         };
-        let (answer, _) = buffer.two_texts(bytes, 0);
+        let answer = &ascii(buffer.bytes(bytes));
         match node.answered(token as u64, answer, now) {
             Ok(change) => number_of(change),
             Err((error, change)) => {
@@ -193,6 +193,18 @@ impl Nodes {
             .inspect(|message| write_message(message, buffer))
             .is_some()
     }
+}
+
+/// A text that should be ASCII, with question marks for the rest. Ids and answers are; reading UTF-8 would take half a kilobyte.
+fn ascii(bytes: &[u8]) -> String {
+    let sign = |byte: &u8| {
+        if byte.is_ascii() {
+            char::from(*byte)
+        } else {
+            '?'
+        }
+    };
+    bytes.iter().map(sign).collect()
 }
 
 fn write_message(message: &Message, buffer: &mut Buffer) {

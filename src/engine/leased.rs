@@ -205,9 +205,13 @@ pub(super) fn window_to_lease(rule: &FlowRule, all: Mode) -> Result<Window, NotL
         }
         _ if has(&|by| by.enforced_share().get() < 1.0) => "does not go with `enforcePercent`",
         _ if rule.mode() == Mode::Shadow || all == Mode::Shadow => "does not go with shadow mode",
-        (Grade::Qps { window, counting }, ..) if counting == Counting::Strict => {
-            return Ok(window.window());
-        }
+        (
+            Grade::Qps {
+                window,
+                counting: Counting::Strict,
+            },
+            ..,
+        ) => return Ok(window.window()),
         _ => "does not go with a `window` that is not strict",
     };
     let cure = "leave one of the two out";

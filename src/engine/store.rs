@@ -1,5 +1,6 @@
 //! What outlives a set of rules: the registry of their states.
 
+use crate::engine::in_force::Ids;
 use crate::engine::keyed::{KeyCheck, KeyedController};
 use crate::engine::leased::{LeaseController, LeaseTerms};
 use crate::lease::Terms;
@@ -25,6 +26,13 @@ pub(super) type BreakerOf<S> = Breaker<<S as Backend>::Breaker>;
 /// The states of rules with a key, by what they belong to.
 type KeyedStatesOf<K> = HashMap<(StateKey, KeyedGeometry), Weak<KeyedController<K>>>;
 
+/// The permits of rules: what they belong to, what they are called at the store, and which of them a rule's id has opened last.
+#[derive(Default)]
+struct LeasesOf {
+    ids: Ids,
+    all: Vec<(StateKey, String, Weak<LeaseController>)>,
+}
+
 /// The names that a set of rules has met: the rules that replace it go on with them.
 pub(super) trait Known {
     /// The resources, and where their places are.
@@ -45,8 +53,7 @@ pub struct Store<S: Backend> {
     /// The same, in the order in which they were made.
     in_order: RefCell<Vec<Weak<ControllerOf<S>>>>,
     keyed: RefCell<KeyedStatesOf<S::Keyed>>,
-    /// The permits of rules, by what they belong to and what they are called at the store.
-    leases: RefCell<HashMap<(StateKey, String), Weak<LeaseController>>>,
+    leases: RefCell<LeasesOf>,
     pub(super) tables: RefCell<Vec<Weak<dyn Known>>>,
     breakers: RefCell<HashMap<BreakerKey, Weak<BreakerOf<S>>>>,
     /// The same, in the order in which they were made.
@@ -167,27 +174,32 @@ impl<S: Backend> Store<S> {
         cluster: &ClusterConfig,
         window: Window,
     ) -> Result<Rc<LeaseController>, NotLeased> {
-        let place = (key_of(rule, id), cluster.name(id));
-        let mut leases = self.leases.borrow_mut();
-        if let Some(state) = leases.get(&place).and_then(Weak::upgrade) {
+        let (key, name) = (key_of(rule, id), cluster.name(id));
+        let leases = &mut *self.leases.borrow_mut();
+        let known = leases.ids.number(id).and_then(|at| leases.all.get(at));
+        if let Some((of, called, state)) = known
+            && (of, called) == (&key, &name)
+            && let Some(state) = state.upgrade()
+        {
             return Ok(state);
         }
         let terms = LeaseTerms::of(rule);
         let leasing = Leasing {
-            name: &place.1,
+            name: &name,
             terms: Terms::new(terms.limit, window),
             when_down: terms.when_down,
             max_keys: rule.keyed_by().map_or(DEFAULT_MAX_KEYS, KeyedBy::max_keys),
         };
-        let leased = self.backend.lease(&place.0, &leasing)?;
+        let leased = self.backend.lease(&key, &leasing)?;
         let state = Rc::new(LeaseController::new(leased, terms));
-        leases.insert(place, Rc::downgrade(&state));
+        leases.ids.put(id, leases.all.len());
+        leases.all.push((key, name, Rc::downgrade(&state)));
         Ok(state)
     }
 
     /// Calls `each` with the permits of rules, and what they belong to.
     pub fn for_each_lease(&self, mut each: impl FnMut(&StateKey, &LeaseController)) {
-        for ((key, _), state) in self.leases.borrow().iter() {
+        for (key, _, state) in &self.leases.borrow().all {
             if let Some(state) = state.upgrade() {
                 each(key, &state);
             }
@@ -301,9 +313,12 @@ impl<S: Backend> Store<S> {
         self.keyed
             .borrow_mut()
             .retain(|_, state| state.strong_count() > 0);
-        self.leases
-            .borrow_mut()
-            .retain(|_, state| state.strong_count() > 0);
+        let leases = &mut *self.leases.borrow_mut();
+        leases.all.retain(|(.., state)| state.strong_count() > 0);
+        leases.ids = Ids::default();
+        for (at, (key, ..)) in leases.all.iter().enumerate() {
+            leases.ids.put(&key.rule, at);
+        }
         self.states
             .borrow_mut()
             .retain(|_, state| state.strong_count() > 0);

@@ -5,9 +5,14 @@ use super::terms::Terms;
 
 /// The name of a window: `ID:INTERVAL:BUCKETS`, so that rules with another geometry have other counts. The limit is not in it.
 pub fn window_name(id: &str, terms: &Terms) -> String {
-    let mut name = Vec::with_capacity(id.len() + 16);
-    escape(&mut name, id.as_bytes());
-    let mut name = String::from_utf8(name).unwrap_or_default();
+    let mut name = String::with_capacity(id.len() + 16);
+    for sign in id.chars() {
+        match sign {
+            '%' => name.push_str("%25"),
+            ':' => name.push_str("%3A"),
+            other => name.push(other),
+        }
+    }
     for n in [terms.interval_ms(), terms.buckets()] {
         name.push(':');
         push_decimal(&mut name, n);

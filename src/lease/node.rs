@@ -323,6 +323,9 @@ impl Node {
         if want == 0 && settlements.is_empty() {
             return None;
         }
+        if want > 0 {
+            leases.waiting = 0;
+        }
         let ttl_ms = terms.ttl_ms().max(4 * self.round_trip_ms);
         let ttl_ms = ttl_ms.min(terms.longest_ttl_ms());
         self.tokens += 1;
@@ -406,6 +409,11 @@ impl Node {
         if sent.want > 0 {
             leases.refused(refused, sent.need);
         }
+        // Requests that began to wait meanwhile, and more than were granted, are in the next demand.
+        leases.waiting = match refused {
+            None => leases.waiting.saturating_sub(granted),
+            Some(_) => 0,
+        };
         self.figures.permits = (self.figures.permits + left).saturating_sub(before);
         self.figures.granted += granted;
         let took = now_ms.saturating_sub(sent.sent.millis());

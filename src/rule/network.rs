@@ -48,17 +48,20 @@ impl Network {
     /// The network of an address as text: its first address, and behind a slash how many bits count, unless all do. As
     /// `ipKey` of the npm package writes it.
     pub(crate) fn text_of(text: &[u8], v4: u8, v6: u8) -> Option<String> {
-        let Network { bytes } = Network::of(text, v4, v6)?;
-        let [family, bits @ ..] = bytes;
-        let bits = u128::from_be_bytes(bits);
-        let (address, length, most) = match family {
-            4 => (IpAddr::V4(((bits >> 96) as u32).into()), v4, 32),
-            _ => (IpAddr::V6(bits.into()), v6, 128),
+        let network = Network::of(text, v4, v6)?;
+        let [_, bits @ ..] = network.bytes;
+        let mut text = String::new();
+        let (length, most) = if network.is_v4() {
+            for (i, byte) in bits.iter().take(4).enumerate() {
+                push_number(&mut text, if i == 0 { "" } else { "." }, *byte);
+            }
+            (v4, 32)
+        } else {
+            push_v6(&mut text, u128::from_be_bytes(bits));
+            (v6, 128)
         };
-        let mut text = address.to_string();
         if length < most {
-            text.push('/');
-            text.push_str(&length.to_string());
+            push_number(&mut text, "/", length);
         }
         Some(text)
     }
@@ -69,6 +72,42 @@ impl Network {
 
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+fn push_number(text: &mut String, before: &str, number: u8) {
+    text.push_str(before);
+    text.push_str(&number.to_string());
+}
+
+/// Adds an IPv6 address as RFC 5952 writes it. (The standard library's formatting of addresses is many times as long.)
+fn push_v6(text: &mut String, bits: u128) {
+    let group = |i: usize| (bits >> (112 - 16 * i)) as u16;
+    // `::` is the longest run of at least two zeros, and the first of several that are equally long.
+    let (mut start, mut length, mut run) = (0, 1, 0);
+    for i in 0..8 {
+        run = if group(i) == 0 { run + 1 } else { 0 };
+        if run > length {
+            (start, length) = (i + 1 - run, run);
+        }
+    }
+    let zeros = if length > 1 {
+        start..start + length
+    } else {
+        8..8
+    };
+    for i in 0..8 {
+        if zeros.contains(&i) {
+            text.push_str(if i == zeros.start { "::" } else { "" });
+            continue;
+        }
+        if i > 0 && i != zeros.end {
+            text.push(':');
+        }
+        let digits = [12, 8, 4, 0].map(|shift| u32::from(group(i) >> shift & 15));
+        let leading = digits.iter().take(3).take_while(|digit| **digit == 0);
+        let digits = digits.iter().skip(leading.count());
+        text.extend(digits.filter_map(|digit| char::from_digit(*digit, 16)));
     }
 }
 

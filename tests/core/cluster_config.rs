@@ -131,7 +131,7 @@ fn a_rule_that_asks_for_a_store_stays_local_with_one_sentence() {
 }
 
 #[test]
-fn a_rule_that_cannot_lease_stays_local_with_one_sentence() {
+fn differs_from_sentinel_a_rule_that_cannot_lease_stays_local() {
     let key = r#""key": ["clientIp"]"#;
     let cases = [
         (r#""grade": "concurrency""#.to_owned(), "a limit on concurrency"),

@@ -17,7 +17,6 @@ import threading
 
 from harness import ROOT, eventually, free_port
 
-STORES = ROOT / ".tools" / "stores"
 
 _LIBC = ctypes.CDLL(None)
 
@@ -26,10 +25,9 @@ class Server:
     """A program that is started, stopped for a while, killed and started anew, always on the same port."""
 
     def __init__(self, program):
-        self.program = STORES / program
+        self.program = ROOT / ".tools" / program
         if not self.program.exists():
-            raise AssertionError(f"{self.program} is missing: ./build.sh test envoy makes it on Debian and Ubuntu; elsewhere, "
-                                 "install redis-server and webdis and run that again")
+            raise AssertionError(f"{self.program} is missing: ./build.sh test envoy makes it")
         self.port = free_port()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="leapgate-store-"))
         self._process = None
@@ -93,7 +91,7 @@ class Redis(Server):
     """A Redis with databases in memory alone."""
 
     def __init__(self, password=None):
-        super().__init__("redis-server")
+        super().__init__("redis/redis-server")
         self.password = password
         self.start()
 
@@ -155,7 +153,7 @@ class Ratelimit(Server):
     """An envoyproxy/ratelimit with these rules in its domain `leapgate`, as its YAML has them."""
 
     def __init__(self, redis, descriptors):
-        super().__init__("../ratelimit/service_cmd")
+        super().__init__("ratelimit/service_cmd")
         self.redis = redis
         configuration = self.folder / "rules" / "config" / "leapgate.yaml"
         configuration.parent.mkdir(parents=True)
@@ -186,7 +184,7 @@ class Webdis(Server):
     """
 
     def __init__(self, redis, token=None, password=None):
-        super().__init__("webdis")
+        super().__init__("webdis/webdis")
         scripts = {"enabled": ["EVAL", "EVALSHA"]}
         if token:
             scripts["http_basic_auth"] = token

@@ -650,7 +650,8 @@ fn random_plan(seed: u64) -> Plan {
         (10_000, 10),
         (2000, 1),
         (60_000, 60),
-    ][rng.usize(..6)];
+        (20, 2),
+    ][rng.usize(..7)];
     let limit = [1, 5, 50, 500, 5000][rng.usize(..5)];
     let per_second = limit as f64 * 1000.0 / interval_ms as f64;
     let rate = per_second * [0.5, 1.0, 1.2, 2.0, 10.0][rng.usize(..5)];

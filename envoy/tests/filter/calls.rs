@@ -85,7 +85,7 @@ impl Calls {
         let answer = self.answer.borrow();
         let (_, body) = answer.as_ref()?;
         // Envoy returns no bytes of an empty body.
-        let bytes = body[..size.min(body.len())].to_vec();
+        let bytes: Vec<u8> = body.iter().copied().take(size).collect();
         Some(bytes).filter(|bytes| !bytes.is_empty())
     }
 

@@ -600,10 +600,8 @@ fn never_admits_more_than_the_limit_in_any_interval_over_two_processes() {
                     away.push((now + random.u64(0..4), i, call, None));
                 }
             }
-            for i in 0..away.len() {
-                if let (at, _, call, answer @ None) = &mut away[i]
-                    && *at <= now
-                {
+            for (at, _, call, answer) in &mut away {
+                if answer.is_none() && *at <= now {
                     *answer = Some(redis.run(call, now));
                     *at = now + random.u64(0..4);
                 }

@@ -181,8 +181,10 @@ const CLAIMS = {
       if (shared === undefined) return;
       const store = new MemoryStore();
       const [one, other] = [1, 2].map(() => new shared.SharedLimiter({ id: 'a', limit: 3, windowMs: MINUTE, store }));
-      equal([await passing(one, 2), await passing(other, 3)], [2, 1], 'five requests');
-      await Promise.all([one.close(), other.close()]);
+      equal(await passing(one, 2), 2, 'two requests');
+      await one.close();
+      equal(await passing(other, 3), 1, 'three more');
+      await other.close();
     },
   },
   'leapgate/shared/redis': {
@@ -203,8 +205,8 @@ const CLAIMS = {
       };
       const object = new LeaseStore({ storage });
       const namespace = { idFromName: (name) => name, get: () => ({ fetch: (url, init) => object.fetch(new Request(url, init)) }) };
-      const answer = await durableObject(namespace).lease('a', '1-7-5-60000-20-3000-2-1');
-      equal(answer.split('-').slice(0, 3), ['1', '1', '2'], 'two permits');
+      const [version, , granted] = (await durableObject(namespace).lease('a', '1-7-5-60000-20-3000-2-1')).split('-');
+      equal([version, granted], ['1', '2'], 'two permits');
       equal([...stored.keys()], ['leases', 'alarm'], 'what is stored');
     },
   },
