@@ -155,7 +155,9 @@ class NodeProcess:
             shutil.copy(pathlib.Path(__file__).with_name("fleet_node.mjs"), folder)
         self._arguments = [redis_port, self._log, when_down, rate, key_prefix]
         self._folder = folder
-        self._limits = [rule.of_node() for rule in rules if rule.keys]
+        # A shared limiter always has keys.
+        self.rules = [rule for rule in rules if rule.keys]
+        self._limits = [rule.of_node() for rule in self.rules]
         self._admitted = []
         self._read_to = 0
         self._process = None
@@ -319,8 +321,8 @@ class Fleet:
             if not envoy.configure(self.document()):
                 raise AssertionError("an Envoy does not take the new limits")
         for process in self.processes:
-            for rule in rules:
-                process.set_limit(rule.name, rule.limit)
+            for rule in process.rules:
+                process.set_limit(rule.name, {rule.name: rule.limit for rule in rules}[rule.name])
 
     def _of_envoy(self, number):
         """(rule, key, sample) of each admission by this Envoy."""
@@ -328,13 +330,13 @@ class Fleet:
         return [(*at, sample) for at, source in sources for sample in source.admitted()]
 
     def parts(self):
-        """The admissions of each part, by its name."""
-        found = {f"envoy-{i}": self._of_envoy(i) for i in range(len(self.envoys))}
-        return {**found, **{process.name: process.admitted() for process in self.processes}}
+        """Of each part its name, its rules, and its log: (rule, key, sample) of each admission."""
+        envoys = [(f"envoy-{i}", self.rules, self._of_envoy(i)) for i in range(len(self.envoys))]
+        return envoys + [(process.name, process.rules, process.admitted()) for process in self.processes]
 
     def admitted(self):
-        """The merged logs: (rule, key, sample) of each admission."""
-        return list(itertools.chain(*self.parts().values()))
+        """The merged logs."""
+        return list(itertools.chain(*(log for _, _, log in self.parts())))
 
     def said(self):
         """The latest lines of what the parts have printed, apart from what Envoy says of itself."""
