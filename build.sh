@@ -417,7 +417,8 @@ bench_npm() {
 # Limits that many processes share, beside what others do with the same Redis.
 bench_fleet() {
   envoy
-  stores
+  redis
+  webdis
   ratelimit
   npm_package
   node_packages fleet-peers js/bench/fleet/package.json
