@@ -42,15 +42,16 @@ local now = max(head[3], clock - base)
 
 -- The buckets that count: number, use, number, use ... They are numbered from the oldest that counts.
 local oldest = floor(now / bucket) - buckets
-local gone, sum, size, old = oldest - floor(head[3] / bucket) + buckets, 0, 0, ring
-ring = {}
-for i = 1, #old, 2 do
-  local number, n = old[i] - gone, old[i + 1]
-  if number >= 0 and number <= buckets then
+local gone, sum, size = oldest - floor(head[3] / bucket) + buckets, 0, 0
+for i = 1, #ring, 2 do
+  local number, n = ring[i] - gone, ring[i + 1]
+  if number >= 0 then
     ring[size + 1], ring[size + 2] = number, n
-    sum, size = min(sum + n, MOST), size + 2
+    sum, size = sum + n, size + 2
   end
 end
+for i = #ring, size + 1, -1 do ring[i] = nil end
+sum = min(sum, MOST)
 local function add(at, n)
   local number = floor(min(at, now) / bucket) - oldest
   if n == 0 or number < 0 then return end
@@ -131,7 +132,7 @@ end
 
 local held, first = 0, nil
 for i = 1, #holds, 5 do
-  held, first = min(held + holds[i + 2], MOST), min(first or MOST, holds[i + 3])
+  held, first = held + holds[i + 2], min(first or MOST, holds[i + 3])
 end
 local room = max(limit - sum - held, 0)
 if full > now or #holds >= 20480 then room = 0 end

@@ -2,7 +2,7 @@
 
 use crate::server::Server;
 use crate::traces::BAD;
-use leapgate::lease::{Answer, REDIS_SCRIPT, REDIS_SCRIPT_SHA1};
+use leapgate::lease::{Answer, REDIS_SCRIPT, REDIS_SCRIPT_SHA1, Request};
 use std::time::{Duration, Instant};
 
 /// At most 100 in 400 ms: a key counts for at most 700 ms.
@@ -87,10 +87,23 @@ fn what_is_not_a_request_writes_nothing() {
         "-",
         "1",
         "hello",
+        "1-7-100-400-4-50-10",
+        "1-7-100-400-4-50-10-",
         "2-7-100-400-4-50-10-1",
+        "1-7-9007199254740992-400-4-50-10-1",
+        "1-7-100-0-1-50-10-1",
+        "1-7-100-315360000001-1-50-10-1",
         "1-7-100-400-3-50-10-1",
+        "1-7-100-1001-1001-50-10-1",
+        "1-7-100-400-4-0-10-1",
+        "1-7-100-400-4-201-10-1",
+        "1-7-100-400-4-50-10-11",
+        "1-7-100-400-4-50-10-1-3-1-0",
+        "1-7-100-400-4-50-10-1-3-1-0-2-5-1",
     ] {
-        assert_eq!(eval(&mut server, "key", request).as_deref(), Ok(BAD));
+        let answer = eval(&mut server, "key", request);
+        assert_eq!(answer.as_deref(), Ok(BAD), "{request}");
+        assert_eq!(Request::parse(request), None, "{request}");
     }
     assert_eq!(server.say("EXISTS key").unwrap(), "0");
 }
