@@ -121,6 +121,7 @@ impl KeyState {
             false => 0,
         };
         Answer {
+            nonce: request.nonce,
             id,
             granted,
             retry_ms,
