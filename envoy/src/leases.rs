@@ -304,21 +304,26 @@ impl<H: Host> Leases<H> {
         let host = self.vm.host();
         let sent = match &rule.service {
             None => store::send(host, &store, flight.with_script, &flight.message),
-            Some(service) => match service.borrow().ask(&flight.message, now) {
-                Ok(message) => host
-                    .call_grpc(&GrpcCall {
-                        cluster: &store.cluster,
-                        service: SERVICE,
-                        method: METHOD,
-                        message: &message,
-                        timeout_ms: store.timeout_ms,
-                    })
-                    .map_err(Fault::NotSent),
-                Err(answer) => {
-                    rule.hear(token, &answer, Some(0), now);
-                    return false;
+            Some(service) => {
+                match service
+                    .borrow()
+                    .ask(&flight.message, rule.node.borrow().is_down(), now)
+                {
+                    Ok(message) => host
+                        .call_grpc(&GrpcCall {
+                            cluster: &store.cluster,
+                            service: SERVICE,
+                            method: METHOD,
+                            message: &message,
+                            timeout_ms: store.timeout_ms,
+                        })
+                        .map_err(Fault::NotSent),
+                    Err(answer) => {
+                        rule.hear(token, &answer, Some(0), now);
+                        return false;
+                    }
                 }
-            },
+            }
         };
         match &sent {
             Err(fault) => rule.lose(token, fault, now),
