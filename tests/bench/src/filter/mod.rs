@@ -10,6 +10,8 @@ mod modules;
 
 use anyhow::Result;
 
+pub(crate) use load::read_response;
+
 /// What can be printed.
 pub(crate) const PARTS: [&str; 4] = ["fuel", "instructions", "cpu", "idle"];
 
