@@ -4,6 +4,7 @@
 //! not used by the end of their window are lost. How far that end is, it tells in whole seconds, rounded up.
 
 use crate::metadata::next;
+use leapgate::Timestamp;
 use leapgate::lease::{Answer, Message, Moment, Request};
 
 /// The service.
@@ -170,12 +171,24 @@ impl Service {
     /// What its configuration lacks.
     #[cold]
     fn lacks(&self, limit: u64) -> String {
-        let parts = self.parts.iter().flat_map(|part| [", ", part]);
-        let entries: String = ["rule: ", &self.rule].into_iter().chain(parts).collect();
-        let (unit, domain) = (self.unit_name, &self.domain);
-        format!(
-            "envoyproxy/ratelimit has no limit of {limit} per {unit} in the domain `{domain}` for `{entries}`; add it to its configuration"
-        )
+        let limit = limit.to_string();
+        let mut sentence = [
+            "envoyproxy/ratelimit has no limit of ",
+            &limit,
+            " per ",
+            self.unit_name,
+            " in the domain `",
+            &self.domain,
+            "` for `rule: ",
+            &self.rule,
+        ]
+        .concat();
+        for part in &self.parts {
+            sentence.push_str(", ");
+            sentence.push_str(part);
+        }
+        sentence.push_str("`; add it to its configuration");
+        sentence
     }
 }
 
@@ -274,11 +287,12 @@ impl End {
 
 /// How many milliseconds have passed, by the clock that says less and by the one that says more.
 fn passed(earlier: Moment, later: Moment) -> [u64; 2] {
-    let passed = [
-        later.monotonic.since(earlier.monotonic),
-        later.wall.since(earlier.wall),
-    ];
-    let [one, other] = passed.map(|of| of.as_nanos().div_ceil(1_000_000) as u64);
+    let passed = |earlier: Timestamp, later: Timestamp| {
+        let nanos = later.as_nanos().saturating_sub(earlier.as_nanos());
+        nanos.div_ceil(1_000_000)
+    };
+    let one = passed(earlier.monotonic, later.monotonic);
+    let other = passed(earlier.wall, later.wall);
     [one.min(other), one.max(other)]
 }
 

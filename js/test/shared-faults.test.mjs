@@ -5,6 +5,7 @@ import { fork } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { after, test } from 'node:test';
+import { mostWithinAny } from './http.mjs';
 import { redisServer } from './redis.mjs';
 
 const [LIMIT, WINDOW_MS] = [50, 500];
@@ -82,9 +83,7 @@ for (const [name, faults] of Object.entries(FAULTS)) {
     for (const [at, act] of faults) setTimeout(() => act({ server, proxy, nodes }), at);
     await Promise.all(nodes.map((node) => new Promise((resolve) => node.once('exit', resolve))));
     const admitted = reports.flatMap(({ admitted }) => admitted);
-    // An admission has happened at some time from the one to the other, and counts in a window that has both.
-    const within = ([start]) => admitted.filter(([from, at]) => from >= start && at < start + WINDOW_MS).length;
-    const most = Math.max(...admitted.map(within));
+    const most = mostWithinAny(WINDOW_MS, admitted);
     const end = Math.max(...admitted.map(([, at]) => at));
     const last = admitted.filter(([, at]) => at > end - 2 * WINDOW_MS).length;
     console.log(`${name}: ${admitted.length} passed, at most ${most} in any ${WINDOW_MS} ms (limit ${LIMIT}), ${last} in the last two windows`);

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 /// At most 100 in 400 ms: a key counts for at most 700 ms.
 const REQUEST: &str = "1-7-100-400-4-50-10-1";
 
+/// The same in a minute, which counts for 73 s.
+const MINUTE: &str = "1-7-100-60000-60-50-10-1";
+
 fn eval(server: &mut Server, key: &str, request: &str) -> Result<String, String> {
     let command = ["EVAL", REDIS_SCRIPT, "1", key, request].map(str::as_bytes);
     let answer = server.call(&command)?;
@@ -110,7 +113,7 @@ fn what_is_not_a_request_writes_nothing() {
 
 /// A server that is younger than a minute's window, which counts for 73 seconds, grants nothing of it.
 fn expect_full(server: &mut Server) {
-    let young = lease(server, "minute", "1-7-100-60000-60-50-10-1");
+    let young = lease(server, "minute", MINUTE);
     assert_eq!((young.granted, young.remaining), (0, 0));
     assert!((60_000..=73_000).contains(&young.retry_ms), "{young:?}");
 }
@@ -180,4 +183,23 @@ fn a_cluster_takes_the_script() {
     }
     let answer = lease_when_old(&mut server, "leapgate:login:400:4:alice");
     assert_eq!(answer.granted, 10);
+}
+
+#[test]
+fn a_full_redis_refuses_the_script_and_forgets_nothing() {
+    let mut server = Server::start(&["--maxmemory-policy", "noeviction"]);
+    eval(&mut server, "key", MINUTE).unwrap();
+    let before = server.call(&[b"GET", b"key"]).unwrap();
+    server.say("CONFIG SET maxmemory 1").unwrap();
+    let error = eval(&mut server, "key", MINUTE).unwrap_err();
+    assert!(error.starts_with("OOM "), "{error}");
+    server.say("CONFIG SET maxmemory 0").unwrap();
+    assert_eq!(server.call(&[b"GET", b"key"]).unwrap(), before);
+}
+
+#[test]
+fn a_redis_whose_user_may_not_ask_for_its_uptime_is_taken_for_an_old_one() {
+    let mut server = Server::start(&[]);
+    server.say("ACL SETUSER default -info").unwrap();
+    assert_eq!(lease(&mut server, "key", REQUEST).granted, 10);
 }
