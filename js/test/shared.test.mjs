@@ -235,6 +235,12 @@ test('a_store_that_answers_nonsense_is_warned_of_once_for_each_cause', async () 
   }
 });
 
+test('an_error_without_a_message_is_told_by_its_code', async () => {
+  const limiter = made({ lease: () => Promise.reject(Object.assign(new AggregateError([]), { code: 'ECONNREFUSED' })) });
+  const [{ message }] = await warningsOf(() => limiter.limit('a'));
+  assert.match(message, /: the store does not answer: ECONNREFUSED; /);
+});
+
 test('a_store_that_does_not_answer_in_time_counts_as_lost_and_a_late_answer_changes_nothing', async () => {
   const store = heldStore();
   const limiter = made(store, { timeoutMs: 20, whenDown: 'refuse' });
