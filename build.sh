@@ -13,7 +13,7 @@ commands() {
 ./build.sh wasm           build the filter: dist/leapgate.wasm
 ./build.sh npm [all]      build the npm package: dist/npm, ready for npm pack; with all, test it in every place that it supports
 ./build.sh fleet [SEEDS]  try 100,000 fleets in virtual time, or so many, and print what leases cost
-./build.sh bench [PART]   print the figures, or one part of them: core, filter, npm
+./build.sh bench [PART]   print the figures, or one part of them: core, filter, npm, fleet
 EOF
 }
 
@@ -377,6 +377,9 @@ test_envoy() {
   redis
   webdis
   ratelimit
+  # Fleets have Node.js processes, with the package as users install it.
+  npm_package
+  frameworks
   wasm
   tests envoy $PYTHON -W error::ResourceWarning -m unittest discover -v -s tests/envoy "$@"
 }
@@ -409,6 +412,19 @@ bench_npm() {
   npm_package
   node_packages peers js/bench/package.json
   node js/bench/run.mjs "$@"
+}
+
+# Limits that many processes share, beside what others do with the same Redis.
+bench_fleet() {
+  envoy
+  redis
+  webdis
+  ratelimit
+  npm_package
+  node_packages fleet-peers js/bench/fleet/package.json
+  wasm
+  quietly cargo build --locked --release -p leapgate-bench || die "cargo could not build leapgate-bench (see .tools/log)."
+  LEAPGATE_BENCH=$TARGET/release/leapgate-bench $PYTHON tests/envoy/bench_fleet.py "$@"
 }
 
 case "${1-}" in
@@ -453,7 +469,7 @@ case "${1-}" in
     esac
     ;;
   bench)
-    if [ "${2-}" != npm ]; then
+    if [ "${2-}" != npm ] && [ "${2-}" != fleet ]; then
       rust
       if [ "${2-}" != core ]; then
         envoy
@@ -462,6 +478,7 @@ case "${1-}" in
       LEAPGATE_WASM=$PWD/$WASM ENVOY=$PWD/$ENVOY cargo run --locked --release -p leapgate-bench -- "${@:2}"
     fi
     case "${2-}" in "" | npm) bench_npm "${@:3}" ;; esac
+    case "${2-}" in "" | fleet) bench_fleet "${@:3}" ;; esac
     ;;
   *)
     commands >&2

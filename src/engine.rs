@@ -115,9 +115,19 @@ impl<S: Backend> Engine<S> {
     /// one limit for all machines ([`FlowRule::in_cluster`](crate::rule::FlowRule::in_cluster)), which needs a store and a rule
     /// that can lease from it; other such rules limit by themselves.
     pub fn warnings(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        self.for_each_warning(|warning| all.push(warning.to_owned()));
+        all
+    }
+
+    /// Calls `each` with these sentences.
+    pub fn for_each_warning(&self, each: impl FnMut(&str)) {
         let table = self.table.borrow();
-        let warnings = table.rules.iter().map(|listed| listed.warning.clone());
-        warnings.flatten().collect()
+        let warnings = table
+            .rules
+            .iter()
+            .filter_map(|listed| listed.warning.as_deref());
+        warnings.for_each(each);
     }
 
     /// Calls `each` with how the rules in force have decided that are asked before flow rules; always in the same order.

@@ -117,6 +117,7 @@ impl<H: Host> Backend for EnvoyBackend<H> {
     type Keyed = KeyStates<H>;
     type Breaker = BreakerPlace<H>;
     const STATISTICS: bool = false;
+    const LEASES: bool = true;
 
     fn lease(&self, key: &StateKey, leasing: &Leasing<'_>) -> Result<Rc<dyn Leased>, NotLeased> {
         let permits = self.leases.open(key, leasing, labels(key))?;

@@ -4,6 +4,7 @@
 //! not used by the end of their window are lost. How far that end is, it tells in whole seconds, rounded up.
 
 use crate::metadata::next;
+use leapgate::Timestamp;
 use leapgate::lease::{Answer, Message, Moment, Request};
 
 /// The service.
@@ -83,8 +84,9 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// The answer, if nothing is to be sent: while the window may have ended, and may not, there are no permits.
-    pub fn ask(&self, message: &Message, now: Moment) -> Result<Vec<u8>, Answer> {
+    /// The answer, if nothing is to be sent: while the window may have ended, and may not, there are no permits. A service that
+    /// `is_down` is asked all the same: only its own answer says that it is back.
+    pub fn ask(&self, message: &Message, is_down: bool, now: Moment) -> Result<Vec<u8>, Answer> {
         let now_ms = now.monotonic.as_millis();
         let hits = Request::parse(&message.text).map_or(0, |request| {
             // A report of what was admitted without the service takes hits, too, but for what was in earlier windows. Nothing else
@@ -96,6 +98,7 @@ impl Service {
         });
         let retry_ms = self.end.doubt_ms(now_ms);
         match u32::try_from(hits) {
+            Ok(hits) if is_down => Ok(self.message(&message.key, hits.max(1))),
             Ok(hits) if hits > 0 && retry_ms == 0 => Ok(self.message(&message.key, hits)),
             _ => Err(refusal(retry_ms)),
         }
@@ -108,7 +111,7 @@ impl Service {
         // is `%3A`. (A percent sign stays `%25`, since a part that the request lacks is `%`.)
         let key = String::from_utf8_lossy(key);
         for (name, value) in self.parts.iter().zip(key.split(':').skip(3)) {
-            entry(&mut entries, name, &value.replace("%3A", ":"));
+            entry(&mut entries, name, &with_colons(value));
         }
         field(&mut message, 1, self.domain.as_bytes());
         field(&mut message, 2, &entries);
@@ -170,13 +173,37 @@ impl Service {
     /// What its configuration lacks.
     #[cold]
     fn lacks(&self, limit: u64) -> String {
-        let parts = self.parts.iter().flat_map(|part| [", ", part]);
-        let entries: String = ["rule: ", &self.rule].into_iter().chain(parts).collect();
-        let (unit, domain) = (self.unit_name, &self.domain);
-        format!(
-            "envoyproxy/ratelimit has no limit of {limit} per {unit} in the domain `{domain}` for `{entries}`; add it to its configuration"
-        )
+        let limit = limit.to_string();
+        let mut sentence = [
+            "envoyproxy/ratelimit has no limit of ",
+            &limit,
+            " per ",
+            self.unit_name,
+            " in the domain `",
+            &self.domain,
+            "` for `rule: ",
+            &self.rule,
+        ]
+        .concat();
+        for part in &self.parts {
+            sentence.push_str(", ");
+            sentence.push_str(part);
+        }
+        sentence.push_str("`; add it to its configuration");
+        sentence
     }
+}
+
+/// A part of a key with its colons as they were. (The search for a text within another would be two kilobytes of the module.)
+fn with_colons(part: &str) -> String {
+    let mut pieces = part.split('%');
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let rest = piece.strip_prefix("3A");
+        text.push(if rest.is_some() { ':' } else { '%' });
+        text.push_str(rest.unwrap_or(piece));
+    }
+    text
 }
 
 /// There are no permits for so many milliseconds.
@@ -262,11 +289,12 @@ impl End {
 
 /// How many milliseconds have passed, by the clock that says less and by the one that says more.
 fn passed(earlier: Moment, later: Moment) -> [u64; 2] {
-    let passed = [
-        later.monotonic.since(earlier.monotonic),
-        later.wall.since(earlier.wall),
-    ];
-    let [one, other] = passed.map(|of| of.as_nanos().div_ceil(1_000_000) as u64);
+    let passed = |earlier: Timestamp, later: Timestamp| {
+        let nanos = later.as_nanos().saturating_sub(earlier.as_nanos());
+        nanos.div_ceil(1_000_000)
+    };
+    let one = passed(earlier.monotonic, later.monotonic);
+    let other = passed(earlier.wall, later.wall);
     [one.min(other), one.max(other)]
 }
 

@@ -53,6 +53,8 @@ mod route_rules;
 mod sleep;
 #[path = "filter/store.rs"]
 mod store;
+#[path = "filter/store_down.rs"]
+mod store_down;
 #[path = "filter/system.rs"]
 mod system;
 

@@ -93,37 +93,41 @@ export class Calls {
       return true;
     }
     call.ended = new Promise((resolve) => (call.end = resolve));
-    call.timer = setTimeout(() => this.#late(call), this.#options.timeoutMs);
+    call.timer = setTimeout(() => this.#over(call, undefined, this.#late), this.#options.timeoutMs);
     answer.then(
-      (answer) => this.#end(call, answer) && this.#wake(line),
-      (error) => this.#end(call, undefined, error ?? 'it has failed') && this.#wake(line),
+      (answer) => this.#over(call, answer),
+      (error) => this.#over(call, undefined, error ?? 'it has failed'),
     );
     ctx?.waitUntil(call.ended);
     return false;
   }
 
-  #late(call) {
-    if (this.#end(call, undefined, `no answer within ${this.#options.timeoutMs} ms`)) this.#wake(call.line);
+  get #late() {
+    return `no answer within ${this.#options.timeoutMs} ms`;
   }
 
-  // Hands in the answer to a call, or why there is none. Returns false if it is over already.
-  #end(call, answer, error) {
-    const { line, ctx } = call;
-    if (line.call !== call) return false;
-    line.call = undefined;
+  #over(call, answer, error) {
     clearTimeout(call.timer);
+    this.#end(call, answer, error, call.ctx);
+    call.end();
+    this.#wake(call.line);
+  }
+
+  // Hands in the answer to a call, or why there is none, unless it is over already.
+  #end(call, answer, error, ctx) {
+    const { line } = call;
+    if (line.call !== call) return;
+    line.call = undefined;
     if (call.generation === wasm.generation && this.#at.generation === wasm.generation) {
       try {
         this.#hear(call.token, answer, error);
       } catch (error) {
         warn('LEAPGATE_CRASHED', wasm.crashed(error).message);
       }
-      if (ctx === undefined) this.#schedule();
-      else this.#settleWith(ctx);
+      if (!this.#isIsolated) this.#schedule();
+      else if (ctx !== undefined) this.#settleWith(ctx);
     }
     if (line.waiters.size === 0) this.#lines.delete(line.name);
-    call.end?.();
-    return true;
   }
 
   #hear(token, answer, error) {
@@ -138,7 +142,7 @@ export class Calls {
         change -= layout.CHANGE_ERROR;
       }
     } else {
-      cause = String(error?.message ?? error);
+      cause = String(error?.message || error?.code || error);
       change = core.shared_lost(this.#at.number, token, now, wall);
     }
     if (change === layout.CHANGE_DOWN || (cause !== undefined && this.isDown)) this.#warnOf(cause.slice(0, MAX_TEXT), now);
@@ -158,10 +162,11 @@ export class Calls {
     warn('LEAPGATE_STORE_DOWN', `leapgate: limiter \`${id}\`: the store does not answer: ${cause.replace(/\s+/g, ' ')}; ${DECIDES[whenDown]}`);
   }
 
-  // Whether earlier requests with this key wait, and for no more than this cost: permits that come are theirs.
+  // Whether earlier requests with this key wait, so that permits are theirs first. For a cost as high as theirs the node knows that there
+  // are none, if waiting requests are decided about as soon as there are some.
   isBehind(key, cost) {
     const [first] = this.#lines.get(nameOf(key))?.waiters ?? [];
-    return first !== undefined && cost < first.cost;
+    return first !== undefined && (this.#isIsolated || cost < first.cost);
   }
 
   // Waits for an answer about the key of a request, and returns a promise of the request's result.
@@ -169,19 +174,19 @@ export class Calls {
     const line = this.#lines.get(nameOf(request.key));
     const { key, cost, ctx } = request;
     const waiter = { key, cost, ctx, since: wasm.defaultClock(), seen: 0, resolve: undefined, reject: undefined };
-    // Without a call in flight, nothing would wake it.
-    if (line?.call === undefined || this.waiting >= MAX_WAITING) {
+    // Without a call in flight, or a request before it, nothing would wake it.
+    if ((line?.call ?? line?.waiters.values().next().value) === undefined || this.waiting >= MAX_WAITING) {
       return new Promise((resolve) => resolve(this.#decide(request, false)));
     }
     line.waiters.add(waiter);
     this.waiting++;
-    if (this.#isIsolated) return this.#turn(waiter, line, line.call === this.latest ? line.call.ended : undefined);
+    if (this.#isIsolated) return this.#turn(waiter, line, line.call === this.latest ? this.latest?.ended : undefined);
     return new Promise((resolve, reject) => Object.assign(waiter, { resolve, reject }));
   }
 
   // Decides about waiting requests, in their order, until one has to wait for another answer.
   #wake(line) {
-    if (this.#isIsolated) return;
+    if (this.#isIsolated || line.call !== undefined) return;
     for (const waiter of line.waiters) {
       try {
         const result = this.#retry(waiter, line);
@@ -212,19 +217,25 @@ export class Calls {
   async #turn(waiter, line, own) {
     try {
       for (let pause = 1; ; pause = Math.min(2 * pause, MAX_PAUSE_MS)) {
-        await (own ?? sleep(pause));
-        own = undefined;
+        if (own === undefined) await sleep(pause);
+        else {
+          // Until then it is not silent.
+          waiter.seen = wasm.defaultClock() + this.#options.timeoutMs;
+          await Promise.race([own, sleep(this.#options.timeoutMs)]);
+          own = undefined;
+        }
         const now = wasm.defaultClock();
         waiter.seen = now;
         const { call } = line;
-        if (now - call?.at > this.#options.timeoutMs) this.#late(call);
+        if (now - call?.at > this.#options.timeoutMs) this.#end(call, undefined, this.#late, waiter.ctx);
         for (const other of line.waiters) {
           if (other === waiter) break;
           if (now - Math.max(other.seen, other.since) > MAX_SILENCE_MS) this.#leave(other, line);
         }
         const [first] = line.waiters;
         const isLate = now - waiter.since > 2 * this.#options.timeoutMs;
-        if ((first !== waiter || line.call !== undefined) && !isLate) continue;
+        const isTurn = (first === waiter && line.call === undefined) || !line.waiters.has(waiter);
+        if (!isTurn && !isLate) continue;
         this.latest = undefined;
         const result = isLate ? this.#decide(waiter, false) : this.#retry(waiter, line);
         if (result !== null) return result;
@@ -300,8 +311,6 @@ export class Calls {
       const { call } = line;
       if (call === undefined || call.generation === wasm.generation) continue;
       line.call = undefined;
-      clearTimeout(call.timer);
-      call.end?.();
       queueMicrotask(() => this.#wake(line));
     }
   }

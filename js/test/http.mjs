@@ -66,6 +66,12 @@ export function mostInAny(windowMs, instants) {
   return most;
 }
 
+// The same, of admissions that have each happened at some time from the one to the other: one counts in an interval that has both.
+export function mostWithinAny(windowMs, spans) {
+  const within = ([start]) => spans.filter(([from, to]) => from >= start && to < start + windowMs).length;
+  return Math.max(...spans.map(within));
+}
+
 // Asserts that a flood was held to the limit, and not below it: after each window as much passes again.
 export function assertHeld(clock, statuses, { limit, windowMs }) {
   const { admitted, ms } = clock;

@@ -6,18 +6,22 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { serve } from '@hono/node-server';
 import express from 'express';
+import { redisServer } from './redis.mjs';
 
 const readme = readFileSync(new URL('node_modules/leapgate/README.md', import.meta.url), 'utf8');
 const examples = [...readme.matchAll(/```js\n(.*?)```/gs)].map(([, code]) => code).filter((code) => code.startsWith('import'));
 let made = 0;
 
 // The names that an example declares: the only example that imports `from`.
-async function example(from, ...names) {
+const example = (from, ...names) => edited((code) => code, from, ...names);
+
+// The same with another text.
+async function edited(edit, from, ...names) {
   const declares = (code) => names.every((name) => new RegExp(`\\b(const|import) [^=;]*\\b${name}\\b`).test(code));
   const found = examples.filter((code) => code.includes(`from '${from}'`) && declares(code));
   assert.equal(found.length, 1, `the README has ${found.length} examples that import ${from} and declare ${names}`);
   const file = new URL(`readme-${++made}.mjs`, import.meta.url);
-  writeFileSync(file, `${found[0]}\nexport { ${names.join(', ')} };\n`);
+  writeFileSync(file, `${edit(found[0])}\nexport { ${names.join(', ')} };\n`);
   return { code: found[0], ...(await import(file)) };
 }
 
@@ -93,6 +97,30 @@ test('the printed result has the fields of a result', async () => {
   assert.deepEqual(Object.keys(object), Object.keys(result));
   assert.deepEqual({ ...object, reset: 0, policies: [] }, { ...result, reset: 0, policies: [] });
   assert.deepEqual(Object.keys(object.policies[0]), Object.keys(result.policies[0]));
+});
+
+test('the example for Redis leases from it', async () => {
+  const server = await redisServer();
+  process.env.REDIS_URL = `redis://127.0.0.1:${server.port}`;
+  // With a window of a second, since a server that is younger than a window counts as full.
+  const shorter = (code) => code.replace('60_000', '1000');
+  const { client, limiter, success, retryAfterMs } = await edited(shorter, 'leapgate/shared/redis', 'client', 'limiter', 'success', 'retryAfterMs');
+  assert.deepEqual([success, retryAfterMs > 0, limiter.stats().isDown], [false, true, false]);
+  while (!(await limiter.limit('a')).success) await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.ok((await passing(300, async () => ((await limiter.limit('a')).success ? 200 : 429))) < 200);
+  await limiter.close();
+  client.disconnect();
+});
+
+test('the example for Workers admits its limit', async () => {
+  const { default: worker, LeaseStore } = await example('leapgate/shared/durable-object', 'durableObject');
+  const stored = new Map();
+  const storage = { get: async () => undefined, put: async (...of) => stored.set(...of), getAlarm: async () => null, setAlarm: async () => {} };
+  const object = new LeaseStore({ storage });
+  const env = { LEASES: { idFromName: (name) => name, get: () => ({ fetch: (url, init) => object.fetch(new Request(url, init)) }) } };
+  const ctx = { waitUntil() {} };
+  const request = () => new Request('http://127.0.0.1/', { headers: { 'cf-connecting-ip': '203.0.113.7' } });
+  assert.equal(await passing(150, async () => (await worker.fetch(request(), env, ctx)).status), 100);
 });
 
 test('the example for Express admits its limit', async () => {

@@ -35,6 +35,14 @@ impl Value {
     }
 }
 
+/// What stands before the first `end` in a text, or all of it. (The search of the standard library would be five kilobytes of the
+/// filter's module.)
+fn up_to<'a>(text: &'a str, end: &str) -> &'a str {
+    let mut parts = text.as_bytes().windows(end.len());
+    let at = parts.position(|part| part == end.as_bytes());
+    at.and_then(|at| text.get(..at)).unwrap_or(text)
+}
+
 fn parse(json: &[u8]) -> Result<Value, ConfigError> {
     let error_at = |value: &str, fault: &str| ConfigError::new(DOCUMENT, value, fault);
     if json.len() > MAX_DOCUMENT {
@@ -68,7 +76,7 @@ fn parse(json: &[u8]) -> Result<Value, ConfigError> {
         let text = before(text, error.line(), error.column());
         let (line, column) = (error.line(), error.column().max(1));
         let reason = error.to_string();
-        let reason = reason.split(" at line ").next().unwrap_or_default();
+        let reason = up_to(&reason, " at line ");
         let fault = match reason {
             "recursion limit exceeded" => {
                 format!(

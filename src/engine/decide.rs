@@ -240,6 +240,9 @@ impl<S: Backend> Resource<S> {
         let (mut waiting, mut refusing, mut shadow_refusing) = (0_u64, 0_u64, 0_u64);
         if !self.keys.are_none() {
             self.keys.ask(keys, &caller.keys, now);
+            if S::LEASES {
+                self.keys.ask_leases(keys, &caller.keys, now);
+            }
         }
         let mut wait = keys.wait;
         for (i, check) in self.checks.iter().enumerate() {
@@ -311,6 +314,9 @@ impl<S: Backend> Resource<S> {
             });
             if refusing == 0 && !overtaken && !self.keys.are_none() {
                 overtaken = !self.keys.reserve(keys, wait, &caller.keys, now) && again;
+                if S::LEASES && !overtaken && keys.refusing() == 0 {
+                    self.keys.take_leases(keys, &caller.keys, now);
+                }
             }
             if refusing != 0 || overtaken || keys.refusing() != 0 {
                 self.each_state(reserved, caller.origin, |i, check, state| {
@@ -321,7 +327,7 @@ impl<S: Backend> Resource<S> {
                 }
             }
         }
-        let awaits_store = || self.keys.leases.await_store();
+        let awaits_store = || S::LEASES && self.keys.leases.await_store();
         if shadow_refusing != 0 && !awaits_store() {
             self.each_state(shadow_refusing, caller.origin, |_, _, state| {
                 state.shadow_block();
@@ -395,7 +401,8 @@ impl<S: Backend> Resource<S> {
         let (keyed, leased) = (&self.keys.checks, self.keys.leases.checks());
         match keyed.get(number) {
             Some(check) => Some(First::Keyed(check)),
-            None => leased.get(number - keyed.len()).map(First::Leased),
+            None if S::LEASES => leased.get(number - keyed.len()).map(First::Leased),
+            None => None,
         }
     }
 
@@ -439,16 +446,17 @@ impl<S: Backend> Resource<S> {
                 let cost = check.cost(&self.key_caller(origin, request), rule.count());
                 (rule, id, cost)
             }
-            First::Leased(lease) if self.keys.leases.await_store() => {
+            First::Leased(lease) => {
                 let (rule, id) = lease.check().called();
+                let is_refused = !self.keys.leases.await_store();
+                let cost = is_refused.then(|| lease.block(&self.key_caller(origin, request)));
                 return Blocked {
                     cause: Cause::Flow(rule),
                     id,
                     retry_after,
-                    cost: None,
+                    cost,
                 };
             }
-            First::Leased(lease) => lease.block(&self.key_caller(origin, request)),
         };
         Blocked {
             cause: Cause::Flow(rule),

@@ -12,6 +12,8 @@ use crate::engine::request::Request;
 use crate::engine::resource::Resource;
 use crate::engine::scope::Scope;
 use crate::engine::store::Store;
+use crate::lease::Taken;
+use crate::rule::Cause;
 use crate::state::backend::Backend;
 use crate::stats::node::ClusterNode;
 use crate::time::Timestamp;
@@ -67,7 +69,7 @@ impl<S: Backend> Resource<S> {
     ) -> Decision<S> {
         let decided = if self.has_others || request.exempt {
             match self.decide_with_others(origin.as_deref(), &scope, store, request, now) {
-                Err(blocked) if S::STATISTICS && blocked.awaits_store() => {
+                Err(blocked) if S::STATISTICS && S::LEASES && blocked.awaits_store() => {
                     return Decision::Block(blocked);
                 }
                 decided => decided,
@@ -164,6 +166,13 @@ impl<S: Backend> Resource<S> {
         may_wait: bool,
         now: Timestamp,
     ) -> Result<Admitted<'_, S>, Blocked> {
+        // Where no rule has a key, some have permits.
+        if S::LEASES
+            && self.keys.checks.is_empty()
+            && let Some(decided) = self.decide_on_permits(origin, request, now)
+        {
+            return decided;
+        }
         for check in self.keys.checks.iter().filter(|check| !check.is_open()) {
             store.open_keyed(check, true);
         }
@@ -180,8 +189,38 @@ impl<S: Backend> Resource<S> {
             }
             self.keys.release(&mut reservations, &caller, now);
         }
-        self.keys.leases.begin(request.is_impatient_for_store());
+        if S::LEASES {
+            self.keys.leases.begin(request.is_impatient_for_store());
+        }
         self.decide(origin, request, Some(&mut reservations), now)
+    }
+
+    /// Takes the permits of a request of one key, where that is all that the rules ask for.
+    #[inline(never)]
+    fn decide_on_permits(
+        &self,
+        origin: Option<&Origin<S>>,
+        request: &Request<'_>,
+        now: Timestamp,
+    ) -> Option<Result<Admitted<'_, S>, Blocked>> {
+        if !self.checks.is_empty() {
+            return None;
+        }
+        let caller = self.key_caller(origin, request);
+        let waits = !request.is_impatient_for_store();
+        let (lease, taken) = self.keys.leases.take_only(&caller, waits, now)?;
+        let (retry_after, cost) = match taken {
+            Taken::Pass { .. } => return Some(Ok(Admitted::at_once(0))),
+            Taken::Refuse { retry_after } => (retry_after, Some(lease.block(&caller))),
+            Taken::Wait => (Some(Duration::ZERO), None),
+        };
+        let (rule, id) = lease.check().called();
+        Some(Err(Blocked {
+            cause: Cause::Flow(rule),
+            id,
+            retry_after,
+            cost,
+        }))
     }
 
     /// The name of the resource of a request. It tells keys apart even beyond the bound, where resources share windows.

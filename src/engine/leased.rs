@@ -47,21 +47,13 @@ impl LeaseTerms {
     }
 }
 
-/// What the latest decision has said of its key.
+/// The latest decision.
 struct Latest {
     key: Vec<u8>,
     at: Timestamp,
-    said: Said,
-}
-
-/// What a decision says of a key.
-#[derive(Clone, Copy)]
-enum Said {
-    Nothing,
-    /// So much is left.
-    Left(u64),
-    /// Requests of that cost are refused for so long; `None` for ever.
-    Refused(u64, Option<Duration>),
+    cost: u64,
+    /// A wait for the store says nothing of the key.
+    taken: Taken,
 }
 
 impl LeaseController {
@@ -74,7 +66,8 @@ impl LeaseController {
             latest: RefCell::new(Latest {
                 key: Vec::new(),
                 at: Timestamp::ZERO,
-                said: Said::Nothing,
+                cost: 0,
+                taken: Taken::Wait,
             }),
         }
     }
@@ -115,24 +108,17 @@ impl LeaseController {
             self.leased.change(terms.limit, terms.when_down);
         }
         let taken = self.leased.take(key, cost, now, waits);
-        let said = match taken {
-            Taken::Pass { remaining } => Said::Left(remaining),
-            // Without the store a refusal tells nothing about the next request: there may be an answer by then.
-            Taken::Refuse { .. } if !waits || self.leased.is_down() => Said::Nothing,
-            Taken::Refuse { retry_after } => Said::Refused(cost, retry_after),
-            Taken::Wait => Said::Nothing,
-        };
         let mut latest = self.latest.borrow_mut();
         latest.key.clear();
         latest.key.extend_from_slice(key);
-        (latest.at, latest.said) = (now, said);
+        (latest.at, latest.cost, latest.taken) = (now, cost, taken);
         taken
     }
 
     /// Takes back the charge of a request that has just passed.
     pub(super) fn give_back(&self, key: &[u8], cost: u64, now: Timestamp) {
         self.leased.give_back(key, cost, now);
-        self.latest.borrow_mut().said = Said::Nothing;
+        self.latest.borrow_mut().taken = Taken::Wait;
     }
 
     /// How long the latest decision has said that a request is refused, if it was about that key: then the permits need not be
@@ -145,40 +131,31 @@ impl LeaseController {
         now: Timestamp,
     ) -> Option<Option<Duration>> {
         let latest = self.latest.borrow();
-        match latest.said {
-            Said::Refused(least, retry_after)
-                if cost >= least && latest.key == key && self.terms.get() == terms =>
-            {
-                let Some(retry_after) = retry_after else {
-                    return Some(None);
-                };
-                let left = retry_after.checked_sub(now.since(latest.at));
-                left.filter(|left| !left.is_zero()).map(Some)
-            }
-            _ => None,
-        }
+        let Taken::Refuse { retry_after } = latest.taken else {
+            return None;
+        };
+        let is_same = latest.key == key && self.terms.get() == terms;
+        let passed = now.since(latest.at);
+        let lasts = retry_after.is_none_or(|retry_after| retry_after > passed);
+        (is_same && cost >= latest.cost && lasts)
+            .then(|| retry_after.map(|retry_after| retry_after.saturating_sub(passed)))
     }
 
     /// How much is left for a key, and how long until there is more, as far as the latest decision was about that key and less
-    /// than `interval` ago.
-    pub(super) fn left(
-        &self,
-        key: &[u8],
-        interval: Duration,
-        now: Timestamp,
-    ) -> Option<(u64, Duration)> {
+    /// than a window ago.
+    pub(super) fn left(&self, key: &[u8], now: Timestamp) -> Option<(u64, Duration)> {
         let latest = self.latest.borrow();
-        let passed = now.since(latest.at);
+        let (passed, interval) = (now.since(latest.at), self.terms.get().interval);
         if latest.key != key || passed >= interval {
             return None;
         }
-        match latest.said {
-            Said::Left(left) => Some((left, Duration::ZERO)),
-            Said::Refused(_, retry_after) => {
-                let reset = retry_after.unwrap_or(interval).checked_sub(passed)?;
-                Some((0, reset))
+        match latest.taken {
+            Taken::Pass { remaining } => Some((remaining, Duration::ZERO)),
+            Taken::Refuse { retry_after } => {
+                let retry_after = retry_after.unwrap_or(interval);
+                (retry_after > passed).then(|| (0, retry_after.saturating_sub(passed)))
             }
-            Said::Nothing => None,
+            Taken::Wait => None,
         }
     }
 }

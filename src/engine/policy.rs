@@ -58,7 +58,7 @@ impl<S: Backend> Resource<S> {
                 self.policy(check, now)
                     .filter(|_| !check.exempts(keys, sender))
             }
-            Ordered::Keyed(place) if *place >= self.keys.checks.len() => {
+            Ordered::Keyed(place) if S::LEASES && *place >= self.keys.checks.len() => {
                 let place = place - self.keys.checks.len();
                 let (check, remaining, reset) = self.keys.leases.status(place, &caller, now)?;
                 Some(Policy {

@@ -323,7 +323,7 @@ impl<S: Backend> Table<S> {
             let mut check =
                 KeyCheck::new(FLOW, Rc::clone(&listed.rule), names, enforced, &mut parts);
             check.member = member;
-            if let Some(state) = &listed.leased {
+            if let Some(state) = listed.leased.as_ref().filter(|_| S::LEASES) {
                 order.push(Ordered::Keyed(keyed + leases.len()));
                 leases.push(LeaseCheck::new(check, state));
                 continue;

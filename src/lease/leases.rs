@@ -347,7 +347,6 @@ impl Leases {
     /// The store has heard what was told it, and has said how much of the limit is this node's without it.
     pub(super) fn heard(&mut self, remaining: u64, told: Option<u64>) {
         self.reported = None;
-        self.waiting = 0;
         self.remaining = remaining;
         self.most = match told {
             None if remaining > 0 => remaining / 4,

@@ -10,8 +10,8 @@ for digits in string.gmatch('-' .. ARGV[1], '%-(%d+)') do
   q[#q + 1] = tonumber(digits)
   if #q > 1024 or q[#q] > MOST then return BAD end
 end
-if length ~= #ARGV[1] or #q < 8 or q[1] ~= 1 then return BAD end
-local node, limit, interval, buckets, ttl, want, need = q[2], q[3], q[4], q[5], q[6], q[7], q[8]
+if length ~= #ARGV[1] or #q < 9 or q[1] ~= 1 then return BAD end
+local node, limit, interval, buckets, ttl, want, need = q[3], q[4], q[5], q[6], q[7], q[8], q[9]
 if interval < 1 or interval > 315360000000 or buckets < 1 or buckets > 1000 or interval % buckets > 0 then return BAD end
 local bucket, longest = interval / buckets, 4 * max(50, min(floor(interval / 20), 3000))
 local memory = interval + bucket + longest
@@ -105,7 +105,7 @@ if me then
   members[me + 1], members[me + 2], members[me + 3] = now, told, members[me + 2]
 end
 
-local i = 9
+local i = 10
 while i <= #q do
   local id, seq, closes, from, to = q[i], q[i + 1], q[i + 2], i + 4, nil
   if i + 3 > #q then return BAD end
@@ -172,4 +172,4 @@ end
 packed = cmsgpack.pack({1, base, now, last, full}, ring, holds, members)
 local expiry = string.format('%.0f', base + max(now + memory, full) - clock)
 redis.call('SET', KEYS[1], packed, 'PX', expiry)
-return string.format('1-%.0f-%.0f-%.0f-%.0f-%.0f', id, granted, retry, room - granted, told)
+return string.format('1-%.0f-%.0f-%.0f-%.0f-%.0f-%.0f', q[2], id, granted, retry, room - granted, told)

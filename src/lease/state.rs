@@ -123,6 +123,7 @@ impl KeyState {
             false => 0,
         };
         Answer {
+            nonce: request.nonce,
             id,
             granted,
             retry_ms,

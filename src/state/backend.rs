@@ -76,12 +76,16 @@ pub trait Backend: 'static {
     /// Where the breaker of `key` keeps its state.
     fn open_breaker(&self, key: &BreakerKey) -> Self::Breaker;
 
+    /// Whether rules may lease permits. A shell that never leases contains no code for it.
+    const LEASES: bool = false;
+
     /// The permits of the rule of `key`, whose limit is to be one for all machines. They are those of all its keys, resources and
     /// origins, so the last two are not said. A rule that replaces another one goes on with the permits of that one.
     ///
     /// # Errors
     ///
-    /// Why there are none: the limit is local then. By default, because there is no store.
+    /// Why there are none: the limit is local then. By default, because there is no store. (Without [`Backend::LEASES`] there is
+    /// always an error.)
     fn lease(&self, _key: &StateKey, _leasing: &Leasing<'_>) -> Result<Rc<dyn Leased>, NotLeased> {
         Err(NotLeased {
             why: "needs a store, and there is none",

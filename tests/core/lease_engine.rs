@@ -70,6 +70,7 @@ impl Backend for Cluster {
     type Counter = LocalCounter;
     type Keyed = KeyedWindows;
     type Breaker = LocalBreaker;
+    const LEASES: bool = true;
 
     fn open(&self, key: &StateKey) -> (LocalCounter, Past) {
         Local.open(key)

@@ -27,6 +27,7 @@ impl Key {
 
     fn ask(&mut self, node: u64, at: u64, want: u64, settlements: &[Settlement]) -> Answer {
         let request = Request {
+            nonce: 3,
             node,
             terms: terms(self.limit),
             ttl_ms: 200,
@@ -126,6 +127,7 @@ fn nothing_is_granted_that_is_less_than_what_is_needed() {
     let mut key = Key::new(100);
     key.ask(1, 0, 95, &[]);
     let ask = |want, need| Request {
+        nonce: 3,
         node: 2,
         terms: terms(100),
         ttl_ms: 200,
@@ -150,6 +152,7 @@ fn without_permits_that_are_out_there_is_room_after_the_time_that_was_said_and_n
             let need = rng.u64(1..=limit);
             let mut state = key.state.clone();
             let mut request = Request {
+                nonce: 3,
                 node: 1,
                 terms: terms(limit),
                 ttl_ms: 200,
@@ -251,7 +254,7 @@ fn a_key_that_is_missing_in_a_young_store_is_full_for_as_long_as_anything_may_co
 fn a_key_is_forgotten_when_nothing_of_it_counts_and_not_before() {
     let mut store = Store::default();
     let mut ask = |at, want| {
-        let request = format!("1-7-100-1000-10-200-{want}-1");
+        let request = format!("1-3-7-100-1000-10-200-{want}-1");
         let answer = store.lease("key", &request, START + at, u64::MAX).unwrap();
         Answer::parse(&answer).unwrap()
     };
@@ -264,7 +267,7 @@ fn a_key_is_forgotten_when_nothing_of_it_counts_and_not_before() {
     // An id is never used again, also by a store that has forgotten the key.
     assert_eq!(first.id, START * 1000);
     let mut other = Store::default();
-    let later = other.lease("key", "1-7-100-1000-10-200-1-1", START + 1, u64::MAX);
+    let later = other.lease("key", "1-3-7-100-1000-10-200-1-1", START + 1, u64::MAX);
     assert!(Answer::parse(&later.unwrap()).unwrap().id > first.id);
 }
 
@@ -303,6 +306,7 @@ fn a_key_is_bounded_whatever_nodes_say() {
     for (i, interval_ms) in (1..=200).cycle().take(2000).enumerate() {
         let window = Window::new(interval_ms, interval_ms as u32).unwrap();
         let request = Request {
+            nonce: 3,
             node: 1,
             terms: Terms::new(5, window),
             ttl_ms: 1,
@@ -339,32 +343,32 @@ fn a_snapshot_is_the_state() {
 
 #[test]
 fn what_is_not_a_request_is_refused() {
-    let request = "1-7-100-1000-10-200-5-1-4-2-1-1-30-5";
+    let request = "1-3-7-100-1000-10-200-5-1-4-2-1-1-30-5";
     assert_eq!(Request::parse(request).unwrap().to_text(), request);
     for text in [
         "",
         "-",
         "1",
         "hello",
-        "1-7-100-1000-10-200-5",
-        "1-7-100-1000-10-200-5-",
-        "1-7-100-1000-10-200-5-+1",
-        "2-7-100-1000-10-200-5-1",
-        "1-9007199254740992-100-1000-10-200-5-1",
-        "1-7-100-0-10-200-5-1",
-        "1-7-100-1000-0-200-5-1",
-        "1-7-100-1000-3-200-5-1",
-        "1-7-100-1001-1001-200-5-1",
-        "1-7-100-1000-10-0-5-1",
-        "1-7-100-1000-10-201-5-1",
-        "1-7-100-1000-10-200-5-6",
-        "1-7-100-1000-10-200-5-1-4",
-        "1-7-100-1000-10-200-5-1-4-2-1-2-30-5",
-        "1-7-100-1000-10-200-5-1-4-2-1-9007199254740991-30-5",
+        "1-3-7-100-1000-10-200-5",
+        "1-3-7-100-1000-10-200-5-",
+        "1-3-7-100-1000-10-200-5-+1",
+        "2-3-7-100-1000-10-200-5-1",
+        "1-3-9007199254740992-100-1000-10-200-5-1",
+        "1-3-7-100-0-10-200-5-1",
+        "1-3-7-100-1000-0-200-5-1",
+        "1-3-7-100-1000-3-200-5-1",
+        "1-3-7-100-1001-1001-200-5-1",
+        "1-3-7-100-1000-10-0-5-1",
+        "1-3-7-100-1000-10-201-5-1",
+        "1-3-7-100-1000-10-200-5-6",
+        "1-3-7-100-1000-10-200-5-1-4",
+        "1-3-7-100-1000-10-200-5-1-4-2-1-2-30-5",
+        "1-3-7-100-1000-10-200-5-1-4-2-1-9007199254740991-30-5",
     ] {
         assert_eq!(Request::parse(text), None, "{text}");
     }
     let long = |n| format!("{request}{}", "-1-1-1-0".repeat(n));
-    assert!(Request::parse(&long(252)).is_some(), "1022 numbers");
-    assert_eq!(Request::parse(&long(253)), None, "1026 numbers");
+    assert!(Request::parse(&long(252)).is_some(), "1023 numbers");
+    assert_eq!(Request::parse(&long(253)), None, "1027 numbers");
 }

@@ -93,6 +93,7 @@ impl Backend for Permits {
     type Counter = LocalCounter;
     type Keyed = KeyedWindows;
     type Breaker = LocalBreaker;
+    const LEASES: bool = true;
 
     fn open(&self, key: &StateKey) -> (LocalCounter, Past) {
         Local.open(key)

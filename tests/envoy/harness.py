@@ -230,11 +230,15 @@ class Envoy:
         if stats_config:
             bootstrap["stats_config"] = stats_config
         (self.folder / "bootstrap.json").write_text(json.dumps(bootstrap))
-        with open(self._log_file, "w") as log:
+        self._command = [binary, "-c", self.folder / "bootstrap.json", "--concurrency", str(workers), "--disable-hot-restart",
+                         "--drain-time-s", str(drain_seconds), "--file-flush-interval-msec", "10"]
+        self.start()
+
+    def start(self):
+        """Starts it, or after `kill` another one with the same configuration and ports; it answers when this returns."""
+        with open(self._log_file, "a") as log:
             self._process = subprocess.Popen(
-                [binary, "-c", self.folder / "bootstrap.json", "--concurrency", str(workers), "--disable-hot-restart",
-                 "--drain-time-s", str(drain_seconds), "--file-flush-interval-msec", "10"],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 # A test run that is killed leaves no Envoy behind (PR_SET_PDEATHSIG).
                 preexec_fn=lambda: _LIBC.prctl(1, signal.SIGTERM),
             )
@@ -243,6 +247,11 @@ class Envoy:
         except BaseException:
             self.close()
             raise
+
+    def kill(self):
+        """It is gone at once, with the requests that it had."""
+        self._process.kill()
+        self._process.wait()
 
     def __enter__(self):
         return self

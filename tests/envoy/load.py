@@ -100,6 +100,8 @@ class Load:
         self._selector.register(connection.socket, selectors.EVENT_READ, connection)
 
     def _close(self, connection):
+        if connection.socket is None:
+            return  # it was never open: no server listens
         self._selector.unregister(connection.socket)
         connection.socket.close()
         connection.socket = None
@@ -129,12 +131,12 @@ class Load:
     def _send_due(self, source):
         while source.idle and (not source.gap or source.due <= time.monotonic()):
             connection = source.idle.popleft()
-            if connection.socket is None:
-                self._open(connection)
             connection.answer = b""
             connection.sent = time.monotonic()
             source.due += source.gap
             try:
+                if connection.socket is None:
+                    self._open(connection)
                 connection.socket.send(source.request())
             except OSError:
                 self._lose(connection)

@@ -1,4 +1,4 @@
-//! Permits from a store: what is asked, requests that wait for the answer, and stores that do not answer.
+//! Permits from a store: what is asked, and requests that wait for the answer.
 
 use super::calls::Call;
 use super::waiting::run;
@@ -6,23 +6,23 @@ use super::*;
 use leapgate::lease;
 use leapgate_envoy::host::Answer;
 
-const STORE: &str = r#""cluster": "webdis", "protocol": "webdis""#;
+pub(super) const STORE: &str = r#""cluster": "webdis", "protocol": "webdis""#;
 
 /// One limit of a hundred a second for all machines, with these further settings of the store.
-fn hundred(more: &str) -> String {
+pub(super) fn hundred(more: &str) -> String {
     with_rules(
         r#"{"resource": "login", "count": 100, "clusterMode": true, "clusterConfig": {"thresholdType": 1}}"#,
         more,
     )
 }
 
-fn with_rules(rules: &str, more: &str) -> String {
+pub(super) fn with_rules(rules: &str, more: &str) -> String {
     format!(r#"{{"flowRules": [{rules}], "envoy": {{"store": {{{STORE}{more}}}}}}}"#)
 }
 
 /// A Redis with the script, which is answered by hand.
 #[derive(Default)]
-struct Redis {
+pub(super) struct Redis {
     store: RefCell<lease::Store>,
     /// Whether it knows the script.
     is_loaded: Cell<bool>,
@@ -32,7 +32,7 @@ struct Redis {
 
 impl Redis {
     /// What it answers to a call of webdis's form.
-    fn run(&self, call: &Call, millis: u64) -> String {
+    pub(super) fn run(&self, call: &Call, millis: u64) -> String {
         let body = String::from_utf8(call.body.clone()).unwrap();
         let parts: Vec<String> = body.split('/').map(unescaped).collect();
         let [command, script, count, key, request] = &parts[..] else {
@@ -57,7 +57,7 @@ impl Redis {
     }
 
     /// Answers all calls, and those that follow.
-    fn answer(&self, vm: &Vm) {
+    pub(super) fn answer(&self, vm: &Vm) {
         loop {
             let calls = vm.host.0.calls.take();
             if calls.is_empty() {
@@ -71,7 +71,7 @@ impl Redis {
     }
 }
 
-fn unescaped(part: &str) -> String {
+pub(super) fn unescaped(part: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = part.bytes();
     while let Some(byte) = rest.next() {
@@ -88,7 +88,7 @@ fn unescaped(part: &str) -> String {
 
 impl Vm {
     /// A call is answered with this status, unless its connection ends before, and this body.
-    fn answer(&self, call: &Call, status: Option<u32>, body: &str) {
+    pub(super) fn answer(&self, call: &Call, status: Option<u32>, body: &str) {
         self.host.0.calls.set_answer(status, body.as_bytes());
         let message = self.filter.on_answer(call.token, Answer::Http(body.len()));
         if let Some(message) = message {
@@ -98,28 +98,28 @@ impl Vm {
     }
 
     /// The statuses of the replies since this was asked before.
-    fn replied(&self) -> Vec<u16> {
+    pub(super) fn replied(&self) -> Vec<u16> {
         let replies = self.host.0.replies.take();
         replies.into_iter().map(|(status, ..)| status).collect()
     }
 
     /// The requests that were resumed since this was asked before.
-    fn resumed(&self) -> Vec<u32> {
+    pub(super) fn resumed(&self) -> Vec<u32> {
         let resumed = self.host.0.resumed.take();
         resumed.into_iter().map(|(_, context)| context).collect()
     }
 
-    fn calls(&self) -> Vec<Call> {
+    pub(super) fn calls(&self) -> Vec<Call> {
         self.host.0.calls.take()
     }
 }
 
-fn is_held(passed: &Option<Passed<Fake>>) -> bool {
+pub(super) fn is_held(passed: &Option<Passed<Fake>>) -> bool {
     passed.as_ref().is_some_and(Passed::is_held)
 }
 
 /// The request ends, after a response if it got one.
-fn end(vm: &Vm, mut passed: Passed<Fake>) {
+pub(super) fn end(vm: &Vm, mut passed: Passed<Fake>) {
     passed.take_over();
     vm.filter.on_response(&passed, true);
     vm.filter.on_end(&mut passed);
@@ -208,7 +208,9 @@ fn upstash_is_asked_in_json_with_a_bearers_token() {
         ("EVAL", lease::REDIS_SCRIPT)
     );
     assert_eq!(again[2..], command[2..]);
-    vm.answer(call, Some(200), r#"{"result":"1-7-5-0-95-1"}"#);
+    let nonce = command[4].split('-').nth(1).unwrap();
+    let answer = format!(r#"{{"result":"1-{nonce}-7-5-0-95-1"}}"#);
+    vm.answer(call, Some(200), &answer);
     assert_eq!(vm.resumed(), [1]);
     end(&vm, paused.unwrap());
 }
@@ -307,6 +309,18 @@ fn no_more_requests_wait_than_may() {
 }
 
 #[test]
+fn a_client_that_leaves_makes_room_for_another() {
+    let process = process();
+    let document = hundred("").replacen(r#"{"store""#, r#"{"maxWaiting": 1, "store""#, 1);
+    let vm = Vm::born(&process, &document);
+    let mut leaves = vm.request("login").unwrap();
+    vm.filter.on_end(&mut leaves);
+    assert!(is_held(&vm.request("login")));
+    // One that is dropped without a word, too.
+    assert!(is_held(&vm.request("login")));
+}
+
+#[test]
 fn a_request_under_several_rules_goes_on_when_all_of_them_have_permits() {
     let (process, redis) = (process(), Redis::default());
     let rule = |id: &str, count: u32| {
@@ -378,176 +392,6 @@ fn leases_are_given_back_before_they_end_and_then_the_ticks_stop() {
 }
 
 #[test]
-fn a_call_that_is_never_answered_is_given_up() {
-    let process = process();
-    let vms = [Vm::born(&process, &hundred(r#", "whenDown": "pass""#))];
-    let paused = vms[0].request("login");
-    assert_eq!(vms[0].calls().len(), 1);
-    run(&process, &vms, 5000 + 1049, 5000);
-    assert_eq!(process.warnings(), [""; 0]);
-    run(&process, &vms, 5000 + 1050, 5000);
-    let line = "leapgate: envoy.store: `webdis` does not answer in time; look at its load and at `timeoutMs`; until it answers, `whenDown` decides";
-    assert_eq!(process.warnings(), [line]);
-    end(&vms[0], paused.unwrap());
-}
-
-#[test]
-fn each_failure_is_logged_once_and_when_down_decides_until_the_store_answers() {
-    let rows: [(Option<u32>, &str, &str); 12] = [
-        (
-            Some(503),
-            "upstream connect error",
-            "`webdis` cannot be reached or has no Redis behind it; start both",
-        ),
-        (
-            Some(504),
-            "upstream request timeout",
-            "`webdis` does not answer in time; look at its load and at `timeoutMs`",
-        ),
-        (
-            None,
-            "",
-            "`webdis` ends connections without an answer; look at its log",
-        ),
-        (
-            Some(403),
-            "",
-            "`webdis` refuses the request; correct `token` and allow EVAL and EVALSHA",
-        ),
-        (
-            Some(401),
-            "",
-            "`webdis` refuses the request; correct `token` and allow EVAL and EVALSHA",
-        ),
-        (
-            Some(418),
-            "",
-            "`418` is the status of the store's answer; look at its log",
-        ),
-        (
-            Some(200),
-            "",
-            "`` is not an answer about permits; use the same version of Leapgate everywhere, and `cluster` and `protocol` of one store",
-        ),
-        (
-            Some(200),
-            "<html>",
-            "`<html>` is not an answer about permits; use the same version of Leapgate everywhere, and `cluster` and `protocol` of one store",
-        ),
-        (
-            Some(200),
-            r#"{"EVALSHA":"2-1"}"#,
-            "`2-1` is not an answer about permits; use the same version of Leapgate everywhere, and `cluster` and `protocol` of one store",
-        ),
-        (
-            Some(200),
-            r#"{"EVALSHA":17}"#,
-            r#"`{"EVALSHA":17}` is not an answer about permits; use the same version of Leapgate everywhere, and `cluster` and `protocol` of one store"#,
-        ),
-        (
-            Some(200),
-            r#"{"EVALSHA":[false,"NOAUTH Authentication required."]}"#,
-            "`NOAUTH Authentication required.` is the store's error; look at its settings",
-        ),
-        (
-            Some(401),
-            r#"{"error":"WRONGPASS u:hush is wrong"}"#,
-            "`…` is the store's error; look at its settings",
-        ),
-    ];
-    for (status, body, sentence) in rows {
-        let (process, redis) = (process(), Redis::default());
-        let vms = [Vm::born(&process, &hundred(r#", "token": "u:hush""#))];
-        let vm = &vms[0];
-        let fail = || {
-            for call in vm.calls() {
-                vm.answer(&call, status, body);
-            }
-        };
-        let paused = vm.request("login");
-        assert!(is_held(&paused), "{sentence}");
-        fail();
-        assert_eq!(vm.replied(), [429], "{sentence}");
-        drop(paused);
-        // The store is asked now and then, not for each request.
-        let mut asked = 0;
-        for _ in 0..1000 {
-            process.millis.set(process.millis.get() + 1);
-            assert!(vm.request("login").is_none(), "{sentence}");
-            asked += process.calls.sent();
-            fail();
-        }
-        assert!((4..=6).contains(&asked), "{asked}: {sentence}");
-        let line =
-            format!("leapgate: envoy.store: {sentence}; until it answers, `whenDown` decides");
-        assert_eq!(process.warnings(), [line], "{sentence}");
-        // It recovers by itself.
-        process.millis.set(process.millis.get() + 200);
-        vm.replied();
-        assert!(vm.request("login").is_none());
-        redis.answer(vm);
-        let passed = vm.request("login");
-        redis.answer(vm);
-        assert!(passed.is_some());
-        let info: Vec<String> = process
-            .log
-            .borrow()
-            .iter()
-            .map(|(_, line)| line.clone())
-            .collect();
-        assert_eq!(
-            info.last().unwrap(),
-            "leapgate: envoy.store: `webdis` answers again"
-        );
-        vm.filter.on_tick();
-        let metric = |what: &str| {
-            process
-                .metric(&format!("leapgate.{what};rule=login"))
-                .unwrap()
-        };
-        assert_eq!((metric("lease_downs"), metric("lease_ups")), (1, 1));
-        assert_eq!(metric("lease_lost"), asked as i64 + 1);
-        assert!((1000..1300).contains(&metric("lease_down_ms")));
-        let log = format!(
-            "{:?} {:?}",
-            process.log,
-            config::parse(hundred(r#", "token": "u:hush""#).as_bytes())
-        );
-        assert!(!log.contains("hush"), "{log}");
-    }
-}
-
-#[test]
-fn no_request_waits_for_a_call_that_was_not_sent() {
-    let rows = [
-        (
-            NotSent::UnknownCluster,
-            "`webdis` is not a cluster; add it to Envoy's clusters or correct `cluster`",
-        ),
-        (
-            NotSent::Refused,
-            "`webdis` takes no request; give it a host, a wider circuit breaker, and the module the right to make calls",
-        ),
-    ];
-    for (fault, sentence) in rows {
-        for (when_down, passes) in [("refuse", 0), ("pass", 5), ("local", 5)] {
-            let process = process();
-            process.calls.fault.set(Some(fault));
-            let vm = Vm::born(
-                &process,
-                &hundred(&format!(r#", "whenDown": "{when_down}""#)),
-            );
-            let passed = [(); 5].map(|()| vm.request("login"));
-            assert!(!passed.iter().any(is_held));
-            assert_eq!(passed.iter().flatten().count(), passes, "{when_down}");
-            let line =
-                format!("leapgate: envoy.store: {sentence}; until it answers, `whenDown` decides");
-            assert_eq!(process.warnings(), [line]);
-        }
-    }
-}
-
-#[test]
 fn a_new_configuration_goes_on_with_the_permits_and_resumes_the_requests_of_the_old_one() {
     let (process, redis) = (process(), Redis::default());
     let mut vm = Vm::born(&process, &hundred(""));
@@ -569,16 +413,6 @@ fn a_new_configuration_goes_on_with_the_permits_and_resumes_the_requests_of_the_
     assert_eq!(vm.resumed(), [1]);
     end(&vm, paused.unwrap());
     assert_eq!(process.warnings(), [""; 0]);
-}
-
-#[test]
-fn without_a_store_the_limit_is_local_and_the_log_says_so() {
-    let process = process();
-    let rule = r#"{"resource": "login", "count": 10, "clusterMode": true, "clusterConfig": {"thresholdType": 1}}"#;
-    let vm = Vm::born(&process, &format!(r#"{{"flowRules": [{rule}]}}"#));
-    assert_eq!(vm.passes("login", 20), 10);
-    let line = "leapgate: flowRules[0].clusterMode: `true` needs a store, and there is none, so each node limits by itself; add `envoy.store`";
-    assert_eq!(process.warnings(), [line]);
 }
 
 #[test]

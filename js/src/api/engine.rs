@@ -44,7 +44,7 @@ pub fn engine_warnings(engine: u32) -> f64 {
     shell(|shell| {
         let mut texts = Texts::default();
         if let Some(open) = shell.engines.get(engine) {
-            open.warnings().iter().for_each(|text| texts.add(text));
+            open.for_each_warning(|text| texts.add(text));
         }
         shell.buffer.write(texts.bytes())
     })

@@ -145,14 +145,39 @@ impl Keys {
         }
         (reservations.wait, reservations.retry_after) = (wait, retry_after);
         (reservations.refusing, reservations.shadow_refusing) = (refusing, shadow_refusing);
+    }
+
+    /// What the rules with leased permits say, as far as that is known. Takes nothing.
+    pub(crate) fn ask_leases(
+        &self,
+        reservations: &mut Reservations,
+        caller: &KeyCaller<'_>,
+        now: Timestamp,
+    ) {
         if !self.leases.checks().is_empty() {
-            self.leases
-                .ask(reservations, self.checks.len(), caller, now);
+            let first = self.checks.len();
+            self.leases.ask(reservations, first, caller, now);
         }
     }
 
-    /// Reserves for a request that waits for `wait` nanoseconds what its keys need, and takes leased permits. Where these refuse,
-    /// nothing. Where another worker was faster, nothing either, and `false`: the rule that lacks it refuses.
+    /// Takes leased permits, when all other rules have reserved what they need. Where one refuses, what keys have reserved is
+    /// given back.
+    pub(crate) fn take_leases(
+        &self,
+        reservations: &mut Reservations,
+        caller: &KeyCaller<'_>,
+        now: Timestamp,
+    ) {
+        if !self.leases.checks().is_empty() {
+            self.leases.take(reservations, self.checks.len(), now);
+            if reservations.refusing != 0 {
+                self.release(reservations, caller, now);
+            }
+        }
+    }
+
+    /// Reserves for a request that waits for `wait` nanoseconds what its keys need. Where another worker was faster, nothing,
+    /// and the rule that lacks it refuses.
     pub(crate) fn reserve(
         &self,
         reservations: &mut Reservations,
@@ -194,13 +219,6 @@ impl Keys {
             shadow_refusing |= 1 << reservation.check;
         }
         reservations.shadow_refusing = shadow_refusing;
-        if refusing == 0 && !self.leases.checks().is_empty() {
-            self.leases.take(reservations, self.checks.len(), now);
-            if reservations.refusing != 0 {
-                self.release(reservations, caller, now);
-            }
-            return true;
-        }
         if refusing != 0 {
             self.release(reservations, caller, now);
             reservations.refusing = refusing;

@@ -5,9 +5,7 @@ use super::check::{KeyCaller, KeyCheck};
 use super::reservations::Reservations;
 use crate::engine::leased::{LeaseController, LeaseTerms};
 use crate::lease::{Taken, escape_part};
-use crate::rule::{
-    FlowRule, KeyMatch, KeyPart, KeyedBy, MAX_KEYS_OF_REQUEST, Network, RuleId, Target,
-};
+use crate::rule::{KeyMatch, KeyPart, KeyedBy, MAX_KEYS_OF_REQUEST, Network, Target};
 use crate::time::Timestamp;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -54,8 +52,10 @@ struct AskedKey {
 
 impl AskedKeys {
     fn clear(&mut self) {
+        if self.bytes.capacity() > MAX_KEPT {
+            self.bytes = Vec::new();
+        }
         self.bytes.clear();
-        self.bytes.shrink_to(MAX_KEPT);
         self.keys.clear();
     }
 
@@ -104,12 +104,10 @@ impl LeaseCheck {
         &mut self.check
     }
 
-    /// Records that it was the first to refuse: the rule, its id, and what the request costs.
-    pub(crate) fn block(&self, caller: &KeyCaller<'_>) -> (Rc<FlowRule>, RuleId, u64) {
+    /// Records that it was the first to refuse. Returns what the request costs.
+    pub(crate) fn block(&self, caller: &KeyCaller<'_>) -> u64 {
         self.state.block();
-        let (rule, id) = self.check.called();
-        let cost = self.check.cost(caller, rule.count());
-        (rule, id, cost)
+        self.check.cost(caller, self.check.rule().count())
     }
 
     /// Adds the keys of a request, each as it is called at the store. Returns `false` if there are too many.
@@ -173,6 +171,37 @@ impl Leases {
     #[inline]
     pub(crate) fn await_store(&self) -> bool {
         self.awaits.get()
+    }
+
+    /// Takes the permits of a request under the only rule, for its only key; `None` where there are more of either, or none.
+    pub(crate) fn take_only(
+        &self,
+        caller: &KeyCaller<'_>,
+        waits: bool,
+        now: Timestamp,
+    ) -> Option<(&LeaseCheck, Taken)> {
+        let [lease] = &*self.checks else {
+            return None;
+        };
+        if lease.check.count_keys(caller) != 1 || !lease.check.applies_to(caller) {
+            return None;
+        }
+        let mut asked = self.asked.take();
+        asked.clear();
+        lease.add_keys(0, caller, &mut asked);
+        let (key, cost) = (asked.bytes_of(0), asked.keys.first().map(|key| key.cost));
+        let taken = cost.map(|cost| {
+            if let Some(retry_after) = lease.state.refused_for(lease.terms, key, cost, now) {
+                return Taken::Refuse { retry_after };
+            }
+            let taken = lease.state.take(lease.terms, key, cost, waits, now);
+            if let Taken::Pass { .. } = taken {
+                lease.state.pass();
+            }
+            taken
+        });
+        self.asked.set(asked);
+        Some((lease, taken?))
     }
 
     /// Resolves the keys of a request, and which of them are known to be refused. The rules have the bits from `first` on.
@@ -265,15 +294,14 @@ impl Leases {
         if !lease.check.applies_to(caller) || !lease.add_keys(0, caller, &mut asked) {
             return None;
         }
-        let unknown = (rule.count().whole(), Duration::ZERO);
-        let left = |key| {
-            let left = lease
-                .state
-                .left(asked.bytes_of(key), lease.terms.interval, now);
-            left.unwrap_or(unknown)
-        };
-        let all = (0..asked.keys.len()).map(left);
-        let (remaining, reset) = all.min_by_key(|(remaining, _)| *remaining)?;
-        Some((&lease.check, remaining, reset))
+        // What is unknown is taken to be unused.
+        let (mut remaining, mut reset) = (rule.count().whole(), Duration::ZERO);
+        for key in 0..asked.keys.len() {
+            match lease.state.left(asked.bytes_of(key), now) {
+                Some(left) if left.0 < remaining => (remaining, reset) = left,
+                _ => {}
+            }
+        }
+        (!asked.keys.is_empty()).then_some((&lease.check, remaining, reset))
     }
 }

@@ -14,6 +14,7 @@
 
 mod core;
 mod filter;
+mod flood;
 mod statistics;
 mod table;
 mod valgrind;
@@ -34,6 +35,12 @@ fn main() -> Result<()> {
         ["filter", parts @ ..] if parts.iter().all(|part| filter::PARTS.contains(part)) => {
             filter::run(parts)
         }
+        // What `tests/envoy/bench_fleet.py` runs.
+        ["flood", ports, connections, seconds] => flood::run(
+            ports,
+            connections.parse().context("a number of connections")?,
+            seconds.parse().context("a number of seconds")?,
+        ),
         // What valgrind runs.
         ["repeat", case, times] => core::repeat(case, times.parse().context("a number of times")?),
         _ => bail!(

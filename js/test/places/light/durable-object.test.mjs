@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
-import { project, tool } from '../place.mjs';
+import { tool } from '../place.mjs';
+import { bundled, leave, worker } from './workerd.mjs';
 
 const LIMIT = 30;
 
@@ -26,23 +27,17 @@ export default {
 `;
 
 // The Worker twice: each is a node, with isolates of its own, and both have the objects of the first.
-async function workers(more = {}) {
-  const { build } = tool('esbuild', 'esbuild');
+async function workers() {
   const { Miniflare } = tool('light', 'miniflare');
-  const dir = project({ 'worker.mjs': WORKER });
-  const outfile = join(dir, 'out/worker.js');
-  const conditions = ['workerd', 'worker', 'browser'];
-  const loader = { '.wasm': 'copy' };
-  await build({ absWorkingDir: dir, entryPoints: ['worker.mjs'], bundle: true, format: 'esm', conditions, loader, outfile });
+  const modulesRoot = await bundled(WORKER);
   const of = (name, scriptName) => ({
     name,
     compatibilityDate: '2026-04-01',
-    modulesRoot: join(dir, 'out'),
+    modulesRoot,
     modulesRules: [{ type: 'CompiledWasm', include: ['**/*.wasm'] }],
     modules: true,
-    scriptPath: outfile,
+    scriptPath: join(modulesRoot, 'worker.js'),
     durableObjects: { LEASES: { className: 'LeaseStore', scriptName, useSQLite: true } },
-    ...more,
   });
   const miniflare = new Miniflare({ host: '127.0.0.1', port: 0, cf: false, workers: [of('one'), of('two', 'one')] });
   after(() => miniflare.dispose());
@@ -72,12 +67,52 @@ test('Durable Objects: what is not used is given back while the request keeps th
   const { ask } = await workers();
   const key = 'idle';
   await Promise.all(Array.from({ length: 12 }, () => ask(0, { key })));
-  const { permits, granted } = await ask(0, { stats: 1 });
-  for (let left = permits, end = Date.now() + 20_000; left > 0; { permits: left } = await ask(0, { stats: 1 })) {
-    assert.ok(Date.now() < end, `${left} of ${granted} permits are left`);
+  // A permit is given back when it is sent; soon after that the object knows it.
+  for (let [rounds, end] = [0, Date.now() + 20_000]; rounds < 20; rounds++) {
+    const { permits, granted } = await ask(0, { stats: 1 });
+    if (permits > 0) rounds = 0;
+    assert.ok(Date.now() < end, `${permits} of ${granted} permits are left`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
   let passed = 0;
   for (let i = 0; i < 2 * LIMIT; i++) passed += (await ask(1, { key })).success;
   assert.ok(passed >= LIMIT - 12, `${passed}`);
+});
+
+test('workerd: a request waits for no call of a request whose client has left', async () => {
+  const { url, get } = await worker(`
+    import { SharedLimiter } from 'leapgate/shared';
+    import { MemoryStore } from 'leapgate/shared/memory';
+    const memory = new MemoryStore();
+    const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+    const asked = [];
+    // The first call hangs; others take a while.
+    const lease = async (key, request) => {
+      asked.push(key);
+      await wait(asked.length === 1 ? 60_000 : 2);
+      return memory.lease(key, request);
+    };
+    const limiter = new SharedLimiter({ id: 'api', limit: 5, windowMs: 60_000, store: { lease }, timeoutMs: 300, whenDown: 'refuse' });
+    export default {
+      async fetch(request, env, ctx) {
+        const { pathname } = new URL(request.url);
+        if (pathname === '/asked') return Response.json(asked.length);
+        const { success } = await limiter.limit('a', pathname === '/ctx' ? { ctx } : undefined);
+        return Response.json(success);
+      },
+    };
+  `);
+  let arrived;
+  const early = new Promise((resolve) => (arrived = resolve));
+  const left = leave(url, early);
+  while ((await get('/asked')) === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  arrived();
+  await left;
+  const before = Date.now();
+  const answers = await Promise.all(Array.from({ length: 10 }, () => get('/ctx')));
+  assert.ok(Date.now() - before < 5000, `${Date.now() - before} ms`);
+  assert.equal(answers.length, 10);
+  let passed = answers.filter(Boolean).length;
+  for (const end = Date.now() + 10_000; passed < 5; passed += await get('/ctx')) assert.ok(Date.now() < end, `${passed} of 5`);
+  for (let i = 0; i < 10; i++) assert.equal(await get('/ctx'), false);
 });

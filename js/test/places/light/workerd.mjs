@@ -29,8 +29,8 @@ const worker :Workerd.Worker = (
   return `http://127.0.0.1:${port}`;
 }
 
-/** Runs a Worker with this source, other modules and flags: `{ url, get }`, where `get` reads JSON. */
-export async function worker(text, { files = {}, flags } = {}) {
+/** Bundles a Worker with this source, and other modules. Returns the folder of `worker.js` and of the wasm modules. */
+export async function bundled(text, files = {}) {
   const { build } = tool('esbuild', 'esbuild');
   const dir = project({ 'worker.mjs': text, ...files });
   await build({
@@ -43,7 +43,12 @@ export async function worker(text, { files = {}, flags } = {}) {
     loader: { '.wasm': 'copy' },
     nodePaths: [join(toolsOf('frameworks'), 'node_modules')],
   });
-  const url = await serveWorker(join(dir, 'out'), 'worker.js', flags);
+  return join(dir, 'out');
+}
+
+/** Runs a Worker with this source, other modules and flags: `{ url, get }`, where `get` reads JSON. */
+export async function worker(text, { files, flags } = {}) {
+  const url = await serveWorker(await bundled(text, files), 'worker.js', flags);
   return { url, get: async (path) => (await fetch(url + path)).json() };
 }
 

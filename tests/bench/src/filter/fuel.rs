@@ -28,34 +28,13 @@ struct PerRequest {
     requests: f64,
 }
 
-/// Instructions that Envoy 1.40 spends on each, fitted to what valgrind counts (`filter
-/// instructions`): enough to compare two modules where nothing counts instructions, and no more
-/// than that.
-const PER_ENTRY: f64 = 2_750.0;
-const PER_CALL: f64 = 800.0;
-const PER_BYTES_RETURNED: f64 = 10_200.0;
-const PER_REPLY: f64 = 10_400.0;
-/// V8 makes fewer instructions of them: many operators only move operands.
-const PER_FUEL: f64 = 0.4;
-
 impl PerRequest {
     fn fuel(&self) -> f64 {
         self.cost.fuel as f64 / self.requests
     }
 
     fn estimated_instructions(&self) -> f64 {
-        let replies = self
-            .cost
-            .calls
-            .get("proxy_send_local_response")
-            .copied()
-            .unwrap_or(0);
-        let all = PER_ENTRY * self.cost.vm_entries() as f64
-            + PER_CALL * self.cost.host_calls() as f64
-            + PER_BYTES_RETURNED * self.cost.calls_with_bytes as f64
-            + PER_REPLY * replies as f64
-            + PER_FUEL * self.cost.fuel as f64;
-        all / self.requests
+        self.cost.estimated_instructions() / self.requests
     }
 
     fn by_name(&self, counts: &BTreeMap<String, u64>) -> String {
@@ -303,7 +282,7 @@ fn ticks(modules: &Modules) -> Result<()> {
     Ok(())
 }
 
-fn start(host: &Rc<Host>, file: &Path, configuration: &str) -> Result<Vm> {
+pub(super) fn start(host: &Rc<Host>, file: &Path, configuration: &str) -> Result<Vm> {
     let module = compile(file)?;
     // The SDK's empty filter imports all there is, through methods that it never calls.
     let imports = module

@@ -85,7 +85,7 @@ impl Load {
 }
 
 /// Reads one response to its end; the status.
-fn read_response(connection: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<u16> {
+pub(crate) fn read_response(connection: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<u16> {
     buffer.clear();
     let mut chunk = [0; 4096];
     loop {
