@@ -354,9 +354,9 @@ fn tables_of_leases_and_nodes_are_full_at_the_same_request() {
             expected: format!("{} {answer}", over_at - now_ms),
         });
     }
-    let refused = |step: &Step| step.expected.split('-').nth(1) == Some("0");
+    let refused = |step: &Step| step.expected.split('-').nth(2) == Some("0");
     assert_eq!(steps.iter().position(refused), Some(4096));
-    assert_eq!(steps[4096].expected, "73000 1-0-0-1000-0-1024");
+    assert_eq!(steps[4096].expected, "73000 1-3-0-0-1000-0-1024");
     assert!(steps[1024].expected.ends_with("-0"), "no place for a node");
     compare(&mut Server::start(&[]), "full", &steps);
 }
