@@ -11,7 +11,7 @@ use crate::store::{self, Fault};
 use crate::vm::Vm;
 use leapgate::Timestamp;
 use leapgate::backend::{Leased, Leasing, NotLeased, StateKey};
-use leapgate::lease::{self, Change, Message, Moment, Node, Taken, WhenDown};
+use leapgate::lease::{self, AnswerError, Change, Message, Moment, Node, Taken, WhenDown};
 use once_cell::unsync::OnceCell;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -258,7 +258,15 @@ impl<H: Host> Leases<H> {
         let rule = flight.of.upgrade()?;
         let now = self.moment(host.now()?);
         let (heard, expires_ms) = match answer {
-            Answer::Http(size) => (store::read(host, size), None),
+            Answer::Http(size) => {
+                let heard = store::read(host, size).and_then(|answer| {
+                    match rule.node.borrow().expects(token, &answer) {
+                        true => Ok(answer),
+                        false => Err(Fault::Wrong(AnswerError::foreign(&answer).message())),
+                    }
+                });
+                (heard, None)
+            }
             Answer::Grpc(size) => rule.read(size, flight.sent, now),
             Answer::GrpcFailed(status) => (Err(Fault::Status(status)), None),
         };
@@ -296,21 +304,26 @@ impl<H: Host> Leases<H> {
         let host = self.vm.host();
         let sent = match &rule.service {
             None => store::send(host, &store, flight.with_script, &flight.message),
-            Some(service) => match service.borrow().ask(&flight.message, now) {
-                Ok(message) => host
-                    .call_grpc(&GrpcCall {
-                        cluster: &store.cluster,
-                        service: SERVICE,
-                        method: METHOD,
-                        message: &message,
-                        timeout_ms: store.timeout_ms,
-                    })
-                    .map_err(Fault::NotSent),
-                Err(answer) => {
-                    rule.hear(token, &answer, Some(0), now);
-                    return false;
+            Some(service) => {
+                match service
+                    .borrow()
+                    .ask(&flight.message, rule.node.borrow().is_down(), now)
+                {
+                    Ok(message) => host
+                        .call_grpc(&GrpcCall {
+                            cluster: &store.cluster,
+                            service: SERVICE,
+                            method: METHOD,
+                            message: &message,
+                            timeout_ms: store.timeout_ms,
+                        })
+                        .map_err(Fault::NotSent),
+                    Err(answer) => {
+                        rule.hear(token, &answer, Some(0), now);
+                        return false;
+                    }
                 }
-            },
+            }
         };
         match &sent {
             Err(fault) => rule.lose(token, fault, now),

@@ -84,8 +84,9 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// The answer, if nothing is to be sent: while the window may have ended, and may not, there are no permits.
-    pub fn ask(&self, message: &Message, now: Moment) -> Result<Vec<u8>, Answer> {
+    /// The answer, if nothing is to be sent: while the window may have ended, and may not, there are no permits. A service that
+    /// `is_down` is asked all the same: only its own answer says that it is back.
+    pub fn ask(&self, message: &Message, is_down: bool, now: Moment) -> Result<Vec<u8>, Answer> {
         let now_ms = now.monotonic.as_millis();
         let hits = Request::parse(&message.text).map_or(0, |request| {
             // A report of what was admitted without the service takes hits, too, but for what was in earlier windows. Nothing else
@@ -97,6 +98,7 @@ impl Service {
         });
         let retry_ms = self.end.doubt_ms(now_ms);
         match u32::try_from(hits) {
+            Ok(hits) if is_down => Ok(self.message(&message.key, hits.max(1))),
             Ok(hits) if hits > 0 && retry_ms == 0 => Ok(self.message(&message.key, hits)),
             _ => Err(refusal(retry_ms)),
         }

@@ -27,7 +27,7 @@ fn message(key: &[u8], want: u64, settlements: &str) -> Message {
         token: 1,
         key: key.to_vec(),
         text: format!(
-            "1-7-1000-60000-100-3000-{want}-{}{settlements}",
+            "1-3-7-1000-60000-100-3000-{want}-{}{settlements}",
             want.min(1)
         ),
     }
@@ -41,7 +41,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 #[test]
 fn a_request_has_the_bytes_that_go_writes() {
-    let asked = |service: &Service, message: &Message| service.ask(message, at(0)).unwrap();
+    let asked = |service: &Service, message: &Message| service.ask(message, false, at(0)).unwrap();
     assert_eq!(
         asked(
             &service("rls", "m1000", &[]),
@@ -71,7 +71,7 @@ fn what_was_admitted_in_this_window_without_the_service_takes_hits_too() {
     let mut service = service("rls", "m1000", &[]);
     let hits = |service: &Service, want, reports| {
         let message = message(b"m1000:60000:100", want, reports);
-        let asked = service.ask(&message, at(110_000)).ok()?;
+        let asked = service.ask(&message, false, at(110_000)).ok()?;
         Some(asked[asked.len() - 2..].to_vec())
     };
     let reports = "-0-1-0-3-500-20-13900-30-59999-40";
@@ -135,11 +135,17 @@ fn permits_last_until_the_earliest_end_of_their_window_and_a_refusal_until_the_l
     let mut service = service("rls", "m", &[]);
     assert_eq!(heard(&mut service, &over).unwrap().answer, refusal(23_050));
     // In the second in which the window may end, no permits can be had, and the service is not asked.
-    let ask = |millis| service.ask(&message(b"m:60000:100", 5, ""), at(millis));
+    let ask_if = |is_down, want, millis| {
+        service.ask(&message(b"m:60000:100", want, ""), is_down, at(millis))
+    };
+    let ask = |millis| ask_if(false, 5, millis);
     assert!(ask(121_999).is_ok());
     assert_eq!(ask(122_000), Err(refusal(1_052)));
     assert_eq!(ask(123_051), Err(refusal(1)));
     assert!(ask(123_052).is_ok());
+    // But for one that is not there: that it is back, only its answer says.
+    assert_eq!(ask_if(true, 5, 122_000), ask(123_052));
+    assert_eq!(ask_if(true, 0, 122_000), ask_if(false, 1, 123_052));
 }
 
 /// A response: OK, 900 left, and the reset in so many seconds.
@@ -375,7 +381,7 @@ impl Proxy {
         while left > 0 {
             let (taken, message) = self.node.take(b"", 1, now);
             if let Some(message) = message {
-                match self.service.ask(&message, now) {
+                match self.service.ask(&message, self.node.is_down(), now) {
                     Ok(request) => sent = Some((message, request)),
                     Err(answer) => {
                         self.node.heard(message.token, &answer, Some(0), now);

@@ -142,7 +142,7 @@ export class Calls {
         change -= layout.CHANGE_ERROR;
       }
     } else {
-      cause = String(error?.message ?? error);
+      cause = String(error?.message || error?.code || error);
       change = core.shared_lost(this.#at.number, token, now, wall);
     }
     if (change === layout.CHANGE_DOWN || (cause !== undefined && this.isDown)) this.#warnOf(cause.slice(0, MAX_TEXT), now);
@@ -217,8 +217,13 @@ export class Calls {
   async #turn(waiter, line, own) {
     try {
       for (let pause = 1; ; pause = Math.min(2 * pause, MAX_PAUSE_MS)) {
-        await (own === undefined ? sleep(pause) : Promise.race([own, sleep(this.#options.timeoutMs)]));
-        own = undefined;
+        if (own === undefined) await sleep(pause);
+        else {
+          // Until then it is not silent.
+          waiter.seen = wasm.defaultClock() + this.#options.timeoutMs;
+          await Promise.race([own, sleep(this.#options.timeoutMs)]);
+          own = undefined;
+        }
         const now = wasm.defaultClock();
         waiter.seen = now;
         const { call } = line;
@@ -229,7 +234,8 @@ export class Calls {
         }
         const [first] = line.waiters;
         const isLate = now - waiter.since > 2 * this.#options.timeoutMs;
-        if ((first !== waiter || line.call !== undefined) && !isLate) continue;
+        const isTurn = (first === waiter && line.call === undefined) || !line.waiters.has(waiter);
+        if (!isTurn && !isLate) continue;
         this.latest = undefined;
         const result = isLate ? this.#decide(waiter, false) : this.#retry(waiter, line);
         if (result !== null) return result;

@@ -235,6 +235,12 @@ test('a_store_that_answers_nonsense_is_warned_of_once_for_each_cause', async () 
   }
 });
 
+test('an_error_without_a_message_is_told_by_its_code', async () => {
+  const limiter = made({ lease: () => Promise.reject(Object.assign(new AggregateError([]), { code: 'ECONNREFUSED' })) });
+  const [{ message }] = await warningsOf(() => limiter.limit('a'));
+  assert.match(message, /: the store does not answer: ECONNREFUSED; /);
+});
+
 test('a_store_that_does_not_answer_in_time_counts_as_lost_and_a_late_answer_changes_nothing', async () => {
   const store = heldStore();
   const limiter = made(store, { timeoutMs: 20, whenDown: 'refuse' });
@@ -264,11 +270,11 @@ test('after_a_trap_a_store_in_memory_counts_as_full_until_nothing_it_knew_can_co
   const store = new MemoryStore();
   const limiter = made(store, { id: 'other' });
   assert.equal(passing(limiter, 5), 5);
-  crash('store_lease', () => store.lease('other:1000:20:a', '1-7-10-1000-20-50-1-1'));
-  const [full] = [store.lease('other:1000:20:a', '1-7-10-1000-20-50-1-1')];
-  assert.match(full, /^1-0-0-\d+-0-/);
+  crash('store_lease', () => store.lease('other:1000:20:a', '1-3-7-10-1000-20-50-1-1'));
+  const [full] = [store.lease('other:1000:20:a', '1-3-7-10-1000-20-50-1-1')];
+  assert.match(full, /^1-3-0-0-\d+-0-/);
   millis += 1300;
-  assert.match(store.lease('other:1000:20:a', '1-7-10-1000-20-50-1-1'), /^1-\d+-1-0-/);
+  assert.match(store.lease('other:1000:20:a', '1-3-7-10-1000-20-50-1-1'), /^1-3-\d+-1-0-/);
 });
 
 test('no_random_number_is_drawn_before_the_first_decision', () => {

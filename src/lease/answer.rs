@@ -6,6 +6,8 @@ use std::fmt;
 /// An answer.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Answer {
+    /// Which request it answers.
+    pub nonce: u64,
     /// The new lease; 0 if there is none.
     pub id: u64,
     /// How many permits it has.
@@ -23,6 +25,8 @@ pub struct Answer {
 pub struct AnswerError {
     /// How the text begins.
     text: String,
+    /// Whether it answers another request.
+    is_foreign: bool,
 }
 
 /// How much of a text is shown.
@@ -35,14 +39,28 @@ impl AnswerError {
         let text = text.map(|c| if c.is_control() { ' ' } else { c });
         AnswerError {
             text: text.collect(),
+            is_foreign: false,
         }
     }
 }
 
 impl AnswerError {
+    /// Of an answer to another request: something on the way mixes answers up.
+    pub fn foreign(answer: &Answer) -> AnswerError {
+        AnswerError {
+            text: answer.to_text(),
+            is_foreign: true,
+        }
+    }
+
     /// The sentence.
     pub fn message(&self) -> String {
-        let why = "` is not an answer of leapgate's store; check which store it is, and its script";
+        let why = match self.is_foreign {
+            true => "` answers another request; look at what is between here and the store",
+            false => {
+                "` is not an answer of leapgate's store; check which store it is, and its script"
+            }
+        };
         ["`", &self.text, why].concat()
     }
 }
@@ -61,6 +79,7 @@ impl Answer {
         let mut text = String::with_capacity(48);
         let numbers = [
             VERSION,
+            self.nonce,
             self.id,
             self.granted,
             self.retry_ms,
@@ -77,8 +96,9 @@ impl Answer {
     ///
     /// If the text is not an answer.
     pub fn parse(text: &str) -> Result<Answer, AnswerError> {
-        let read = || match *numbers(text, 6)? {
-            [VERSION, id, granted, retry_ms, remaining, nodes] => Some(Answer {
+        let read = || match *numbers(text, 7)? {
+            [VERSION, nonce, id, granted, retry_ms, remaining, nodes] => Some(Answer {
+                nonce,
                 id,
                 granted,
                 retry_ms,

@@ -332,6 +332,7 @@ impl Node {
         let token = (self.tokens << PLACE_BITS | u64::from(place)) & Terms::MAX_LIMIT;
         let need = need.max(1).min(want);
         let request = Request {
+            nonce: nonce(self.id, token),
             node: self.id,
             terms: *terms,
             ttl_ms,
@@ -365,13 +366,23 @@ impl Node {
         answer: &str,
         now: Moment,
     ) -> Result<Change, (AnswerError, Change)> {
-        match Answer::parse(answer) {
+        let answer = Answer::parse(answer).and_then(|answer| match self.expects(token, &answer) {
+            true => Ok(answer),
+            false => Err(AnswerError::foreign(&answer)),
+        });
+        match answer {
             Ok(answer) => Ok(self.heard(token, &answer, None, now)),
             Err(error) => Err((error, self.lost(token, now))),
         }
     }
 
-    /// Hands in an answer. If its permits last only until `expires_ms` after the request was sent, and nothing of them can be given
+    /// Whether an answer is that to the request with this token. One to an earlier request may grant permits whose time is over, and
+    /// proxies are known that hand answers to whoever has the next connection.
+    pub fn expects(&self, token: u64, answer: &Answer) -> bool {
+        answer.nonce == nonce(self.id, token)
+    }
+
+    /// Hands in an answer that [`Node::expects`]. If its permits last only until `expires_ms` after the request was sent, and nothing of them can be given
     /// back, the store is another service.
     pub fn heard(
         &mut self,
@@ -537,6 +548,13 @@ impl Node {
     pub fn figures(&self) -> Figures {
         self.figures
     }
+}
+
+/// The number of a request: no other of this node has it, and hardly one of another node.
+fn nonce(node: u64, token: u64) -> u64 {
+    // An odd factor loses nothing.
+    let token = token.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    node.wrapping_add(token) & Terms::MAX_LIMIT
 }
 
 /// For how long the permits of a lease should be enough.

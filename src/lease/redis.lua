@@ -10,8 +10,8 @@ for digits in string.gmatch('-' .. ARGV[1], '%-(%d+)') do
   q[#q + 1] = tonumber(digits)
   if #q > 1024 or q[#q] > MOST then return BAD end
 end
-if length ~= #ARGV[1] or #q < 8 or q[1] ~= 1 then return BAD end
-local node, limit, interval, buckets, ttl, want, need = q[2], q[3], q[4], q[5], q[6], q[7], q[8]
+if length ~= #ARGV[1] or #q < 9 or q[1] ~= 1 then return BAD end
+local node, limit, interval, buckets, ttl, want, need = q[3], q[4], q[5], q[6], q[7], q[8], q[9]
 if interval < 1 or interval > 315360000000 or buckets < 1 or buckets > 1000 or interval % buckets > 0 then return BAD end
 local bucket, longest = interval / buckets, 4 * max(50, min(floor(interval / 20), 3000))
 local memory = interval + bucket + longest
@@ -79,50 +79,53 @@ for i = #holds - 4, 1, -5 do
   end
 end
 
--- Members: node, seen, told, reported. Each has a part of the limit for times without the store.
+-- Members: node, seen, told, before, reported. Each has a part of the limit for times without the store: what it was told, or,
+-- where that answer was lost, what it was told before.
 local me, others = nil, 0
-for i = #members - 3, 1, -4 do
+for i = #members - 4, 1, -5 do
   if members[i] == node then
     me = i
   elseif now - members[i + 1] >= memory then
-    remove(members, i, 4)
-    me = me and me - 4
-  elseif members[i + 2] > 0 then
-    others = others + floor(WHOLE / members[i + 2])
+    remove(members, i, 5)
+    me = me and me - 5
+  else
+    local told, before = members[i + 2], members[i + 3]
+    if told == 0 or before > 0 and before < told then told = before end
+    if told > 0 then others = others + floor(WHOLE / told) end
   end
 end
-if not me and #members < 4096 then
+if not me and #members < 5120 then
   me = #members + 1
-  members[me], members[me + 1], members[me + 2], members[me + 3] = node, now, 0, 0
+  members[me], members[me + 1], members[me + 2], members[me + 3], members[me + 4] = node, now, 0, 0, 0
 end
 local told = 0
 if me then
-  local part = min(floor(WHOLE / (#members / 4)), max(WHOLE - others, 0))
+  local part = min(floor(WHOLE / (#members / 5)), max(WHOLE - others, 0))
   if part > ROUNDING then told = math.ceil((WHOLE - ROUNDING) / part) end
-  members[me + 1], members[me + 2] = now, told
+  members[me + 1], members[me + 2], members[me + 3] = now, told, members[me + 2]
 end
 
-local i = 9
+local i = 10
 while i <= #q do
   local id, seq, closes, from, to = q[i], q[i + 1], q[i + 2], i + 4, nil
   if i + 3 > #q then return BAD end
   to = from + 2 * q[i + 3] - 1
   if to > #q then return BAD end
   i = to + 1
-  local rows, row, known = members, me, 3
+  local rows, row = members, me
   if id > 0 then
-    rows, row, known = holds, 1, 4
+    rows, row = holds, 1
     while holds[row] and (holds[row] ~= id - base * 1000 or holds[row + 1] ~= node) do row = row + 5 end
     if not holds[row] then row = false end
   end
   -- What was seen changes nothing. A report of a node without a place counts: it is not known whether it was seen.
-  if (row and seq > rows[row + known]) or (id == 0 and not row) then
+  if (row and seq > rows[row + 4]) or (id == 0 and not row) then
     local used = 0
     for j = from, to, 2 do
       add(now - q[j], q[j + 1])
       used = min(used + q[j + 1], MOST)
     end
-    if row then rows[row + known] = seq end
+    if row then rows[row + 4] = seq end
     if id > 0 then
       holds[row + 2] = max(holds[row + 2] - used, 0)
       if closes == 1 then remove(holds, row, 5) end
@@ -169,4 +172,4 @@ end
 packed = cmsgpack.pack({1, base, now, last, full}, ring, holds, members)
 local expiry = string.format('%.0f', base + max(now + memory, full) - clock)
 redis.call('SET', KEYS[1], packed, 'PX', expiry)
-return string.format('1-%.0f-%.0f-%.0f-%.0f-%.0f', id, granted, retry, room - granted, told)
+return string.format('1-%.0f-%.0f-%.0f-%.0f-%.0f-%.0f', q[2], id, granted, retry, room - granted, told)

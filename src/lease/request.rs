@@ -11,6 +11,8 @@ const MAX_NUMBERS: usize = 1 << 10;
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
+    /// A number of this request alone, which its answer repeats: below 2^53.
+    pub nonce: u64,
     /// The node: a random number below 2^53.
     pub node: u64,
     /// What is leased.
@@ -54,6 +56,7 @@ impl Request {
         let terms = &self.terms;
         let first = [
             VERSION,
+            self.nonce,
             self.node,
             terms.limit(),
             terms.interval_ms(),
@@ -83,9 +86,10 @@ impl Request {
     /// The request of a text; `None` if it is not one.
     pub fn parse(text: &str) -> Option<Request> {
         let numbers = numbers(text, MAX_NUMBERS)?;
-        let (first, mut rest) = numbers.split_first_chunk::<8>()?;
+        let (first, mut rest) = numbers.split_first_chunk::<9>()?;
         let [
             version,
+            nonce,
             node,
             limit,
             interval_ms,
@@ -115,6 +119,7 @@ impl Request {
             });
         }
         Some(Request {
+            nonce,
             node,
             terms,
             ttl_ms,

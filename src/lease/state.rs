@@ -21,7 +21,7 @@ const ROUNDING: u64 = 1 << 11;
 const MAX_NOW: u64 = 1 << 43;
 
 /// The most numbers that a state has.
-const MAX_NUMBERS: usize = 6 + 2 * 1001 + 5 * MAX_HOLDS + 4 * MAX_MEMBERS;
+const MAX_NUMBERS: usize = 6 + 2 * 1001 + 5 * MAX_HOLDS + 5 * MAX_MEMBERS;
 
 /// Permits that are out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +42,8 @@ struct Member {
     seen: u64,
     /// It was told that its part is one of so many; 0 for none.
     told: u64,
+    /// It was told so before that: it is not known whether it has the latest answer.
+    before: u64,
     /// The latest report.
     reported: u64,
 }
@@ -121,6 +123,7 @@ impl KeyState {
             false => 0,
         };
         Answer {
+            nonce: request.nonce,
             id,
             granted,
             retry_ms,
@@ -188,7 +191,8 @@ impl KeyState {
     }
 
     /// Notes that the node was seen. Returns its part of the limit for times without the store: of so many parts one. The parts
-    /// of all nodes that were seen lately are together at most the whole, whenever each of them was told its own.
+    /// of all nodes that were seen lately are together at most the whole, whenever each of them was told its own, also if an answer is
+    /// lost.
     fn meet(&mut self, node: u64, terms: &Terms) -> u64 {
         let (now, memory) = (self.now, terms.memory_ms());
         self.members
@@ -201,12 +205,14 @@ impl KeyState {
                 node,
                 seen: now,
                 told: 0,
+                before: 0,
                 reported: 0,
             });
         }
         let fair = WHOLE / self.members.len() as u64;
         let others = self.members.iter().filter(|member| member.node != node);
-        let others = others.map(|member| WHOLE.checked_div(member.told).unwrap_or(0));
+        let part = |told| WHOLE.checked_div(told).unwrap_or(0);
+        let others = others.map(|member| part(member.told).max(part(member.before)));
         let own = fair.min(WHOLE.saturating_sub(others.sum()));
         let told = if own > ROUNDING {
             (WHOLE - ROUNDING).div_ceil(own)
@@ -214,7 +220,7 @@ impl KeyState {
             0
         };
         for member in self.members.iter_mut().filter(|of| of.node == node) {
-            (member.seen, member.told) = (now, told);
+            (member.seen, member.before, member.told) = (now, member.told, told);
         }
         told
     }
@@ -260,7 +266,7 @@ impl KeyState {
             .chain(
                 self.members
                     .iter()
-                    .flat_map(|of| [of.node, of.seen, of.told, of.reported]),
+                    .flat_map(|of| [of.node, of.seen, of.told, of.before, of.reported]),
             )
             .for_each(|n| push(&mut text, n));
         text
@@ -275,7 +281,7 @@ impl KeyState {
             rest.split_at_checked(usize::try_from(buckets).ok()?.checked_mul(2)?)?;
         let (holds, members_of) =
             rest.split_at_checked(usize::try_from(holds).ok()?.checked_mul(5)?)?;
-        if members_of.len() != usize::try_from(members).ok()?.checked_mul(4)? {
+        if members_of.len() != usize::try_from(members).ok()?.checked_mul(5)? {
             return None;
         }
         Some(KeyState {
@@ -296,13 +302,14 @@ impl KeyState {
                 })
                 .collect(),
             members: members_of
-                .as_chunks::<4>()
+                .as_chunks::<5>()
                 .0
                 .iter()
-                .map(|&[node, seen, told, reported]| Member {
+                .map(|&[node, seen, told, before, reported]| Member {
                     node,
                     seen,
                     told,
+                    before,
                     reported,
                 })
                 .collect(),

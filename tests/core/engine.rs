@@ -8,7 +8,8 @@ use leapgate::backend::{
     Past, StateKey, Store,
 };
 use leapgate::rule::{
-    AuthorityRule, AuthorityStrategy, Counting, FlowRule, LimitApp, MAX_RULES_PER_RESOURCE, Mode,
+    AuthorityRule, AuthorityStrategy, Counting, FlowRule, KeyPart, KeyedBy, LimitApp,
+    MAX_RULES_PER_RESOURCE, Mode,
 };
 use leapgate::stats::{MAX_CONTEXTS, MAX_ORIGINS, Node};
 use leapgate::{Blocked, Cause, Decision, Engine, Outcome, Request, Rules, RulesError};
@@ -1010,11 +1011,19 @@ fn differs_from_sentinel_a_response_time_is_never_negative() {
 #[test]
 fn only_rules_about_origins_make_a_resource_ask_for_one() {
     let authority = AuthorityRule::new("admin", "ops", AuthorityStrategy::White).unwrap();
+    let keyed = |resource: &str, of: LimitApp| {
+        let by = KeyedBy::new([KeyPart::Path]).unwrap();
+        rule(resource, resource, 1.0).for_origin(of).keyed(by).unwrap()
+    };
+    let shop = || LimitApp::new("shop").unwrap();
     let engine = Engine::new(Rules {
         flow: vec![
-            rule("named", "a", 1.0).for_origin(LimitApp::new("shop").unwrap()),
+            rule("named", "a", 1.0).for_origin(shop()),
             rule("other", "b", 1.0).for_origin(LimitApp::Other),
             rule("all", "c", 1.0),
+            keyed("keyed", shop()),
+            keyed("keyed-other", LimitApp::Other),
+            keyed("keyed-all", LimitApp::Default),
         ],
         authority: vec![authority],
         ..Rules::default()
@@ -1024,6 +1033,8 @@ fn only_rules_about_origins_make_a_resource_ask_for_one() {
     assert_eq!(asks, [true, true, false, true, false]);
     let ruled = ["a", "b", "c", "admin", "else"].map(|name| engine.resource(name).has_rules());
     assert_eq!(ruled, [true, true, true, true, false]);
+    let keyed = ["keyed", "keyed-other", "keyed-all"];
+    assert_eq!(keyed.map(|name| engine.resource(name).by_origin()), [true, true, false]);
 }
 
 /// Admissions of other workers are read before the clock for each window that decides: an origin's own, too.

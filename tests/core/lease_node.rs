@@ -75,6 +75,11 @@ fn refused_for(taken: Taken) -> u64 {
     }
 }
 
+/// An answer to a message: what follows the version and the number of the request.
+fn reply(message: &Message, rest: &str) -> String {
+    format!("1-{}-{rest}", request(message).nonce)
+}
+
 fn request(message: &Message) -> Request {
     Request::parse(&message.text).unwrap()
 }
@@ -86,10 +91,11 @@ fn the_first_request_of_a_key_waits_for_the_store_and_asks_for_itself_alone() {
     assert_eq!(taken, Taken::Wait);
     let message = message.unwrap();
     assert_eq!(message.key, b"login:1000:10:alice");
-    assert_eq!(message.text, "1-7-100-1000-10-50-3-3");
+    let nonce = request(&message).nonce;
+    assert_eq!(message.text, format!("1-{nonce}-7-100-1000-10-50-3-3"));
     // Another one does not ask again.
     assert_eq!(node.take(KEY, 1, at(0)), (Taken::Wait, None));
-    node.answered(message.token, "1-1-3-0-97-1", at(1)).unwrap();
+    node.answered(message.token, &reply(&message, "1-3-0-97-1"), at(1)).unwrap();
     assert_eq!(node.take(KEY, 3, at(1)).0, Taken::Pass { remaining: 97 });
 }
 
@@ -140,7 +146,7 @@ fn permits_are_spent_until_just_before_the_store_counts_them_as_used() {
     let leased = || {
         let mut node = node(100, WhenDown::Refuse);
         let message = node.take(KEY, 2, at(0)).1.unwrap();
-        node.answered(message.token, "1-1-2-0-98-1", at(20)).unwrap();
+        node.answered(message.token, &reply(&message, "1-2-0-98-1"), at(20)).unwrap();
         node
     };
     // A lease lasts for 50 ms from sending, less 0.1 % and what rounding hides.
@@ -161,7 +167,7 @@ fn permits_are_spent_until_just_before_the_store_counts_them_as_used() {
 fn permits_of_an_answer_that_took_too_long_are_not_spent_and_the_next_lease_is_longer() {
     let mut node = node(100, WhenDown::Refuse);
     let message = node.take(KEY, 1, at(0)).1.unwrap();
-    node.answered(message.token, "1-1-1-0-99-1", at(60)).unwrap();
+    node.answered(message.token, &reply(&message, "1-1-0-99-1"), at(60)).unwrap();
     let (taken, message) = node.take(KEY, 1, at(60));
     assert_eq!(taken, Taken::Wait);
     let request = request(&message.unwrap());
@@ -172,7 +178,7 @@ fn permits_of_an_answer_that_took_too_long_are_not_spent_and_the_next_lease_is_l
 fn what_was_used_is_settled_at_its_age_and_closed_with_what_is_left() {
     let mut node = node(100, WhenDown::Refuse);
     let message = node.take(KEY, 10, at(0)).1.unwrap();
-    node.answered(message.token, "1-9-10-0-90-1", at(0)).unwrap();
+    node.answered(message.token, &reply(&message, "9-10-0-90-1"), at(0)).unwrap();
     for millis in [0, 0, 5, 25] {
         assert!(passes(&mut node, millis));
     }
@@ -195,12 +201,45 @@ fn an_answer_that_is_late_or_comes_twice_changes_nothing() {
     let message = node.take(KEY, 1, at(0)).1.unwrap();
     assert_eq!(node.lost(message.token, at(20)), Change::Down);
     assert_eq!(node.lost(message.token, at(20)), Change::None);
-    let answer = "1-1-1-0-99-1";
-    assert_eq!(node.answered(message.token, answer, at(21)), Ok(Change::None));
+    let late = reply(&message, "1-1-0-99-1");
+    assert_eq!(node.answered(message.token, &late, at(21)), Ok(Change::None));
     assert_eq!(node.figures().permits, 0);
     let message = node.take(KEY, 1, at(22)).1.unwrap();
-    assert_eq!(node.answered(message.token, answer, at(23)), Ok(Change::Up));
-    assert_eq!(node.answered(message.token, answer, at(23)), Ok(Change::None));
+    let own = reply(&message, "2-1-0-99-1");
+    assert_eq!(node.answered(message.token, &own, at(23)), Ok(Change::Up));
+    assert_eq!(node.answered(message.token, &own, at(23)), Ok(Change::None));
+    assert_eq!(node.figures().permits, 1);
+}
+
+#[test]
+fn an_answer_to_another_request_grants_nothing() {
+    let asked = || {
+        let mut node = node(100, WhenDown::Refuse);
+        let first = node.take(KEY, 1, at(0)).1.unwrap();
+        node.lost(first.token, at(20));
+        let second = node.take(KEY, 1, at(21)).1.unwrap();
+        (node, first, second)
+    };
+    let mut of_another = Node::new(8, "login", terms(100), WhenDown::Refuse, 100, [1, 2]);
+    let (_, first, second) = asked();
+    let own = reply(&second, "1-1-0-99-1");
+    let others = [
+        first,
+        of_another.take(KEY, 1, at(0)).1.unwrap(),
+        node(100, WhenDown::Refuse).take(b":bob", 5, at(0)).1.unwrap(),
+    ];
+    for other in others {
+        let (mut node, _, second) = asked();
+        let foreign = reply(&other, "1-1-0-99-1");
+        let (error, _) = node.answered(second.token, &foreign, at(22)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("`{foreign}` answers another request; look at what is between here and the store")
+        );
+        assert_eq!(node.figures().permits, 0);
+    }
+    let (mut node, _, second) = asked();
+    assert_eq!(node.answered(second.token, &own, at(22)), Ok(Change::Up));
     assert_eq!(node.figures().permits, 1);
 }
 
@@ -208,7 +247,7 @@ fn an_answer_that_is_late_or_comes_twice_changes_nothing() {
 fn a_lease_whose_settlement_was_lost_is_never_closed() {
     let mut node = node(100, WhenDown::Refuse);
     let message = node.take(KEY, 10, at(0)).1.unwrap();
-    node.answered(message.token, "1-9-10-0-90-1", at(0)).unwrap();
+    node.answered(message.token, &reply(&message, "9-10-0-90-1"), at(0)).unwrap();
     for _ in 0..8 {
         // Below a quarter, so it asks for more, and settles.
         if let Some(message) = node.take(KEY, 1, at(1)).1 {
@@ -227,7 +266,7 @@ fn without_a_store_nothing_passes_or_everything_or_the_nodes_part() {
     let down = |when_down, nodes: u64| {
         let mut node = node(10, when_down);
         let message = node.take(KEY, 1, at(0)).1.unwrap();
-        let answer = format!("1-1-1-0-9-{nodes}");
+        let answer = reply(&message, &format!("1-1-0-9-{nodes}"));
         node.answered(message.token, &answer, at(1)).unwrap();
         assert!(passes(&mut node, 1));
         let (taken, message) = node.take(KEY, 1, at(2));
@@ -271,7 +310,7 @@ fn what_passes_without_the_store_is_told_it_once_when_it_is_back() {
         millis += 1;
     }
     assert_eq!((millis, node.next_due(), node.is_down()), (602, None, false));
-    let message = Message { text: "1-8-10-1000-10-50-0-0".into(), ..first };
+    let message = Message { text: "1-3-8-10-1000-10-50-0-0".into(), ..first };
     let answer = store.answer(&message, millis);
     assert_eq!(Answer::parse(&answer).unwrap().remaining, 6);
 }
@@ -299,7 +338,7 @@ fn a_request_that_gives_up_is_decided_without_the_store() {
     let (taken, more) = node.give_up(KEY, 1, at(20));
     assert_eq!((taken, more), (Taken::Pass { remaining: 9 }, None));
     assert!(!node.is_down(), "its answer may still come");
-    node.answered(message.token, "1-1-1-0-9-1", at(21)).unwrap();
+    node.answered(message.token, &reply(&message, "1-1-0-9-1"), at(21)).unwrap();
     assert!(passes(&mut node, 22));
 }
 
@@ -307,7 +346,7 @@ fn a_request_that_gives_up_is_decided_without_the_store() {
 fn a_charge_that_was_given_back_is_spent_again_and_not_settled() {
     let mut node = node(10, WhenDown::Local);
     let message = node.take(KEY, 8, at(0)).1.unwrap();
-    node.answered(message.token, "1-1-8-0-2-1", at(0)).unwrap();
+    node.answered(message.token, &reply(&message, "1-8-0-2-1"), at(0)).unwrap();
     for _ in 0..3 {
         assert!(passes(&mut node, 1));
         node.give_back(KEY, 1);
@@ -328,7 +367,7 @@ fn an_answer_that_is_not_one_is_lost_and_shown() {
         error.to_string(),
         "`ERR unknown command` is not an answer of leapgate's store; check which store it is, and its script"
     );
-    for text in ["", "1", "2-1-1-0-9-1", "1-1-1-0-9", "1-1-1-0-9-1-1", "1-1-x-0-9-1", "1--1-0-9-1"] {
+    for text in ["", "1", "2-3-1-1-0-9-1", "1-3-1-1-0-9", "1-3-1-1-0-9-1-1", "1-3-1-x-0-9-1", "1-3--1-0-9-1"] {
         assert!(Answer::parse(text).is_err(), "{text}");
     }
 }
@@ -396,7 +435,7 @@ fn a_key_is_called_alike_by_all_nodes() {
 fn a_store_in_memory_is_full_at_some_number_of_keys_and_has_room_for_new_ones_once_those_are_over() {
     let mut store = Store::default();
     let ask = |store: &mut Store, key: &str, now| {
-        let answer = store.lease(key, "1-7-5-1000-10-50-1-1", now, u64::MAX).unwrap();
+        let answer = store.lease(key, "1-3-7-5-1000-10-50-1-1", now, u64::MAX).unwrap();
         let answer = Answer::parse(&answer).unwrap();
         (answer.granted, answer.retry_ms)
     };

@@ -9,6 +9,7 @@ Everything runs on this machine, in one round: look at the ratios.
 
 import array
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -241,10 +242,11 @@ SECONDS = 10
 RLS = [{"key": "rule", "value": "hot", "rate_limit": {"unit": "second", "requests_per_unit": LIMIT}}]
 
 
-def leased(port):
+def leased(port, timeout_ms):
+    """The filter, which leases."""
     rule = {"resource": "hot", "id": "hot", "count": LIMIT, "clusterMode": True, "clusterConfig": {"thresholdType": 1}}
-    return {"flowRules": [rule], "envoy": {"store": {"cluster": "webdis", "protocol": "webdis"}}}, [route("hot")], \
-        {"clusters": [cluster("webdis", port)]}
+    store = {"cluster": "store", "protocol": "webdis", "timeoutMs": timeout_ms}
+    return {"rules": {"flowRules": [rule], "envoy": {"store": store}}, "store": cluster("store", port)}
 
 
 def global_filter(port, denies):
@@ -252,12 +254,15 @@ def global_filter(port, denies):
     filter = {"name": "envoy.filters.http.ratelimit", "typed_config": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit", "domain": "leapgate",
         "failure_mode_deny": denies,
-        "rate_limit_service": {"transport_api_version": "V3", "grpc_service": {"envoy_grpc": {"cluster_name": "ratelimit"}}}}}
-    # A route that answers by itself takes actions only here.
-    actions = {"typed_per_filter_config": {"envoy.filters.http.ratelimit": {
-        "@type": "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute",
-        "rate_limits": [{"actions": [{"generic_key": {"descriptor_key": "rule", "descriptor_value": "hot"}}]}]}}}
-    return None, [{**route("hot"), **actions}], {"clusters": [cluster("ratelimit", port, http2=True)], "before": [filter]}
+        "rate_limit_service": {"transport_api_version": "V3", "grpc_service": {"envoy_grpc": {"cluster_name": "store"}}}}}
+    return {"rules": None, "store": cluster("store", port, http2=True), "before": [filter]}
+
+
+def flooded_envoy(upstream, rules, store, before=()):
+    """An Envoy that forwards to `upstream`: Envoy's filter lets routes be that answer by themselves."""
+    hot = route("hot", cluster="up")
+    hot["route"]["rate_limits"] = [{"actions": [{"generic_key": {"descriptor_key": "rule", "descriptor_value": "hot"}}]}]
+    return Envoy(rules, [hot], workers=2, clusters=[store, cluster("up", upstream.port)], before=before)
 
 
 def flood(envoys):
@@ -272,37 +277,30 @@ def flood(envoys):
 
 def bench_flood(redis):
     section(f"fleet: {CONNECTIONS} connections against a limit of {LIMIT} a second, {SECONDS} s each, Envoys of two workers",
-            "`calls`: of the filter to what is behind `cluster`; `commands`: of Redis, also in scripts.")
+            "`calls`: of the filter to what is behind its cluster; `commands`: of Redis, also in scripts.")
     rows = []
-    with Webdis(redis) as webdis, Ratelimit(redis, RLS) as service:
+    with Webdis(redis) as webdis, Ratelimit(redis, RLS) as service, Envoy(None, [route("hot")], workers=1) as upstream:
         subjects = {
-            "leapgate, webdis": leased(webdis.port),
+            "leapgate, webdis": leased(webdis.port, 50),
+            "leapgate, webdis, timeoutMs 500": leased(webdis.port, 500),
             "Envoy's global filter": global_filter(service.port, False),
             "Envoy's global filter, failure_mode_deny": global_filter(service.port, True),
         }
+        redis.wait_for_age(4)
         for number in (1, 2):
-            for name, (rules, routes, how) in subjects.items():
-                redis.wait_for_age(4)
-                started = [Envoy(rules, routes, workers=2, **how) for _ in range(number)]
-                try:
+            for name, how in subjects.items():
+                with contextlib.ExitStack() as stack:
+                    envoys = [stack.enter_context(flooded_envoy(upstream, **how)) for _ in range(number)]
                     begin_to_count(redis)
-                    before = calls(started)
-                    figures, samples = flood(started)
-                    asked = calls(started) - before
-                finally:
-                    for envoy in started:
-                        envoy.close()
-                rows.append([f"{name}, {number} Envoy{'s' * (number > 1)}", most_in_any_window(samples, 1.0), len(samples) / SECONDS,
-                             f"{asked / SECONDS:.0f}", f"{asked / figures['requests']:.4f}", f"{commands(redis).total() / SECONDS:.0f}",
-                             f"{figures['p50_ms']:.1f}", f"{figures['p99_ms']:.1f}", f"{figures['requests'] / SECONDS:.0f}",
-                             figures["others"]])
+                    figures, samples = flood(envoys)
+                    asked = sum(envoy.stat("cluster.store.upstream_rq_total") for envoy in envoys)
+                    used = commands(redis).total()
+                rows.append([f"{name}, {number} Envoy{'s' * (number > 1)}", most_in_any_window(samples, 1.0),
+                             f"{len(samples) / SECONDS:.0f}", f"{asked / SECONDS:.0f}", f"{asked / figures['requests']:.4f}",
+                             f"{used / SECONDS:.0f}", f"{figures['p50_ms']:.1f}", f"{figures['p99_ms']:.1f}",
+                             f"{figures['requests'] / SECONDS:.0f}", figures["others"]])
     table(["", "worst interval", "admitted / s", "calls / s", "calls / request", "commands / s", "p50 ms", "p99 ms", "requests / s",
            "other answers"], rows)
-
-
-def calls(envoys):
-    """How often the Envoys have asked."""
-    return sum(envoy.stat(f"cluster.{name}.upstream_rq_total") for envoy in envoys for name in ("webdis", "ratelimit"))
 
 
 PARTS = {"flood": bench_flood, "speed": bench_speed, "node": bench_node}

@@ -35,6 +35,8 @@ struct Faults {
     lost: u64,
     /// Of a thousand requests, how many arrive twice, the second time much later.
     twice: u64,
+    /// Of a thousand answers, how many get the text of the one before.
+    mixed_up: u64,
     /// Nodes die, and others come.
     deaths: bool,
     /// Nodes are paused: both clocks go on, or the monotonic one stands still.
@@ -199,6 +201,8 @@ struct Fleet<'a> {
     /// Since when the store knows everything.
     started: u64,
     stopped_until: u64,
+    /// The text of the latest answer.
+    latest: String,
     lives: u64,
     waiters: u64,
     limit: u64,
@@ -230,6 +234,7 @@ impl<'a> Fleet<'a> {
             },
             started: 0,
             stopped_until: 0,
+            latest: String::new(),
             lives: 0,
             waiters: 0,
             limit: plan.limit,
@@ -485,8 +490,9 @@ impl<'a> Fleet<'a> {
                 }
             }
             Event::Answer { token, text, .. } => {
-                machine.node.answered(token, &text, now).unwrap();
-                machine.heard_at = Some(self.now);
+                if machine.node.answered(token, &text, now).is_ok() {
+                    machine.heard_at = Some(self.now);
+                }
                 self.wakes(node);
             }
             Event::TimeOut { token, .. } => {
@@ -523,6 +529,9 @@ impl<'a> Fleet<'a> {
         let now_ms = self.store_clock.at(self.now).wall.as_millis();
         let uptime_ms = (self.now - self.started) / 1000;
         let answer = self.store.lease("fleet", &text, now_ms, uptime_ms).unwrap();
+        let before = std::mem::replace(&mut self.latest, answer.clone());
+        let is_mixed_up = self.rng.u64(..1000) < self.plan.faults.mixed_up;
+        let answer = if is_mixed_up { before } else { answer };
         let way = self.way();
         if self.rng.u64(..1000) >= self.plan.faults.lost {
             self.push(
@@ -594,7 +603,7 @@ impl<'a> Fleet<'a> {
         let plan = self.plan;
         let now_ms = self.store_clock.at(self.now).wall.as_millis();
         let limit = self.largest;
-        let text = format!("1-0-{limit}-{}-{}-50-0-0", plan.interval_ms, plan.buckets);
+        let text = format!("1-0-0-{limit}-{}-{}-50-0-0", plan.interval_ms, plan.buckets);
         let answer = self.store.lease("fleet", &text, now_ms, u64::MAX).unwrap();
         limit - Answer::parse(&answer).unwrap().remaining
     }
@@ -667,6 +676,7 @@ fn random_plan(seed: u64) -> Plan {
     let faults = Faults {
         lost: [0, 0, 10, 50, 300][rng.usize(..5)],
         twice: [0, 0, 20, 200][rng.usize(..4)],
+        mixed_up: [0, 0, 20, 200][rng.usize(..4)],
         deaths: rng.bool(),
         pauses: rng.bool(),
         stops: rng.bool(),

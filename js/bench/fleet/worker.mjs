@@ -1,7 +1,7 @@
 // One process of many, which sends itself requests with one key, by a Poisson process.
 // usage: node worker.mjs SUBJECT REDIS_PORT REST_PORT LIMIT WINDOW_MS SAMPLES RATE FILE
 // It says when it is ready, and reads a line `BEGIN END`, in seconds of CLOCK_MONOTONIC. FILE gets three doubles for each request: when
-// it was sent and answered, and 1 if it passed; and a line of JSON is printed.
+// it was sent and answered (never: when the process ended), and 1 if it passed; and a line of JSON is printed.
 import { writeFileSync } from 'node:fs';
 import { createInterface } from 'node:readline/promises';
 import { SUBJECTS } from './subjects.mjs';
@@ -16,11 +16,11 @@ const requests = [];
 let failed = 0;
 
 async function send() {
-  const request = [clock(), 0, 0];
+  const request = [clock(), Infinity, 0];
+  requests.push(request);
   try {
     request[2] = Number(await ask('client'));
     request[1] = clock();
-    requests.push(request);
   } catch (error) {
     if (failed++ === 0) console.error(`${name}: ${error.message}`);
   }
@@ -40,6 +40,7 @@ const timer = setInterval(async () => {
   if (now < end + 0.5) return;
   clearInterval(timer);
   const { user, system } = process.cpuUsage(before);
+  for (const request of requests) request[1] = Math.min(request[1], now);
   writeFileSync(file, Float64Array.from(requests.flat()));
   console.log(JSON.stringify({ cpuSeconds: (user + system) / 1e6, failed }));
   process.exit();

@@ -24,8 +24,9 @@ const adapter = {
 // Permits from a store that grants them once.
 const granting = (permits) => {
   let isGranted = false;
-  return () => {
-    const answer = isGranted ? '1-0-0-9000-0-1' : `1-1-${permits}-0-0-1`;
+  return (key, request) => {
+    const nonce = request.split('-')[1];
+    const answer = isGranted ? `1-${nonce}-0-0-9000-0-1` : `1-${nonce}-1-${permits}-0-0-1`;
     isGranted = true;
     return answer;
   };
@@ -205,7 +206,7 @@ const CLAIMS = {
       };
       const object = new LeaseStore({ storage });
       const namespace = { idFromName: (name) => name, get: () => ({ fetch: (url, init) => object.fetch(new Request(url, init)) }) };
-      const [version, , granted] = (await durableObject(namespace).lease('a', '1-7-5-60000-20-3000-2-1')).split('-');
+      const [version, , , granted] = (await durableObject(namespace).lease('a', '1-3-7-5-60000-20-3000-2-1')).split('-');
       equal([version, granted], ['1', '2'], 'two permits');
       equal([...stored.keys()], ['leases', 'alarm'], 'what is stored');
     },

@@ -50,7 +50,10 @@ fn grant(vm: &mut Vm, n: u32) -> Vec<Outgoing> {
     let calls = vm.outgoing();
     for call in &calls {
         let id = 1000 + call.token;
-        let body = format!(r#"{{"EVALSHA":"1-{id}-{n}-0-{n}-1"}}"#);
+        let asked = String::from_utf8_lossy(&call.body).into_owned();
+        let (_, text) = asked.rsplit_once('/').unwrap();
+        let nonce = text.split('-').nth(1).unwrap();
+        let body = format!(r#"{{"EVALSHA":"1-{nonce}-{id}-{n}-0-{n}-1"}}"#);
         vm.answer(call.token, Answer::http(200, &body)).unwrap();
     }
     calls

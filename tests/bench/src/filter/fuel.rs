@@ -282,7 +282,7 @@ fn ticks(modules: &Modules) -> Result<()> {
     Ok(())
 }
 
-fn start(host: &Rc<Host>, file: &Path, configuration: &str) -> Result<Vm> {
+pub(super) fn start(host: &Rc<Host>, file: &Path, configuration: &str) -> Result<Vm> {
     let module = compile(file)?;
     // The SDK's empty filter imports all there is, through methods that it never calls.
     let imports = module

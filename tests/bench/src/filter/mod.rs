@@ -5,6 +5,7 @@ mod envoy;
 mod fuel;
 mod idle;
 mod instructions;
+mod leased;
 mod load;
 mod modules;
 
@@ -13,7 +14,7 @@ use anyhow::Result;
 pub(crate) use load::read_response;
 
 /// What can be printed.
-pub(crate) const PARTS: [&str; 4] = ["fuel", "instructions", "cpu", "idle"];
+pub(crate) const PARTS: [&str; 5] = ["fuel", "leased", "instructions", "cpu", "idle"];
 
 /// Prints the tables of these parts.
 pub(crate) fn run(parts: &[&str]) -> Result<()> {
@@ -21,7 +22,10 @@ pub(crate) fn run(parts: &[&str]) -> Result<()> {
     if parts.contains(&"fuel") {
         fuel::run(&modules)?;
     }
-    if parts.iter().any(|part| *part != "fuel") {
+    if parts.contains(&"leased") {
+        leased::run(&modules)?;
+    }
+    if parts.iter().any(|part| !["fuel", "leased"].contains(part)) {
         let envoy = envoy::Binary::find()?;
         if parts.contains(&"instructions") {
             instructions::run(&modules, &envoy)?;

@@ -17,6 +17,9 @@ pub(super) const CLIENT: &str = "9b2f0c61d4";
 /// The namespace of the route's metadata, which holds the client and the resource.
 pub(super) const METADATA: &str = "leapgate";
 
+/// The cluster of the store.
+pub(super) const STORE: &str = "store";
+
 /// More than any run sends.
 const NO_LIMIT: u64 = 1_000_000_000_000;
 
@@ -183,6 +186,19 @@ pub(super) fn keyed(key: Key, limit: Limit, interval_ms: u64) -> String {
     let rule =
         json!({"resource": ROUTE, "count": limit.count(), "intervalMs": interval_ms, "key": [key]});
     json!({"flowRules": [rule]}).to_string()
+}
+
+/// The filter's configuration with one rule, whose permits are leased where `is_leased`.
+pub(super) fn one_rule(is_leased: bool, interval_ms: u64) -> String {
+    let mut rule =
+        json!({"resource": ROUTE, "id": ROUTE, "count": NO_LIMIT, "intervalMs": interval_ms});
+    let mut envoy = json!({});
+    if is_leased {
+        rule["clusterMode"] = json!(true);
+        rule["clusterConfig"] = json!({"thresholdType": 1});
+        envoy = json!({"store": {"cluster": STORE, "protocol": "webdis"}});
+    }
+    json!({"flowRules": [rule], "envoy": envoy}).to_string()
 }
 
 /// Where the filter takes the name of the resource from, other than the route's name.
