@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 
 use super::load::Load;
 use super::modules::{
-    CLIENT, CLIENT_HEADER, Key, Limit, METADATA, Modules, NameFrom, ROUTE, apis, compile,
-    floor_window, keyed, named, rules,
+    CLIENT, CLIENT_HEADER, Key, Limit, METADATA, Modules, NameFrom, ROUTE, STORE, apis, compile,
+    floor_window, keyed, named, one_rule, rules,
 };
+use super::store;
 
 /// The Envoy to run.
 pub(super) struct Binary(PathBuf);
@@ -37,9 +38,13 @@ pub(super) struct Variant {
     /// The filter before the router, if any.
     filter: Option<Value>,
     pub(super) limit: Limit,
+    /// The port of the store that it leases from, if it does.
+    store: Option<u16>,
 }
 
 pub(super) const NO_FILTER: &str = "no filter";
+pub(super) const LOCAL: &str = "leapgate, 1 rule, admitted";
+pub(super) const LEASED: &str = "leapgate, 1 leased rule, admitted";
 const FLOOR: &str = "floor, admitted";
 const FLOOR_REFUSED: &str = "floor, refused";
 
@@ -108,19 +113,27 @@ pub(super) fn variants(modules: &Modules, interval_ms: u64, ticks: Ticks) -> Res
         floor: Some(FLOOR),
         filter,
         limit: Limit::Ample,
+        store: None,
     };
     let refused = |name, filter| Variant {
         name,
         floor: Some(FLOOR_REFUSED),
         filter,
         limit: Limit::Tight,
+        store: None,
     };
+    let leased = wasm(
+        &modules.ours,
+        &one_rule(true, interval_ms),
+        for_ours.as_ref(),
+    );
     Ok(vec![
         Variant {
             name: NO_FILTER,
             floor: None,
             filter: None,
             limit: Limit::Ample,
+            store: None,
         },
         admitted("native local_ratelimit, admitted", native(Limit::Ample)),
         admitted(
@@ -128,7 +141,11 @@ pub(super) fn variants(modules: &Modules, interval_ms: u64, ticks: Ticks) -> Res
             Some(wasm(&modules.empty, "", None)),
         ),
         admitted(FLOOR, floor(Limit::Ample)),
-        admitted("leapgate, 1 rule, admitted", ours(1, Limit::Ample)),
+        admitted(LOCAL, ours(1, Limit::Ample)),
+        Variant {
+            store: Some(store::serve()?),
+            ..admitted(LEASED, Some(leased))
+        },
         admitted("leapgate, 1 000 rules, admitted", ours(1000, Limit::Ample)),
         admitted("leapgate, an exact API of 1 000, admitted", api(true)),
         admitted("leapgate, a prefix API of 1 000, admitted", api(false)),
@@ -256,8 +273,9 @@ fn native_by_header(limit: Limit, interval_ms: u64) -> Value {
     filter
 }
 
-/// Envoy's whole configuration. No admin interface and no cluster: nothing but what is measured.
-fn configuration(port: u16, filter: Option<&Value>) -> Value {
+/// Envoy's whole configuration. No admin interface, and no cluster but that of a store: nothing but what is measured.
+fn configuration(port: u16, variant: &Variant) -> Value {
+    let filter = variant.filter.as_ref();
     let router = json!({
         "name": "envoy.filters.http.router",
         "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
@@ -280,7 +298,14 @@ fn configuration(port: u16, filter: Option<&Value>) -> Value {
     });
     let chain = json!({"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]});
     let address = json!({"socket_address": {"address": "127.0.0.1", "port_value": port}});
-    json!({"static_resources": {"listeners": [{"name": "bench", "address": address, "filter_chains": [chain]}]}})
+    let store = |port| {
+        let endpoint =
+            json!({"address": {"socket_address": {"address": "127.0.0.1", "port_value": port}}});
+        json!({"name": STORE, "load_assignment": {"cluster_name": STORE, "endpoints": [{"lb_endpoints": [{"endpoint": endpoint}]}]}})
+    };
+    let clusters: Vec<_> = variant.store.into_iter().map(store).collect();
+    let listener = json!({"name": "bench", "address": address, "filter_chains": [chain]});
+    json!({"static_resources": {"listeners": [listener], "clusters": clusters}})
 }
 
 /// A folder for the run's files, which goes with it.
@@ -325,11 +350,8 @@ impl Running {
         let port = free_port()?;
         let file = |extension: &str| folder.path().join(format!("{port}.{extension}"));
         let (config, log) = (file("json"), file("log"));
-        std::fs::write(
-            &config,
-            configuration(port, variant.filter.as_ref()).to_string(),
-        )
-        .context("writing Envoy's configuration")?;
+        std::fs::write(&config, configuration(port, variant).to_string())
+            .context("writing Envoy's configuration")?;
 
         let mut line = wrapper.to_vec();
         line.push(binary.0.clone().into());

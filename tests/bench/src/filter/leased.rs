@@ -1,11 +1,12 @@
 //! A request that passes by a leased permit beside one that passes by a window of the filter's own, by the host that counts.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use leapgate::lease::Store;
 use leapgate_host::{Answer, Cost, Host, Request, Vm};
 
 use super::fuel::start;
 use super::modules::{Modules, ROUTE, one_rule};
+use super::store::as_webdis;
 use crate::table::{Table, grouped, section};
 
 const REQUESTS: u64 = 20_000;
@@ -79,21 +80,11 @@ fn measure(modules: &Modules, is_leased: bool, interval_ms: u64) -> Result<(Cost
     Ok((cost, calls))
 }
 
-/// Answers all calls, as webdis does; how many there were.
+/// Answers all calls; how many there were.
 fn answer(vm: &mut Vm, store: &mut Store, now_ms: u64) -> Result<u64> {
     let mut calls = 0;
     for call in vm.outgoing() {
-        let body = String::from_utf8(call.body).context("a call's body")?;
-        let mut words = body.split('/');
-        let command = words.next().unwrap_or_default().to_owned();
-        let (key, request) = words
-            .nth(2)
-            .zip(words.next())
-            .with_context(|| format!("a call without a key and a request: {body}"))?;
-        let text = store
-            .lease(key, request, now_ms, u64::MAX)
-            .map_err(|_| anyhow::anyhow!("not a request: {request}"))?;
-        let body = format!(r#"{{"{command}":"{text}"}}"#);
+        let body = as_webdis(store, &call.body, now_ms)?;
         vm.answer(call.token, Answer::http(200, &body))?;
         calls += 1;
     }

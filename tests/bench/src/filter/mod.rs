@@ -8,6 +8,7 @@ mod instructions;
 mod leased;
 mod load;
 mod modules;
+mod store;
 
 use anyhow::Result;
 

@@ -196,7 +196,8 @@ pub(super) fn one_rule(is_leased: bool, interval_ms: u64) -> String {
     if is_leased {
         rule["clusterMode"] = json!(true);
         rule["clusterConfig"] = json!({"thresholdType": 1});
-        envoy = json!({"store": {"cluster": STORE, "protocol": "webdis"}});
+        // Valgrind takes its time.
+        envoy = json!({"store": {"cluster": STORE, "protocol": "webdis", "timeoutMs": 5000, "maxWaitMs": 5000}});
     }
     json!({"flowRules": [rule], "envoy": envoy}).to_string()
 }
