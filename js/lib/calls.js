@@ -173,7 +173,7 @@ export class Calls {
   wait(request) {
     const line = this.#lines.get(nameOf(request.key));
     const { key, cost, ctx } = request;
-    const waiter = { key, cost, ctx, since: wasm.defaultClock(), seen: 0, resolve: undefined, reject: undefined };
+    const waiter = { key, cost, ctx, since: wasm.defaultClock(), seen: 0, result: undefined, resolve: undefined, reject: undefined };
     // Without a call in flight, or a request before it, nothing would wake it.
     if ((line?.call ?? line?.waiters.values().next().value) === undefined || this.waiting >= MAX_WAITING) {
       return new Promise((resolve) => resolve(this.#decide(request, false)));
@@ -215,6 +215,7 @@ export class Calls {
   // Where no request can wake another: waits for its own call, or looks now and then whether it is first and the call of another
   // request is over, or has died with that request.
   async #turn(waiter, line, own) {
+    const { ctx } = waiter;
     try {
       for (let pause = 1; ; pause = Math.min(2 * pause, MAX_PAUSE_MS)) {
         if (own === undefined) await sleep(pause);
@@ -224,10 +225,11 @@ export class Calls {
           await Promise.race([own, sleep(this.#options.timeoutMs)]);
           own = undefined;
         }
+        if (waiter.result !== undefined) return waiter.result;
         const now = wasm.defaultClock();
         waiter.seen = now;
         const { call } = line;
-        if (now - call?.at > this.#options.timeoutMs) this.#end(call, undefined, this.#late, waiter.ctx);
+        if (now - call?.at > this.#options.timeoutMs) this.#end(call, undefined, this.#late, ctx);
         for (const other of line.waiters) {
           if (other === waiter) break;
           if (now - Math.max(other.seen, other.since) > MAX_SILENCE_MS) this.#leave(other, line);
@@ -238,10 +240,26 @@ export class Calls {
         if (!isTurn && !isLate) continue;
         this.latest = undefined;
         const result = isLate ? this.#decide(waiter, false) : this.#retry(waiter, line);
-        if (result !== null) return result;
+        if (result !== null) {
+          this.#leave(waiter, line);
+          this.#decideOthers(line, ctx);
+          return result;
+        }
         if (line.call !== undefined && line.call === this.latest) own = line.call.ended;
       }
     } finally {
+      this.#leave(waiter, line);
+    }
+  }
+
+  // Decides about the requests behind one, which will find their results, unless a call for them could die with that one.
+  #decideOthers(line, ctx) {
+    if (ctx === undefined) return;
+    for (const waiter of line.waiters) {
+      if (line.call !== undefined) return;
+      const result = this.#decide({ ...waiter, ctx }, true);
+      if (result === null) return;
+      waiter.result = result;
       this.#leave(waiter, line);
     }
   }

@@ -65,7 +65,7 @@ test('a_rule_that_asks_for_a_store_limits_by_itself_and_a_warning_says_so', () =
     '`leapgate/shared`, or leave it out';
   assert.deepEqual(engine.warnings, [`flowRules[1]${sentence}`]);
   assert.equal(passes(engine, 'login', 9), 3);
-  engine.replace({ paramFlowRules: [{ ...global, sampleCount: undefined, paramIdx: 0 }], flowRules: [{ ...global, grade: 'concurrency', sampleCount: undefined }] });
+  engine.replace({ paramFlowRules: [{ ...global, id: 'param', sampleCount: undefined, paramIdx: 0 }], flowRules: [{ ...global, grade: 'concurrency', sampleCount: undefined }] });
   assert.deepEqual(engine.warnings, [
     `paramFlowRules[0]${sentence}`,
     'flowRules[0].clusterMode: `true` does not go with a limit on concurrency, so each node limits by itself; leave one of the two out',

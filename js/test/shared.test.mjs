@@ -221,7 +221,8 @@ test('a_store_that_answers_nonsense_is_warned_of_once_for_each_cause', async () 
   for (const [answer, cause] of [
     ['OK', "`OK` is not an answer of leapgate's store; check which store it is, and its script"],
     [undefined, "`undefined` is not an answer of leapgate's store; check which store it is, and its script"],
-    ['2-1-1-0-0-1', "`2-1-1-0-0-1` is not an answer of leapgate's store; check which store it is, and its script"],
+    ['2-1-1-1-0-0-1', "`2-1-1-1-0-0-1` is not an answer of leapgate's store; check which store it is, and its script"],
+    ['1-5-1-1-0-0-1', '`1-5-1-1-0-0-1` answers another request; look at what is between here and the store'],
   ]) {
     const limiter = made({ lease: async () => answer });
     const warnings = await warningsOf(async () => {

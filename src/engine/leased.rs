@@ -108,10 +108,16 @@ impl LeaseController {
             self.leased.change(terms.limit, terms.when_down);
         }
         let taken = self.leased.take(key, cost, now, waits);
+        // Without the store a refusal tells nothing about the next request: there may be an answer by then.
+        let is_refused = matches!(taken, Taken::Refuse { .. });
+        let said = match is_refused && (!waits || self.leased.is_down()) {
+            true => Taken::Wait,
+            false => taken,
+        };
         let mut latest = self.latest.borrow_mut();
         latest.key.clear();
         latest.key.extend_from_slice(key);
-        (latest.at, latest.cost, latest.taken) = (now, cost, taken);
+        (latest.at, latest.cost, latest.taken) = (now, cost, said);
         taken
     }
 

@@ -154,7 +154,7 @@ impl Trace {
         let any = self.rng.u64(..self.nodes) * 6_004_799_503_160_661 % (1 << 53);
         let want = self.amount();
         let request = Request {
-            nonce: 3,
+            nonce: self.rng.u64(..=Terms::MAX_LIMIT),
             node: owner.filter(|_| self.rng.u64(..10) > 0).unwrap_or(any),
             terms,
             ttl_ms: match self.rng.u64(..40) {
@@ -169,7 +169,19 @@ impl Trace {
             },
             settlements,
         };
-        let text = request.to_text();
+        let mut text = request.to_text();
+        if let [of] = request.settlements.as_slice()
+            && self.rng.u64(..9) == 0
+        {
+            // Neither left open nor closed.
+            let (old, other) = (u64::from(of.closes), self.rng.u64(2..5));
+            let (id, seq) = (of.id, of.seq);
+            text = text.replacen(
+                &format!("-{id}-{seq}-{old}-"),
+                &format!("-{id}-{seq}-{other}-"),
+                1,
+            );
+        }
         if self.rng.u64(..30) > 0 {
             return text;
         }
@@ -344,7 +356,7 @@ fn tables_of_leases_and_nodes_are_full_at_the_same_request() {
     for i in 0..4300 {
         // 4096 leases at once, then those that are there when the first are over; 1024 nodes.
         now_ms += 10 * u64::from(i > 4150);
-        let request = format!("1-3-{}-9000-60000-60-1000-1-1", i % 1200);
+        let request = format!("1-3-{}-9000-60000-60-1000-1-1-0-{i}-0-1-0-1", i % 1200);
         let answer = store.lease("key", &request, now_ms, u64::MAX).unwrap();
         let (_, over_at) = store.snapshot("key").unwrap();
         steps.push(Step {
@@ -354,9 +366,9 @@ fn tables_of_leases_and_nodes_are_full_at_the_same_request() {
             expected: format!("{} {answer}", over_at - now_ms),
         });
     }
-    let refused = |step: &Step| step.expected.split('-').nth(1) == Some("0");
+    let refused = |step: &Step| step.expected.split('-').nth(2) == Some("0");
     assert_eq!(steps.iter().position(refused), Some(4096));
-    assert_eq!(steps[4096].expected, "73000 1-0-0-1000-0-1024");
+    assert_eq!(steps[4096].expected, "73000 1-3-0-0-1000-0-1024");
     assert!(steps[1024].expected.ends_with("-0"), "no place for a node");
     compare(&mut Server::start(&[]), "full", &steps);
 }

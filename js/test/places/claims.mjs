@@ -269,7 +269,7 @@ const CLAIMS = {
 export function make({ leapgate: { Limiter }, 'leapgate/engine': { Engine } = {}, 'leapgate/shared': { SharedLimiter } = {} }) {
   const rules = { flowRules: [{ resource: 'api', key: ['clientIp'], count: 2, intervalMs: MINUTE }] };
   const answer = granting(1);
-  const store = { lease: async () => answer() };
+  const store = { lease: async (key, request) => answer(key, request) };
   return {
     limiter: new Limiter({ limit: 2, windowMs: MINUTE }),
     engine: Engine && new Engine(rules),
