@@ -290,7 +290,7 @@ class Fleet:
         self.close()
 
     def document(self):
-        """What the Envoys are configured with."""
+        """What the Envoys are configured with. The time-out is shorter than some delays of tests: answers must come after it, too."""
         store = {"cluster": "webdis", "protocol": "webdis", "timeoutMs": 100, "maxWaitMs": 50, "whenDown": self.when_down}
         return {"flowRules": [rule.of_envoy() for rule in self.rules], "envoy": {"store": store}}
 
