@@ -25,7 +25,7 @@ GO=1.27.3
 RATELIMIT=v1.4.1-0.20260122083618-3fb702589d36
 PYTHON=.tools/venv/bin/python
 WASM=dist/leapgate.wasm
-MAX_WASM_BYTES=435000
+MAX_WASM_BYTES=500000
 TARGET=${CARGO_TARGET_DIR:-target}
 
 # What Envoy calls. The SDK exports every callback there is, and the host enters the VM, about 2,500
