@@ -24,6 +24,9 @@ const GRACE_MS: u64 = 1000;
 /// cluster's circuit breaker.
 const CALLS_PER_TICK: u32 = 64;
 
+/// How often the time-out may double: an answer to a worker that is overloaded takes several turns of its event loop.
+const MAX_DOUBLINGS: u32 = 3;
+
 /// How much of a gRPC message is read, in bytes.
 const MAX_MESSAGE: usize = 4096;
 
@@ -51,6 +54,8 @@ pub(crate) struct Leases<H: Host> {
     awaited: Cell<u64>,
     /// The causes that were logged since the store last answered, a bit each.
     causes: Cell<u32>,
+    /// How often the time-out has doubled.
+    doublings: Cell<u32>,
     latency: OnceCell<MetricId>,
 }
 
@@ -95,6 +100,7 @@ impl<H: Host> Leases<H> {
             due: Cell::new(u64::MAX),
             awaited: Cell::new(0),
             causes: Cell::new(0),
+            doublings: Cell::new(0),
             latency: OnceCell::new(),
         })
     }
@@ -284,7 +290,13 @@ impl<H: Host> Leases<H> {
             Err(fault) => rule.lose(token, &fault, now),
             Ok(answer) => {
                 let took = now.monotonic.since(flight.sent.monotonic);
-                self.record(took.as_millis() as u64);
+                let took = took.as_millis() as u64;
+                self.record(took);
+                let settings = self.settings.borrow();
+                let timeout_ms = settings.as_ref().map_or(0, |store| store.timeout_ms.into());
+                if took < timeout_ms / 2 {
+                    self.doublings.set(0);
+                }
                 rule.hear(token, &answer, expires_ms, now);
             }
         }
@@ -302,8 +314,10 @@ impl<H: Host> Leases<H> {
             return false;
         };
         let host = self.vm.host();
+        let timeout_ms = store.timeout_ms << self.doublings.get();
+        let (with_script, message) = (flight.with_script, &flight.message);
         let sent = match &rule.service {
-            None => store::send(host, &store, flight.with_script, &flight.message),
+            None => store::send(host, &store, with_script, message, timeout_ms),
             Some(service) => {
                 match service
                     .borrow()
@@ -315,7 +329,7 @@ impl<H: Host> Leases<H> {
                             service: SERVICE,
                             method: METHOD,
                             message: &message,
-                            timeout_ms: store.timeout_ms,
+                            timeout_ms,
                         })
                         .map_err(Fault::NotSent),
                     Err(answer) => {
@@ -328,7 +342,7 @@ impl<H: Host> Leases<H> {
         match &sent {
             Err(fault) => rule.lose(token, fault, now),
             Ok(call) => {
-                let limit = GRACE_MS + u64::from(store.timeout_ms);
+                let limit = GRACE_MS + u64::from(timeout_ms);
                 let ends = now.monotonic.as_millis().saturating_add(limit);
                 let flight = Flight {
                     call: *call,
@@ -442,6 +456,10 @@ impl<H: Host> Permits<H> {
     fn lose(&self, token: u64, fault: &Fault, now: Moment) {
         let lost = self.node.borrow_mut().lost(token, now);
         self.count(lost);
+        if matches!(fault, Fault::Status(504)) {
+            let doublings = &self.leases.doublings;
+            doublings.set((doublings.get() + 1).min(MAX_DOUBLINGS));
+        }
         if self.node.borrow().is_down() {
             self.leases.log_fault(fault);
         }

@@ -115,6 +115,7 @@ pub(crate) fn send<H: Host>(
     store: &StoreSettings,
     with_script: bool,
     message: &Message,
+    timeout_ms: u32,
 ) -> Result<u32, Fault> {
     let (command, script) = match with_script {
         false => ("EVALSHA", REDIS_SCRIPT_SHA1),
@@ -152,7 +153,7 @@ pub(crate) fn send<H: Host>(
         cluster: &store.cluster,
         headers: &headers,
         body: body.as_bytes(),
-        timeout_ms: store.timeout_ms,
+        timeout_ms,
     };
     host.call_http(&call).map_err(Fault::NotSent)
 }

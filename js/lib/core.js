@@ -190,6 +190,13 @@ function assignNumber(key) {
   return next++;
 }
 
+// The number of the key that has no parts.
+export function noKey() {
+  seed();
+  glue.key(0, put(flattenTexts([])), true);
+  return 0;
+}
+
 export const isValue = (key) => typeof key === 'string' || typeof key === 'bigint' || Number.isFinite(key);
 
 function otherNumberOf(key) {

@@ -45,6 +45,9 @@ function samplesOf(windowMs) {
   return samples;
 }
 
+// All requests together have the key without parts: so has a rule of the Envoy filter without a key.
+const slotOf = (key) => (Array.isArray(key) && key.length === 0 ? wasm.noKey() : wasm.numberOf(key));
+
 export class SharedLimiter {
   #at = { number: -1, generation: 0 };
   #options;
@@ -119,7 +122,7 @@ export class SharedLimiter {
     const [now, wall] = [wasm.defaultClock(), Date.now()];
     let code;
     try {
-      code = core.shared_take(number, wasm.numberOf(key), cost, now, wall, waits);
+      code = core.shared_take(number, slotOf(key), cost, now, wall, waits);
     } catch (error) {
       throw wasm.crashed(error);
     }
@@ -191,7 +194,7 @@ export class SharedLimiter {
     checkNumber('cost', cost, MAX_COST, true);
     const number = this.#number();
     try {
-      core.shared_give_back(number, wasm.numberOf(key), cost);
+      core.shared_give_back(number, slotOf(key), cost);
     } catch (error) {
       throw wasm.crashed(error);
     }

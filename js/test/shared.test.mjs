@@ -325,3 +325,16 @@ test('a_busy_key_hardly_ever_asks_the_store', () => {
   const { asks } = limiter.stats();
   assert.ok(asks < 0.05 * 20_000, `${asks} calls`);
 });
+
+test('a_key_without_parts_is_that_of_all_requests_and_waits_in_a_line_of_its_own', async () => {
+  const store = heldStore();
+  const limiter = made(store);
+  const both = [limiter.limit([]), limiter.limit('')];
+  assert.deepEqual(
+    store.calls.map(({ key }) => key),
+    ['api:1000:20', 'api:1000:20:'],
+  );
+  await store.flow();
+  assert.deepEqual((await Promise.all(both)).map(({ success }) => success), [true, true]);
+  await assert.rejects(limiter.limit(undefined), { code: 'ERR_LEAPGATE_KEY' });
+});

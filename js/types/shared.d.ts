@@ -86,7 +86,7 @@ export class SharedLimiter {
   /** Throws an error with the code `ERR_LEAPGATE_OPTIONS` if an option is wrong. Reads neither clock nor randomness. */
   constructor(options: SharedLimiterOptions);
   /**
-   * Decides about a request with `key`. The promise is resolved already while there are permits, or while the store is known to have
+   * Decides about a request with `key`; the key `[]` is that of all requests together. The promise is resolved already while there are permits, or while the store is known to have
    * none. Else it waits for the store, for each key first come, first served, and no longer than `timeoutMs`, at worst twice.
    *
    * Of a result, `remaining` is what is known here, and a request that passes has its quota back after `resetMs` at the latest.

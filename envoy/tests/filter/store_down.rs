@@ -183,3 +183,42 @@ fn without_a_store_the_limit_is_local_and_the_log_says_so() {
     let line = "leapgate: flowRules[0].clusterMode: `true` needs a store, and there is none, so each node limits by itself; add `envoy.store`";
     assert_eq!(process.warnings(), [line]);
 }
+
+#[test]
+fn the_time_out_doubles_after_each_loss_up_to_eight_times_until_an_answer_is_quick() {
+    let (process, redis) = (process(), Redis::default());
+    let vm = Vm::born(&process, &hundred(""));
+    let asked = || {
+        process.millis.set(process.millis.get() + 200);
+        drop(vm.request("login"));
+        vm.calls()
+    };
+    // It gets the script.
+    drop(vm.request("login"));
+    redis.answer(&vm);
+    process.millis.set(process.millis.get() + 3000);
+    for timeout_ms in [50, 100, 200, 400, 400] {
+        let calls = asked();
+        assert_eq!(calls.len(), 1);
+        assert_eq!(calls[0].timeout_ms, timeout_ms);
+        vm.answer(&calls[0], Some(504), "upstream request timeout");
+    }
+    for (took, after) in [(300, 400), (10, 50)] {
+        for call in asked() {
+            process.millis.set(process.millis.get() + took);
+            let answer = redis.run(&call, process.millis.get());
+            vm.answer(&call, Some(200), &answer);
+        }
+        // Its permits have ended.
+        process.millis.set(process.millis.get() + 3000);
+        let calls = asked();
+        assert_eq!(calls[0].timeout_ms, after, "after {took} ms");
+        for call in &calls {
+            let answer = redis.run(call, process.millis.get());
+            vm.answer(call, Some(200), &answer);
+        }
+        if after == 400 {
+            vm.answer(&asked()[0], Some(504), "upstream request timeout");
+        }
+    }
+}
