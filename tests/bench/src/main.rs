@@ -3,7 +3,7 @@
 //! - `core`: one window decision, a whole entry and exit and a decision for one of many keys, beside peers that run in the
 //!   same rounds; `core keyed`: the last of these alone.
 //! - `filter`: what a request costs in the filter, beside the floor (`tests/floor`): exactly, by a host that counts, and in
-//!   a real Envoy, by instructions and CPU time.
+//!   a real Envoy, by instructions and CPU time; `filter leased`: a leased permit beside a window of the filter's own.
 //!
 //! Ratios come from measurements that lie next to each other in time, and are what to look at: a
 //! shared machine's nanoseconds move by a fifth from hour to hour, its ratios hardly.

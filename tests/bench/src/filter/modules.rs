@@ -190,15 +190,17 @@ pub(super) fn keyed(key: Key, limit: Limit, interval_ms: u64) -> String {
 
 /// The filter's configuration with one rule, whose permits are leased where `is_leased`.
 pub(super) fn one_rule(is_leased: bool, interval_ms: u64) -> String {
-    let mut rule =
-        json!({"resource": ROUTE, "id": ROUTE, "count": NO_LIMIT, "intervalMs": interval_ms});
-    let mut envoy = json!({});
-    if is_leased {
-        rule["clusterMode"] = json!(true);
-        rule["clusterConfig"] = json!({"thresholdType": 1});
-        // Valgrind takes its time.
-        envoy = json!({"store": {"cluster": STORE, "protocol": "webdis", "timeoutMs": 5000, "maxWaitMs": 5000}});
-    }
+    let rule = json!({
+        "resource": ROUTE, "id": ROUTE, "count": NO_LIMIT, "intervalMs": interval_ms,
+        "clusterMode": is_leased, "clusterConfig": {"thresholdType": 1},
+    });
+    // Valgrind takes its time.
+    let store =
+        json!({"cluster": STORE, "protocol": "webdis", "timeoutMs": 5000, "maxWaitMs": 5000});
+    let envoy = match is_leased {
+        true => json!({"store": store}),
+        false => json!({}),
+    };
     json!({"flowRules": [rule], "envoy": envoy}).to_string()
 }
 
