@@ -720,6 +720,8 @@ fn a_fleet_never_admits_more_than_the_limit_in_any_interval() {
         // Without the store the nodes have the limit once more, but for those that it has not met; and what it has told them it
         // must know, or they may have it twice.
         let forgets = plan.faults.flushes || plan.faults.restarts;
+        // Nor does it know what a node believes that several answers in a row have not reached.
+        let forgets = forgets || plan.faults.lost + plan.faults.mixed_up > 0;
         let bound = match plan.when_down {
             WhenDown::Refuse => largest + outcome.forgotten,
             _ if forgets => continue,
