@@ -377,7 +377,7 @@ impl Node {
     }
 
     /// Whether an answer is that to the request with this token. One to an earlier request may grant permits whose time is over, and
-    /// proxies are known that hand answers to whoever has the next connection.
+    /// some proxies hand the answer of a closed connection to the next one.
     pub fn expects(&self, token: u64, answer: &Answer) -> bool {
         answer.nonce == nonce(self.id, token)
     }

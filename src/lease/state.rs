@@ -55,7 +55,7 @@ struct Member {
 pub struct KeyState {
     now: u64,
     last_id: u64,
-    /// Until when it counts as full: nobody knows what was leased before.
+    /// Until when it counts as full: what was leased before is not known.
     full_until: u64,
     ring: Ring,
     holds: Vec<Hold>,

@@ -137,7 +137,7 @@ fn only_a_store_that_remembers_a_window_grants() {
     let all = "1-3-7-100-400-4-50-100-1";
     assert_eq!(lease(&mut server, "key", all).granted, 100);
     assert_eq!(lease(&mut server, "key", all).granted, 0);
-    // Nobody has told it that it forgets here: so much is over.
+    // The nodes do not learn that the server forgets here: so much is over.
     server.say("FLUSHALL").unwrap();
     assert_eq!(lease(&mut server, "key", all).granted, 100);
 
