@@ -175,17 +175,18 @@ impl<B: BreakerStorage> BreakerChecks<B> {
         }
     }
 
-    /// Ends a call: the breakers count it.
+    /// Tells the breakers once how a call has ended: they count it.
     #[inline(never)]
     pub(super) fn complete(
         &self,
-        mut admissions: Admissions,
+        admissions: &mut Admissions,
         rt_ms: u64,
         failed: bool,
         now: Timestamp,
     ) {
+        let asked = std::mem::take(&mut admissions.asked);
         for (i, check) in self.0.iter().enumerate() {
-            if admissions.asked & (1 << i) != 0 {
+            if asked & (1 << i) != 0 {
                 let admission = admissions.take(i);
                 check
                     .breaker

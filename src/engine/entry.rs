@@ -69,7 +69,7 @@ impl<S: Backend> Entry<S> {
             self.scope.inbound = None;
         }
         if !self.admissions.are_none() {
-            let admissions = std::mem::take(&mut self.admissions);
+            let mut admissions = std::mem::take(&mut self.admissions);
             if S::STATISTICS {
                 for api in admissions.apis() {
                     api.complete(rt, self.cost, failed, now);
@@ -82,15 +82,25 @@ impl<S: Backend> Entry<S> {
             self.resource
                 .prechecks
                 .breakers
-                .complete(admissions, rt, failed, now);
+                .complete(&mut admissions, rt, failed, now);
         }
         let held = std::mem::take(&mut self.held);
         if held != 0 {
-            let leave = |_, _: &_, state: &Rc<ControllerOf<S>>| state.leave(now);
+            let leave = |_, _: &_, state: &Rc<ControllerOf<S>>| state.leave(self.cost, now);
             self.resource
                 .each_state(held, self.origin.as_deref(), leave);
         }
         self.origin = None;
+    }
+
+    /// Tells the breakers that the call has failed, though it goes on: its caller no longer waits for it. It is in flight until it
+    /// ends, and how it ends then tells the breakers nothing.
+    pub fn fail(&mut self, now: Timestamp) {
+        let (rt, breakers) = (
+            now.millis_since(self.started),
+            &self.resource.prechecks.breakers,
+        );
+        breakers.complete(&mut self.admissions, rt, true, now);
     }
 
     /// Says what the call has cost in that unit, before it ends: rules that hold an estimate of it charge so much instead, from
