@@ -536,6 +536,7 @@ export interface ResourceStats extends EngineStats {
   /** Requests that passed in the last second, per second, and so on, as `engine.nodes.cluster(resource)` tells them; 0 if there were none. */
   passQps: number;
   blockQps: number;
+  /** Calls that have ended, as Sentinel counts them: with an error or without. */
   successQps: number;
   exceptionQps: number;
   /** The average response time in the last second, in milliseconds. */

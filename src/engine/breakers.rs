@@ -83,6 +83,13 @@ impl Admissions {
         }
     }
 
+    /// Keeps what the request costs in other units than requests.
+    #[cold]
+    pub(super) fn keep_charged(&mut self, costs: &[(&str, u64)]) {
+        let costs = costs.iter().map(|(unit, n)| ((*unit).into(), *n));
+        self.rest.get_or_insert_default().charged = costs.collect();
+    }
+
     /// What it holds, to be settled.
     pub(super) fn extras_mut(&mut self) -> Option<&mut EntryExtras> {
         self.rest.as_deref_mut()

@@ -45,6 +45,8 @@ pub struct Resource<S: Backend> {
     /// Whether any rule without a key counts requests that it is not for, or looks at more of a request than its origin and its cost in
     /// requests, or whether permits are leased.
     pub(super) by_request: bool,
+    /// Whether any rule charges another unit than requests at once.
+    pub(super) charges_units: bool,
     /// Whether any rule takes turns.
     pub(super) may_wait: bool,
     /// Whether any other rules apply than flow rules without a key.
