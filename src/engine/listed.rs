@@ -38,6 +38,13 @@ impl Listed {
                 }
             }
         }
+        let coarse = || {
+            Some(format!(
+                "{list}[{index}].intervalMs: {}",
+                rule.coarseness()?
+            ))
+        };
+        let warning = warning.or_else(coarse);
         Listed {
             id,
             rule: Rc::new(rule),
