@@ -252,27 +252,6 @@ impl FlowRule {
         }
     }
 
-    /// Why its window is coarse, if that is for want of a divisor of its interval: what is wrong with that, and the cure.
-    pub(crate) fn coarseness(&self) -> Option<String> {
-        let Grade::Qps {
-            window,
-            counting: Counting::Strict,
-        } = self.grade
-        else {
-            return None;
-        };
-        let (samples, interval_ms) = (window.0.sample_count(), window.0.interval_ms());
-        let (half, most) = (KEYED_SAMPLE_COUNT / 2, self.finest());
-        let is_counted = !self.behavior.is_paced() && window.is_finest(most);
-        (is_counted && samples < half && interval_ms >= KEYED_SAMPLE_COUNT.into()).then(|| {
-            let buckets = if samples == 1 { "bucket" } else { "buckets" };
-            let (counted, even) = (samples + 1, interval_ms.next_multiple_of(most.into()));
-            format!(
-                "`{interval_ms}` has no divisor from {half} to {most}, so its window has {samples} {buckets} and may pass only {samples}/{counted} of the count; use `{even}`"
-            )
-        })
-    }
-
     fn behaving(
         mut self,
         behavior: ControlBehavior,
