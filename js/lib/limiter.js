@@ -48,8 +48,7 @@ export class Limiter {
   #tree;
   #now;
   #policies = [];
-  // For the console.
-  #counts;
+  #limits;
   #maxKeys;
   #unremembered = 0;
   #sharing = false;
@@ -77,9 +76,9 @@ export class Limiter {
     }
     this.#tree = flatten('options', rest);
     this.#now = now;
+    this.#limits = [rest.limits ?? rest].flat().map((limit) => ({ ...limit }));
     wasm.ready();
     this.#open();
-    this.#counts = (rest.limits ?? [rest]).map(({ limit }) => limit);
     this.#maxKeys = rest.maxKeys ?? MAX_KEYS;
     registry?.register(this, this.#at, this.#at);
   }
@@ -93,8 +92,8 @@ export class Limiter {
     this.#at.generation = wasm.generation;
     this.#policies = [];
     for (let i = 0, bytes; (bytes = core.limiter_about(number, i)) >= 0; i++) {
-      const windowMs = wasm.results()[0];
-      this.#policies.push({ id: wasm.readText(bytes), windowMs });
+      // The window in the module may be a few milliseconds longer, so that its buckets are equal.
+      this.#policies.push({ id: wasm.readText(bytes), windowMs: this.#limits[i].windowMs });
     }
   }
 
@@ -261,7 +260,7 @@ export class Limiter {
   }
 
   [INSPECT](_, options, inspect) {
-    const limits = this.#policies.map(({ id, windowMs }, i) => ({ id, limit: this.#counts[i], windowMs }));
+    const limits = this.#policies.map(({ id, windowMs }, i) => ({ id, limit: this.#limits[i].limit, windowMs }));
     return inspected('Limiter', { limits, maxKeys: this.#maxKeys }, options, inspect);
   }
 

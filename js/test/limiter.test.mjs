@@ -78,6 +78,23 @@ test('a_result_has_four_fields_of_its_own_and_three_getters_and_is_kept', () => 
   });
 });
 
+test('a_window_without_a_good_divisor_passes_nine_tenths_of_its_limit', () => {
+  for (const window of ['strict', 'sentinel', 'weighted']) {
+    const [limiter, clock] = at({ limit: 1000, windowMs: 60_013, window });
+    let passed = 0;
+    const admitted = [];
+    // Twice the limit, evenly, for 20 windows.
+    for (; clock.millis < 20 * 60_013; clock.millis += 30) {
+      const { success, policies } = limiter.limit('key');
+      assert.deepEqual([policies[0].windowMs, policies[0].id], [60_013, '60013ms']);
+      if (success) admitted[passed++] = clock.millis;
+    }
+    assert.ok(passed >= 0.9 * 20 * 1000, `${window}: ${passed}`);
+    if (window !== 'strict') continue;
+    for (let i = 1000; i < passed; i++) assert.ok(admitted[i] - admitted[i - 1000] >= 60_013, `at ${admitted[i]}`);
+  }
+});
+
 test('never_admits_more_than_the_limit_in_any_window', () => {
   const random = randoms(7);
   for (const limits of [

@@ -217,6 +217,15 @@ for (const [whenDown, [passes, decides]] of Object.entries(DOWN)) {
   });
 }
 
+test('a_window_without_a_good_divisor_is_warned_of', async () => {
+  const warnings = await warningsOf(() => {
+    made(new MemoryStore(), { windowMs: 60_013 });
+    for (const geometry of [{ windowMs: 60_013, sampleCount: 1 }, { windowMs: 60_000 }, { windowMs: 7 }]) made(new MemoryStore(), geometry);
+  });
+  const message = 'leapgate: options.windowMs: `60013` has no divisor from 10 to 20, so may pass only 1/2 of the limit; use `60020`';
+  assert.deepEqual(warnings, [{ code: 'LEAPGATE_BUCKETS', message }]);
+});
+
 test('a_store_that_answers_nonsense_is_warned_of_once_for_each_cause', async () => {
   for (const [answer, cause] of [
     ['OK', "`OK` is not an answer of leapgate's store; check which store it is, and its script"],

@@ -17,7 +17,10 @@ export interface Limit {
   windowMs: number;
   /** What the window guarantees; `strict` unless given. */
   window?: WindowMode;
-  /** The number of buckets in the window: a divisor of `windowMs`. The largest up to 20 unless given. */
+  /**
+   * The number of buckets in the window: a divisor of `windowMs`. The largest up to 20 unless given; if that is below 10, the
+   * limiter decides by a window that is up to 20 ms longer and has up to 20 buckets.
+   */
   sampleCount?: number;
   /** The limit's name in results. The length of its window unless given, as in `60s`. */
   id?: string;
