@@ -1,7 +1,7 @@
 // For handlers of fetch's Request: Workers, Deno, Bun, Next.js and the like.
 
-import { addressKeys, checkAdapter, checkFunction, isObject, makeGate } from './gate.js';
-import { checkOptions, fault, outermost, wrong } from './errors.js';
+import { addressKeys, checkAdapter, isObject, makeGate } from './gate.js';
+import { checkFunction, checkOptions, fault, outermost, wrong } from './errors.js';
 import { isResponse, responseOf, watch, withHeaders } from './web.js';
 
 const HEADER = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;

@@ -1,7 +1,7 @@
 // Shared by the adapters: how they decide about a request, what a refusal says, and when a charge is refunded.
 
 import { Limiter } from 'leapgate';
-import { PEERS, checkObject, checkOptions, fault, shown, wrong } from './errors.js';
+import { PEERS, checkFunction, checkObject, checkOptions, fault, shown, wrong } from './errors.js';
 import { checkDraft, headersOf, retryAfterSeconds } from './headers.js';
 import { V4, V6, keyOfAddress } from './ip.js';
 import { sampled } from './refused.js';
@@ -47,10 +47,6 @@ const whenRead = (option, args, then) => (typeof option === 'function' ? whenKno
 
 function notEnded(error) {
   warn('LEAPGATE_END', `leapgate: what a request had taken could not be given back: ${error?.message ?? error}`);
-}
-
-export function checkFunction(place, value, cure) {
-  if (value !== undefined && typeof value !== 'function') throw wrong(place, value, `is not a function; ${cure}`);
 }
 
 // Checks the names of an adapter's options; `own` are the names that only this adapter has.
@@ -168,11 +164,10 @@ export function makeGate(options, key, formats = [], contextOf = () => undefined
   checkFunction('options.key', options.key, 'use one that returns whom to limit, as in `(request) => ipKey(address)`');
   checkFunction('options.skip', skip, 'use one that returns whether a request is not to be limited');
   checkFunction('options.countIf', countIf, 'use one that returns whether a request counts');
-  checkFunction('options.onRefused', onRefused, 'use one that reports a refusal, as in `({ key, result, suppressed }) => …`');
   if (draft !== false) checkDraft('options.draft', draft, "use 11, 7, 6, 'legacy', or false for none");
   checkReply(reply, [...Object.keys(FORMATS), ...formats]);
   const keyOf = options.key ?? key;
-  const report = onRefused && sampled(onRefused);
+  const report = sampled(onRefused);
   if (keyOf === undefined && limiter !== undefined) {
     throw fault(
       'ERR_LEAPGATE_OPTIONS',

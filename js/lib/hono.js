@@ -1,7 +1,7 @@
 // For Hono, in all runtimes.
 
-import { PROPERTY, addressKeys, checkAdapter, checkFunction, makeGate, propertyOf } from './gate.js';
-import { fault, outermost, wrong } from './errors.js';
+import { PROPERTY, addressKeys, checkAdapter, makeGate, propertyOf } from './gate.js';
+import { checkFunction, fault, outermost, wrong } from './errors.js';
 import { outcomeOf, whenOver } from './node.js';
 import { responseOf, watch, withHeaders } from './web.js';
 

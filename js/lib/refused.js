@@ -1,5 +1,6 @@
 // `onRefused`, sampled: a flood of requests must not become a flood of logs.
 
+import { checkFunction } from './errors.js';
 import { warn } from './warn.js';
 
 // How many calls any second has, at most; and each of them is for another key.
@@ -12,8 +13,11 @@ function failed(error) {
   warn('LEAPGATE_ON_REFUSED', `leapgate: \`onRefused\` has thrown: ${error?.message ?? error}`);
 }
 
-// Returns a function that reports a refusal, or counts it as suppressed. If it reports, it returns a promise that never rejects.
+// Returns a function that reports a refusal, or counts it as suppressed; undefined without an `onRefused`. If it reports, it returns a
+// promise that never rejects.
 export function sampled(onRefused) {
+  checkFunction('options.onRefused', onRefused, 'use one that reports a refusal, as in `({ key, result, suppressed }) => …`');
+  if (onRefused === undefined) return undefined;
   // The calls of the last second.
   const latest = [];
   let suppressed = 0;
