@@ -18,7 +18,7 @@ const ENTRIES = [
   ['stats', ['ArrayMetric', 'LeapArray', 'StatisticNode']],
   ['http', ['ipKey', 'rateLimitHeaders']],
   ['fastify', ['default', 'leapgate']],
-  ...['express', 'fetch', 'hono', 'store'].map((name) => [name, ['leapgate']]),
+  ...['express', 'fetch', 'hono', 'store', 'nestjs'].map((name) => [name, ['leapgate']]),
 ];
 
 test('types: valid options compile, and mistyped ones do not', async () => {

@@ -264,6 +264,15 @@ const CLAIMS = {
       equal(hits, [1, 2, 3], 'hits');
     },
   },
+  'leapgate/nestjs': {
+    'counts, and blocks a refused key': async ({ leapgate }) => {
+      const storage = leapgate({ now: () => 0 });
+      const hits = [];
+      for (let i = 0; i < 3; i++) hits.push(await storage.increment('a', MINUTE, 2, MINUTE, 'default'));
+      equal(hits.map(({ totalHits }) => totalHits), [1, 2, 3], 'hits');
+      equal([hits[2].isBlocked, hits[2].timeToBlockExpire], [true, 63], 'the refusal');
+    },
+  },
 };
 
 /** The objects made at module scope, before there is a request. */
