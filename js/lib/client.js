@@ -16,8 +16,9 @@ const HOUR_MS = 3_600_000;
 // The longest delay of setTimeout.
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
-// The most limits of an upstream that are remembered for a key.
+// The most limits of an upstream that are remembered for a key, beside what `Retry-After` says, which is no other limit's id.
 const MAX_QUOTAS = 16;
+const RETRY_AFTER = null;
 
 // When a limit of an upstream is over, one request is sent at a time until an answer tells what is left, but not for longer than this:
 // else all that wait would be sent at once.
@@ -30,8 +31,9 @@ const LATE_MS = 2000;
 const JITTER = 0.1;
 const MAX_JITTER_MS = 1000;
 
-// The longest pause before the first retry, if the upstream says nothing. It doubles with each.
+// The longest pause before the first retry, if the upstream says nothing, and the longest of all. It doubles with each.
 const BACKOFF_MS = 1000;
+const MAX_BACKOFF_MS = 60_000;
 
 const MAX_RETRIES = 100;
 
@@ -45,11 +47,13 @@ class Line extends Engine {
   // By key: how many requests are in flight, and `quotas`, the limits of the upstream by id: each has how many requests are `left`, and
   // `until` when. The keys of the latest requests come last.
   #upstreams = new Map();
+  #epoch;
   #maxKeys;
   #maxPauseMs;
 
   constructor(rules, settings, maxKeys, maxPauseMs) {
     super(rules, settings);
+    this.#epoch = settings.now ?? (() => Date.now());
     this.#maxKeys = maxKeys;
     this.#maxPauseMs = maxPauseMs;
   }
@@ -58,7 +62,10 @@ class Line extends Engine {
   enter(resource, request, isChecked) {
     const pause = this.pause(request.key);
     // A rule refuses: what waits for an engine needs an entry of the engine.
-    if (pause > 0) return Object.assign(super.enter('upstream', {}, isChecked), { retryAfterMs: pause, reset: Math.ceil(Date.now() + pause) });
+    if (pause > 0) {
+      const reset = Math.ceil(this.#epoch() + pause);
+      return Object.assign(super.enter('upstream', {}, isChecked), { retryAfterMs: pause, reset });
+    }
     const entry = super.enter(resource, request, isChecked);
     if (entry.success) this.#sent(request.key);
     return entry;
@@ -101,20 +108,22 @@ class Line extends Engine {
     // What stands for `fetch` may return anything.
     const said = typeof response?.headers?.get === 'function' ? read(response.headers) : { quotas: [] };
     const waits = said.retryAfterMs > 0 && [429, 503, 403].includes(status);
-    if (waits) this.#learn(quotas, now, '', 0, said.retryAfterMs);
     // `Retry-After` takes precedence over a reset.
+    if (waits) this.#learn(quotas, now, RETRY_AFTER, 0, said.retryAfterMs);
     for (const { id, left, resetMs } of said.quotas) if (left > 0 || !waits) this.#learn(quotas, now, id, left, resetMs);
     if (upstream.inFlight > 0 || quotas.size > 0) this.#keep(key, upstream);
     else this.#upstreams.delete(key);
     const isExhausted = said.quotas.some(({ left }) => left === 0);
-    return { isRefused: status === 429 || waits || (status === 403 && isExhausted), isTold: waits || isExhausted };
+    const isTold = (waits || isExhausted) && this.#maxPauseMs > 0;
+    return { isRefused: status === 429 || waits || (status === 403 && isExhausted), isTold };
   }
 
   #learn(quotas, now, id, left, ms) {
+    if (this.#maxPauseMs === 0) return;
     const jitter = left > 0 ? 0 : Math.random() * Math.min(JITTER * ms, MAX_JITTER_MS);
     const until = now + Math.min(ms + jitter, this.#maxPauseMs);
     const known = quotas.get(id);
-    if (known === undefined && quotas.size >= MAX_QUOTAS) return;
+    if (known === undefined && quotas.size >= MAX_QUOTAS && id !== RETRY_AFTER) return;
     // What is left only falls until there is more: a higher number is of an earlier answer that came late.
     if (known?.left < left && until < known.until + LATE_MS) return;
     quotas.set(id, { left, until: known?.left === left ? Math.max(known.until, until) : until });
@@ -251,7 +260,7 @@ export const limitedFetch = outermost('limitedFetch', (fetch, options = {}) => {
       // Without an origin it has not come to the network.
       const hasFailed = failure !== undefined && origin !== '' && !signal?.aborted;
       const isRepeated = attempt < retries && (isRefused || hasFailed) && isRepeatable(request);
-      const backoff = isTold ? 0 : Math.min(BACKOFF_MS * 2 ** attempt * (0.5 + Math.random() / 2), maxPauseMs);
+      const backoff = isTold ? 0 : Math.min(BACKOFF_MS * 2 ** attempt, MAX_BACKOFF_MS) * (0.5 + Math.random() / 2);
       if (!isRepeated || Math.max(backoff, line.pause(keyed)) > left) {
         if (failure !== undefined) throw failure.error;
         return response;

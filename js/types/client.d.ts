@@ -53,8 +53,8 @@ interface Common {
   /** How many requests may wait: 1000 unless given. Further ones reject: `ERR_LEAPGATE_FULL`. */
   maxWaiting?: number;
   /**
-   * The longest pause that an upstream can cause, in milliseconds, whatever it says: an hour unless given. 0: what upstreams say is
-   * ignored, except by retries.
+   * The longest pause that an upstream can cause, in milliseconds, whatever it says: an hour unless given. With 0, what upstreams
+   * say of times and counts is ignored.
    */
   maxPauseMs?: number;
   /** How often a request is sent again at most: 2 unless given; up to 100. */
@@ -84,7 +84,7 @@ export type LimitedFetchOptions =
  * **Retries**: a request that the upstream has refused (429, or 503 with `Retry-After`, or 403 with it or with nothing left, as GitHub
  * answers), and one that has failed, is sent again if it is idempotent (GET, HEAD, OPTIONS, PUT, DELETE, or any with an
  * `Idempotency-Key`) and its body can be sent again, which a stream cannot. Each attempt counts as a request. If the upstream has not
- * said when, the pause is random, up to 1 s, and doubles with each attempt. If the wait would exceed `maxWaitMs`, the refusal is returned. The
+ * said when, the pause is random, up to 1 s, and doubles with each attempt, up to a minute. If the wait would exceed `maxWaitMs`, the refusal is returned. The
  * result is always a response of `fetch` itself, or its error; the bodies of others are cancelled.
  */
 export function limitedFetch<F extends (input: any, init?: any) => Promise<any>>(fetch: F, options?: LimitedFetchOptions): F;
