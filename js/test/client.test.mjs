@@ -375,6 +375,16 @@ test('what is known of upstreams is bounded, and of the latest it is kept', asyn
   assert.equal(sent.at(-1).at, 50_000);
 });
 
+test('what is forgotten is of the key that was asked least recently', async (t) => {
+  const { sent, limited } = upstreamOf(t, (n) => (n < 4 ? reply(200, { RateLimit: '"a";r=2;t=50' }) : new Promise(() => {})));
+  const fetch = limited({ maxKeys: 2 });
+  for (const host of ['a', 'b', 'a', 'c']) await fetch(`https://${host}.example`);
+  for (const host of ['a', 'b']) ask(fetch, 5, `https://${host}.example`);
+  await settled();
+  const sentTo = (host) => sent.slice(4).filter(({ input }) => input === `https://${host}.example`).length;
+  assert.deepEqual([sentTo('a'), sentTo('b')], [2, 5]);
+});
+
 test('an upstream that names a new limit in each answer fills no memory', async (t) => {
   const item = (n, i) => `"${n}-${i}";r=${n === 0 ? 9 : 0};t=60`;
   let answer = (n) => reply(200, { RateLimit: Array.from({ length: 50 }, (_, i) => item(n, i)).join(', ') });

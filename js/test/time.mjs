@@ -2,9 +2,9 @@
 
 export const settled = () => new Promise(setImmediate);
 
-// `apis` are the timers of node:test that follow it.
-export function virtualTime(t, apis = ['setTimeout']) {
-  t.mock.timers.enable({ apis });
+// `apis` are the timers of node:test that follow it; `Date` begins at `epoch`.
+export function virtualTime(t, apis = ['setTimeout'], epoch = 0) {
+  t.mock.timers.enable({ apis, now: epoch });
   const time = { ms: 0, now: () => time.ms };
   const step = async () => {
     await settled();
