@@ -198,3 +198,16 @@ test('the example of statistics has the printed counts', async () => {
   const { code, seen } = await example('leapgate/stats', 'seen');
   assert.deepEqual(seen, JSON.parse(/ \/\/ (\[.*\])\n/.exec(code)[1]));
 });
+
+test('the example of a limited fetch sends its limit', async (t) => {
+  const sent = [];
+  t.mock.method(globalThis, 'fetch', async (url) => (sent.push(url), new Response('items')));
+  const { api, response } = await example('leapgate/client', 'api', 'response');
+  assert.equal(await response.text(), 'items');
+  const controller = new AbortController();
+  const more = Array.from({ length: 20 }, () => api('https://api.example.com/items', { signal: controller.signal }));
+  await new Promise(setImmediate);
+  controller.abort();
+  await Promise.allSettled(more);
+  assert.equal(sent.length, 10);
+});

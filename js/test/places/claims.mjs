@@ -252,6 +252,23 @@ const CLAIMS = {
       equal((await limited(request('a'))).status, 200, 'when it has been read');
     },
   },
+  'leapgate/client': {
+    'keeps to its limit, and to what an upstream says': async ({ limitedFetch }) => {
+      const sent = [];
+      const answers = [['X-RateLimit-Remaining', '1'], ['Retry-After', '0.05'], ['X-RateLimit-Remaining', '0']];
+      const upstream = async (url) => {
+        sent.push(new URL(url).pathname);
+        const [name, value] = answers[sent.length - 1];
+        return new Response('hello', { status: sent.length === 2 ? 429 : 200, headers: { [name]: value, 'X-RateLimit-Reset': '60' } });
+      };
+      const limited = limitedFetch(upstream, { limit: 3, windowMs: MINUTE, maxWaitMs: 5000 });
+      const statuses = [(await limited('http://localhost/a')).status, (await limited('http://localhost/b')).status];
+      equal([statuses, sent], [[200, 200], ['/a', '/b', '/b']], 'statuses, and what was sent');
+      let refusal;
+      await limited('http://localhost/c').catch((error) => (refusal = error));
+      equal([refusal?.code, refusal?.result.rule, sent.length], ['ERR_LEAPGATE_BLOCKED', 'upstream', 3], 'while nothing is left');
+    },
+  },
   'leapgate/hono': adapter,
   'leapgate/express': adapter,
   'leapgate/fastify': adapter,
