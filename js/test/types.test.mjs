@@ -16,6 +16,7 @@ const ENTRIES = [
   ['shared/cluster', ['cluster', 'serve']],
   ['shared/memory', ['MemoryStore']],
   ['stats', ['ArrayMetric', 'LeapArray', 'StatisticNode']],
+  ['client', ['limitedFetch']],
   ['http', ['ipKey', 'rateLimitHeaders']],
   ['fastify', ['default', 'leapgate']],
   ...['express', 'fetch', 'hono', 'store', 'nestjs'].map((name) => [name, ['leapgate']]),
