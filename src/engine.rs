@@ -113,7 +113,8 @@ impl<S: Backend> Engine<S> {
 
     /// Why rules in force do not do what they ask for, a sentence each: with the rule's place, the value and the cure. Today that is
     /// one limit for all machines ([`FlowRule::in_cluster`](crate::rule::FlowRule::in_cluster)), which needs a store and a rule
-    /// that can lease from it; other such rules limit by themselves.
+    /// that can lease from it; other such rules limit by themselves. And a strict window of fewer than 10 buckets for want of a
+    /// divisor of its interval: with `n` buckets as little as `n / (n + 1)` of the count may pass.
     pub fn warnings(&self) -> Vec<String> {
         let mut all = Vec::new();
         self.for_each_warning(|warning| all.push(warning.to_owned()));

@@ -19,7 +19,7 @@ const ENTRIES = [
   ['client', ['limitedFetch']],
   ['http', ['ipKey', 'rateLimitHeaders']],
   ['fastify', ['default', 'leapgate']],
-  ...['express', 'fetch', 'hono', 'store'].map((name) => [name, ['leapgate']]),
+  ...['express', 'fetch', 'hono', 'store', 'nestjs'].map((name) => [name, ['leapgate']]),
 ];
 
 test('types: valid options compile, and mistyped ones do not', async () => {

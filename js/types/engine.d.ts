@@ -596,7 +596,8 @@ export class Engine {
   replace(rules: RulesDocument): void;
   /**
    * Why rules in force do not do what they ask for, a sentence each. An engine has no store: a rule with `clusterMode` that asks for
-   * one limit for all machines limits this process alone. `SharedLimiter` of `leapgate/shared` has a store.
+   * one limit for all machines limits this process alone. `SharedLimiter` of `leapgate/shared` has a store. And a strict window whose
+   * `intervalMs` has no divisor from 10 to 20 (100 without a `key`) has so few buckets that much less than the count may pass.
    */
   readonly warnings: string[];
   /** The statistics of all resources, contexts and origins. */
