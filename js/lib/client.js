@@ -106,7 +106,7 @@ class Line extends Engine {
     for (const [id, { until }] of quotas) if (until <= now) quotas.delete(id);
     const status = response?.status;
     // What stands for `fetch` may return anything.
-    const said = typeof response?.headers?.get === 'function' ? read(response.headers) : { quotas: [] };
+    const said = typeof response?.headers?.[Symbol.iterator] === 'function' ? read(response.headers) : { quotas: [] };
     const waits = said.retryAfterMs > 0 && [429, 503, 403].includes(status);
     // `Retry-After` takes precedence over a reset.
     if (waits) this.#learn(quotas, now, RETRY_AFTER, 0, said.retryAfterMs);
