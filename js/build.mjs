@@ -25,7 +25,7 @@ const MODULES = [
     name: 'shared',
     path: 'shared/',
     entries: ['workerd', 'edge-light'],
-    budgets: { wasm: 37_500, 'default import, gzipped': 25_000, 'in Workers, gzipped': 24_300 },
+    budgets: { wasm: 37_500, 'default import, gzipped': 25_400, 'in Workers, gzipped': 24_300 },
   },
   {
     name: 'memory',

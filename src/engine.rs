@@ -153,7 +153,12 @@ impl<S: Backend> Engine<S> {
         self.resource_at(name, &|| None)
     }
 
-    /// The same, at the time of a `clock` that is read only where a list of names ([`Backend::places`]) is to change.
+    /// The resource called `name`, if rules name it or it has been asked for: none is made.
+    pub fn known_resource(&self, name: &str) -> Option<Rc<Resource<S>>> {
+        self.table.borrow().resources.get(name)
+    }
+
+    /// The same as [`Engine::resource`], at the time of a `clock` that is read only where a list of names ([`Backend::places`]) is to change.
     #[inline]
     pub fn resource_at(
         &self,

@@ -123,4 +123,6 @@ export const PEERS = [
   ['limit', /^(max|points|rate|tokensPerInterval)$/],
   ['windowMs', /^(duration|timeWindow|interval)$/, ', in milliseconds'],
   ['key', /^(keys|keyGenerator)$/],
+  ['timeoutMs', /^timeout$/, ', in milliseconds'],
+  ['isError', /^errorFilter$/, ', which is its opposite'],
 ];

@@ -172,6 +172,7 @@ test('an aborted signal ends each stage, and the next in line takes the place', 
   assert.equal((await time.until(last)).status, 200);
   assert.deepEqual(sent.map(({ at }) => at), [0, 5000]);
   for (const { signal } of [early, line, upstream]) assert.equal(getEventListeners(signal, 'abort').length, 0);
+  assert.equal(time.timers, 0);
 });
 
 test('an abort in the pause before a retry ends it, and what fetch throws for an abort is not retried', async (t) => {
@@ -179,7 +180,7 @@ test('an abort in the pause before a retry ends it, and what fetch throws for an
   const { time, sent, limited } = upstreamOf(t, (n) => {
     if (n === 0) return reply(429);
     controller.abort('mine');
-    throw controller.signal.reason;
+    throw new Error('of fetch');
   });
   const fetch = limited();
   const first = new AbortController();
@@ -187,7 +188,8 @@ test('an abort in the pause before a retry ends it, and what fetch throws for an
   await time.pass(100);
   first.abort('paused');
   await assert.rejects(paused, (error) => error === 'paused');
-  await assert.rejects(fetch(URL_A, { signal: controller.signal }), (error) => error === 'mine');
+  assert.equal(time.timers, 0);
+  await assert.rejects(fetch(URL_A, { signal: controller.signal }), { message: 'of fetch' });
   await time.pass(5000);
   assert.equal(sent.length, 2);
 });
@@ -436,6 +438,7 @@ const unrepeated = {
   'PUT with a generator': [URL_A, { method: 'PUT', body: (async function* () {})(), duplex: 'half' }],
   'POST with an Idempotency-Key and a stream': [URL_A, { method: 'POST', body: new ReadableStream(), headers: { 'Idempotency-Key': '5' } }],
   'a Request with a body': [() => new Request(URL_A, { method: 'PUT', body: 'x' })],
+  'a Request with a body that the browser does not show': [() => ({ url: URL_A, method: 'PUT', headers: {}, bodyUsed: true })],
 };
 
 for (const [rows, times] of [[repeated, 2], [unrepeated, 1]]) {
@@ -479,6 +482,12 @@ test('`Retry-After` takes precedence over a reset', async (t) => {
   assert.deepEqual(sentAt(), [0, 1000]);
 });
 
+test('a retry does not wait longer than the upstream says', async (t) => {
+  const { time, sentAt, limited } = upstreamOf(t, (n) => reply(n === 0 ? 429 : 200, { 'Retry-After': '0.1' }));
+  await time.until(limited()(URL_A));
+  assert.deepEqual(sentAt(), [0, 100]);
+});
+
 test('each attempt counts as a request', async (t) => {
   const { time, sentAt, limited } = upstreamOf(t, () => reply(429));
   await time.until(Promise.all(ask(limited({ limit: 1, windowMs: 10_000, retries: 2 }), 1)));
@@ -516,7 +525,9 @@ test('the bodies of refusals that are not returned are cancelled, and errors of 
 test('a request that fails is sent again, and what it fails with last is thrown', async (t) => {
   const errors = [new TypeError('fetch failed'), 'a text', undefined, new TypeError('last')];
   const { time, sentAt, limited } = upstreamOf(t, (n) => Promise.reject(errors[n]));
-  await assert.rejects(time.until(limited({ retries: 3 })(URL_A)), (error) => error === errors[3]);
+  const { signal } = new AbortController();
+  await assert.rejects(time.until(limited({ retries: 3 })(URL_A, { signal })), (error) => error === errors[3]);
+  assert.equal(getEventListeners(signal, 'abort').length, 0);
   assert.deepEqual(sentAt(), [0, 500, 1500, 3500]);
 });
 

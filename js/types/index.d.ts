@@ -30,7 +30,10 @@ export interface Limit {
 export interface LimiterSettings {
   /** How many keys have a window of their own: 100,000 unless given. Further keys share windows, which is stricter for them. */
   maxKeys?: number;
-  /** The clock, in milliseconds. `performance.now()` unless given, `Date.now()` in Workers. */
+  /**
+   * The clock, in milliseconds. `performance.now()` unless given, `Date.now()` in Workers; while a test fakes `Date`, the fake is followed.
+   * A clock by `Date` is `() => Date.now()`: the function itself would stay the real one.
+   */
   now?: () => number;
 }
 
@@ -151,6 +154,7 @@ export type LeapgateErrorCode =
   | 'ERR_LEAPGATE_CRASHED'
   | 'ERR_LEAPGATE_FREED'
   | 'ERR_LEAPGATE_FULL'
+  | 'ERR_LEAPGATE_TIMEOUT'
   | 'ERR_LEAPGATE_IP'
   | 'ERR_LEAPGATE_KEY'
   | 'ERR_LEAPGATE_NOT_READY'
