@@ -96,7 +96,7 @@ mod time;
 mod window;
 
 pub use engine::{Blocked, Decision, Engine, Entry, Outcome, Policy, Request, Resource};
-pub use limiter::{Hold, Left, Limit, Limiter, LimiterError, Verdict};
+pub use limiter::{Hold, Left, Limit, Limiter, LimiterError, Verdict, snapshot::RestoreError};
 pub use refusal::RefusalKind;
 pub use rule::{Cause, Rules, RulesError};
 pub use time::Timestamp;
