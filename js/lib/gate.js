@@ -1,7 +1,7 @@
 // Shared by the adapters: how they decide about a request, what a refusal says, and when a charge is refunded.
 
 import { Limiter } from 'leapgate';
-import { PEERS, checkFunction, checkObject, checkOptions, fault, shown, wrong } from './errors.js';
+import { PEERS, checkFunction, checkObject, checkOptions, fault, kindOf, shown, wrong } from './errors.js';
 import { checkDraft, headersOf, retryAfterSeconds } from './headers.js';
 import { V4, V6, keyOfAddress } from './ip.js';
 import { sampled } from './refused.js';
@@ -108,8 +108,6 @@ export function decider(options) {
   return { engine, resource, origin, cost };
 }
 
-const kindOf = (value) => (typeof value === 'number' ? RangeError : TypeError);
-
 function checkLimit(place, limit, use) {
   if (limit === Infinity || (typeof limit === 'number' && limit >= 0 && limit <= MAX_COUNT)) return;
   throw wrong(place, limit, `is not a valid limit; ${use} a number from 0 to ${MAX_COUNT}, or Infinity for no limit`, kindOf(limit));
@@ -130,7 +128,7 @@ function checkReply(reply, formats) {
   const { status = 429, format = 'text', body = '', headers = {} } = reply;
   checkOptions('options.reply', reply, ['status', 'format', 'body', 'headers']);
   if (!Number.isInteger(status) || status < 400 || status > 599) {
-    throw wrong('options.reply.status', status, 'is not a valid status of a refusal; use 429, or another from 400 to 599', RangeError);
+    throw wrong('options.reply.status', status, 'is not a valid status of a refusal; use 429, or another from 400 to 599', kindOf(status));
   }
   if (!formats.includes(format))
     throw wrong('options.reply.format', format, `is not a valid format; use one of ${formats.map((format) => `'${format}'`).join(', ')}`);

@@ -1,7 +1,7 @@
 // A ThrottlerStorage for @nestjs/throttler: never more than the limit in any window, and memory is bounded.
 
 import { Limiter } from 'leapgate';
-import { INSPECT, bounded, checkOptions, fault, inspected, outermost, wrong } from './errors.js';
+import { INSPECT, bounded, checkOptions, fault, inspected, kindOf, outermost, wrong } from './errors.js';
 import { sampled } from './refused.js';
 
 const KNOWN = ['window', 'maxKeys', 'onRefused', 'now'];
@@ -30,7 +30,7 @@ class Storage {
     const id = `${name} ${ttl}`;
     const found = this.#limiters.get(id);
     if (found !== undefined) return found;
-    if (!Number.isInteger(ttl) || ttl < 1) throw wrong('ttl', ttl, 'is not a valid window; use whole milliseconds from 1', RangeError);
+    if (!Number.isInteger(ttl) || ttl < 1) throw wrong('ttl', ttl, 'is not a valid window; use whole milliseconds from 1', kindOf(ttl));
     if (this.#limiters.size === MAX_LIMITERS) {
       throw fault(
         'ERR_LEAPGATE_FULL',

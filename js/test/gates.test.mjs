@@ -10,6 +10,7 @@ import { Engine } from 'leapgate/engine';
 import { leapgate as forExpress } from 'leapgate/express';
 import { leapgate as forFastify } from 'leapgate/fastify';
 import { leapgate as forFetch } from 'leapgate/fetch';
+import { ipKey } from 'leapgate/http';
 import { SharedLimiter } from 'leapgate/shared';
 import { MemoryStore } from 'leapgate/shared/memory';
 import { ADAPTERS, statusesOf } from './adapters.mjs';
@@ -342,3 +343,23 @@ for (const [options, message] of [
 ]) {
   test(`options: ${message}`, () => assert.throws(() => forExpress(options), { code: 'ERR_LEAPGATE_OPTIONS', message }));
 }
+
+test('options: a wrong number is a RangeError, anything else a TypeError', () => {
+  for (const [name, value, error] of [
+    ['cost', -1, RangeError],
+    ['cost', '1', TypeError],
+    ['reply', { status: 200 }, RangeError],
+    ['reply', { status: '429' }, TypeError],
+    ['key', 5, TypeError],
+  ]) {
+    assert.throws(() => forExpress({ ...ONE, [name]: value }), error);
+  }
+});
+
+test('a client is let in again by its address', async () => {
+  const limiter = new Limiter(ONE);
+  const url = await listen(http.createServer(express().use(forExpress({ limiter }), (_, response) => response.end())));
+  assert.deepEqual([(await get(url)).status, (await get(url)).status], [200, 429]);
+  limiter.reset(ipKey('::ffff:127.0.0.1'));
+  assert.equal((await get(url)).status, 200);
+});

@@ -24,7 +24,7 @@ export interface Reply extends Omit<AnyReply, 'format'> {
    * the error handler of the route (`setErrorHandler`), with `statusCode`, the code `ERR_LEAPGATE_BLOCKED`, `body` as its message,
    * and the decision as `result`. The headers are already set.
    */
-  format?: AnyReply['format'] | 'error';
+  format?: AnyReply['format'] | 'error' | undefined;
 }
 
 type Args = [request: FastifyRequest, reply: FastifyReply];
@@ -48,11 +48,12 @@ type NoLimits = {
       | 'cost'
       | 'resource'
       | 'origin'
-  ]?: never;
+  ]?: undefined;
 };
 
 /**
- * The limits, and the key: `request.ip` unless `key` is given. Without limits, only routes with limits of their own are limited.
+ * The limits, and the key: `request.ip` unless `key` is given, which is asked before the body is read. Without limits, only routes with
+ * limits of their own are limited.
  */
 export type LeapgateOptions = (Limits<Args> | NoLimits) & Shared & Property;
 
@@ -80,7 +81,7 @@ export default leapgate;
 declare module 'fastify' {
   interface FastifyContextConfig {
     /** The options of `leapgate/fastify` for this route; false for no limit. Methods of one path share their limit. */
-    rateLimit?: RouteOptions | false;
+    rateLimit?: RouteOptions | false | undefined;
   }
   interface FastifyRequest {
     /** The decision of `leapgate/fastify`; null if the request is not limited. */
