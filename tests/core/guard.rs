@@ -504,7 +504,9 @@ fn a_call_whose_caller_gave_up_has_failed_at_once_and_is_in_flight_until_it_ends
     });
     let request = Request::new("pay").cost(2);
     let mut calls = [pass(&engine, &request, 0), pass(&engine, &request, 0)];
-    calls.each_mut().map(|call| call.fail(at(150)));
+    for call in &mut calls {
+        call.fail(at(150));
+    }
     let blocked = block(&engine, &request, 150);
     assert_eq!((kind(&blocked), retry_ms(&blocked)), ("degrade", Some(2000)));
     assert_eq!(decisions(&engine, "slow"), (0, 0), "one refusal counts once");
