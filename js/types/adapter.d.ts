@@ -34,9 +34,10 @@ export type OwnLimits<Args extends unknown[]> = LimiterSettings & Charged<Args> 
     | ({ limits: readonly Limit[] } & { [name in keyof Limit]?: undefined })
   );
 
-type NoLimits<Name extends string = never> = {
-  [name in Exclude<'limit' | 'windowMs' | 'window' | 'sampleCount' | 'id' | 'limits' | 'maxKeys' | 'now', Name>]?: undefined;
-};
+/** The names of the options of a limiter. */
+export type LimiterNames = keyof Limit | keyof LimiterSettings | 'limits';
+
+type NoLimits<Name extends LimiterNames = never> = { [name in Exclude<LimiterNames, Name>]?: undefined };
 
 /** A limiter that you share with other code, to `reset` and `block` clients, or one that other processes share. */
 export type GivenLimiter<Args extends unknown[]> = Charged<Args> & NoLimits<'limit'> &

@@ -13,7 +13,7 @@
  */
 import type { Costs } from 'leapgate/engine';
 import type { FastifyInstance, FastifyPluginCallback, FastifyReply, FastifyRequest } from 'fastify';
-import type { Common, Limits, PerRequest, PerhapsByKey, Property, Reply as AnyReply, Result } from './adapter.js';
+import type { Common, LimiterNames, Limits, PerRequest, PerhapsByKey, Property, Reply as AnyReply, Result } from './adapter.js';
 
 export type { EngineLike, EntryLike, Refusal, Result } from './adapter.js';
 
@@ -32,24 +32,7 @@ type Args = [request: FastifyRequest, reply: FastifyReply];
 type Shared = PerhapsByKey<Args> &
   Common<Args, FastifyReply, (request: FastifyRequest, reply: FastifyReply, result: Result) => unknown, Reply>;
 
-type NoLimits = {
-  [
-    name in
-      | 'limit'
-      | 'windowMs'
-      | 'window'
-      | 'sampleCount'
-      | 'id'
-      | 'limits'
-      | 'maxKeys'
-      | 'now'
-      | 'limiter'
-      | 'engine'
-      | 'cost'
-      | 'resource'
-      | 'origin'
-  ]?: undefined;
-};
+type NoLimits = { [name in LimiterNames | 'limiter' | 'engine' | 'cost' | 'resource' | 'origin']?: undefined };
 
 /**
  * The limits, and the key: `request.ip` unless `key` is given, which is asked before the body is read. Without limits, only routes with
