@@ -44,7 +44,8 @@ const FORMATS = ['error'];
 
 // The options of a route: its own, and the plugin's for the rest; the plugin's limits only if the route has none.
 function optionsOf(route, { key, skip, countIf, onRefused, draft, reply }, limits) {
-  return { key, skip, countIf, onRefused, draft, reply, ...(hasLimits(route) ? {} : limits), ...route };
+  const own = Object.fromEntries(Object.entries(route).filter(([, value]) => value !== undefined));
+  return { key, skip, countIf, onRefused, draft, reply, ...(hasLimits(route) ? {} : limits), ...own };
 }
 
 function pluginOf(options) {

@@ -3,8 +3,9 @@
 // By request: what its gates have decided so far.
 const requests = new WeakMap();
 
-// Adds what a gate has decided, in place of an earlier decision of that gate. Returns all of them, a list that later gates extend.
-export function tell(request, gate, { success, rule, policies }) {
+// Adds what a gate has decided, with the policies to tell, in place of an earlier decision of that gate. Returns all of them, a list that
+// later gates extend.
+export function tell(request, gate, { success, rule }, policies) {
   const told = requests.get(request) ?? [];
   if (Object(request) === request) requests.set(request, told);
   const others = told.filter((other) => other.gate !== gate);

@@ -106,7 +106,7 @@ test('fastify: a route inherits the options that it does not set', async () => {
       leapgate({ limit: 1, windowMs: MINUTE, key: (request) => request.headers['x-key'] ?? 'none', reply: { status: 503 } }),
     );
     app.get('/own', { config: { rateLimit: { limit: 1, windowMs: MINUTE } } }, async () => '');
-    app.get('/reply', { config: { rateLimit: { reply: { status: 420 } } } }, async () => '');
+    app.get('/reply', { config: { rateLimit: { key: undefined, reply: { status: 420 } } } }, async () => '');
   });
   assert.deepEqual(await statusesOf(url, ['/own', '/own'], { headers: { 'X-Key': 'a' } }), [200, 503]);
   assert.deepEqual(await statusesOf(url, ['/own'], { headers: { 'X-Key': 'b' } }), [200]);
