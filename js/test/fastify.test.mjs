@@ -110,7 +110,8 @@ test('fastify: a route inherits the options that it does not set', async () => {
   });
   assert.deepEqual(await statusesOf(url, ['/own', '/own'], { headers: { 'X-Key': 'a' } }), [200, 503]);
   assert.deepEqual(await statusesOf(url, ['/own'], { headers: { 'X-Key': 'b' } }), [200]);
-  assert.deepEqual(await statusesOf(url, ['/reply', '/reply']), [200, 420]);
+  assert.deepEqual(await statusesOf(url, ['/reply', '/reply'], { headers: { 'X-Key': 'c' } }), [200, 420]);
+  assert.deepEqual(await statusesOf(url, ['/reply'], { headers: { 'X-Key': 'd' } }), [200], 'a key that is undefined is inherited');
 });
 
 test('fastify: without limits, only routes with limits of their own are limited', async () => {
