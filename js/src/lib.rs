@@ -15,6 +15,10 @@ mod api;
 mod buffer;
 #[cfg(feature = "engine")]
 mod engine;
+#[cfg(feature = "flow")]
+mod flow;
+#[cfg(any(feature = "engine", feature = "flow"))]
+mod keys;
 #[cfg_attr(
     not(all(
         feature = "limiter",
@@ -39,16 +43,23 @@ mod shell;
 mod slab;
 #[cfg(feature = "engine")]
 mod stats;
-#[cfg(feature = "engine")]
+#[cfg(any(feature = "engine", feature = "flow"))]
 mod texts;
-#[cfg(any(feature = "limiter", feature = "engine", feature = "shared"))]
+#[cfg(any(
+    feature = "limiter",
+    feature = "engine",
+    feature = "flow",
+    feature = "shared"
+))]
 mod time;
 #[cfg_attr(
-    not(any(feature = "limiter", feature = "engine")),
+    not(any(feature = "limiter", feature = "engine", feature = "flow")),
     allow(dead_code, reason = "shared limiters and stores take no options")
 )]
 mod tree;
 
+#[cfg(feature = "flow")]
+pub use api::flow::*;
 #[cfg(feature = "limiter")]
 pub use api::limiter::*;
 #[cfg(feature = "memory")]

@@ -63,7 +63,7 @@ fn value(bytes: &mut &[u8], depth: usize) -> Option<Value> {
 }
 
 /// The values of the parts of a key: each part has the number of its values before them, and each value its length.
-#[cfg(feature = "engine")]
+#[cfg(any(feature = "engine", feature = "flow"))]
 pub(crate) fn lists(mut bytes: &[u8]) -> Vec<Vec<&[u8]>> {
     let list = || {
         let values = 0..take_length(&mut bytes)?;

@@ -1,7 +1,8 @@
 //! What JavaScript calls for engines.
 
 use crate::buffer::text_at;
-use crate::engine::{Call, Form};
+use crate::engine::Call;
+use crate::keys::Form;
 use crate::layout::*;
 use crate::shell::shell;
 use crate::texts::Texts;
