@@ -13,7 +13,7 @@ const MODULES = [
     path: '',
     entries: ['workerd', 'edge-light', 'slim'],
     // 36,000 in Workers before there were holds, which take 2,000 more.
-    budgets: { wasm: 72_000, 'default import, gzipped': 48_000, 'in Workers, gzipped': 37_600 },
+    budgets: { wasm: 72_000, 'default import, gzipped': 48_000, 'in Workers, gzipped': 39_000 },
   },
   {
     name: 'engine',
@@ -122,7 +122,7 @@ for (const { name, path, entries, budgets } of MODULES) {
 }
 
 // These import `leapgate` by name: its `exports` choose the source of the module, and there is one instance.
-const around = ['stats', 'http', 'express', 'fastify', 'fetch', 'hono', 'store', 'shared-redis', 'shared-durable-object', 'shared-cluster'];
+const around = ['stats', 'http', 'express', 'fastify', 'fetch', 'hono', 'store', 'nestjs', 'shared-redis', 'shared-durable-object', 'shared-cluster', 'client'];
 const sha1 = createHash('sha1').update(readFileSync('src/lease/redis.lua')).digest('hex');
 const options = { external: ['leapgate'], loader: { '.lua': 'text' }, define: { REDIS_SCRIPT_SHA1: `"${sha1}"` } };
 for (const name of around) {

@@ -113,7 +113,8 @@ impl<S: Backend> Engine<S> {
 
     /// Why rules in force do not do what they ask for, a sentence each: with the rule's place, the value and the cure. Today that is
     /// one limit for all machines ([`FlowRule::in_cluster`](crate::rule::FlowRule::in_cluster)), which needs a store and a rule
-    /// that can lease from it; other such rules limit by themselves.
+    /// that can lease from it; other such rules limit by themselves. And a strict window of fewer than 10 buckets for want of a
+    /// divisor of its interval: with `n` buckets as little as `n / (n + 1)` of the count may pass.
     pub fn warnings(&self) -> Vec<String> {
         let mut all = Vec::new();
         self.for_each_warning(|warning| all.push(warning.to_owned()));
@@ -152,7 +153,12 @@ impl<S: Backend> Engine<S> {
         self.resource_at(name, &|| None)
     }
 
-    /// The same, at the time of a `clock` that is read only where a list of names ([`Backend::places`]) is to change.
+    /// The resource called `name`, if rules name it or it has been asked for: none is made.
+    pub fn known_resource(&self, name: &str) -> Option<Rc<Resource<S>>> {
+        self.table.borrow().resources.get(name)
+    }
+
+    /// The same as [`Engine::resource`], at the time of a `clock` that is read only where a list of names ([`Backend::places`]) is to change.
     #[inline]
     pub fn resource_at(
         &self,

@@ -70,4 +70,4 @@ pub const REDIS_SCRIPT: &str = include_str!("lease/redis.lua");
 
 /// The SHA-1 of [`REDIS_SCRIPT`], by which Redis knows it once it has run: `EVALSHA sha1 1 KEY REQUEST`. Where it is not known, the
 /// error begins with `NOSCRIPT`.
-pub const REDIS_SCRIPT_SHA1: &str = "9e7ddf2039b11d03064b6b8b71c3dc2af2f42944";
+pub const REDIS_SCRIPT_SHA1: &str = "be044416189046118197f117adfaa8a240bf038b";

@@ -160,6 +160,17 @@ impl Window {
             .unwrap_or(1)
     }
 
+    /// [`RuleGeometry::covering`](crate::rule::RuleGeometry::covering), of up to `most` buckets.
+    pub(crate) fn covering(interval_ms: u64, most: u32) -> Result<Window, WindowError> {
+        let finest = Window::finest_sample_count(interval_ms, most);
+        if finest >= most / 2 || interval_ms < most.into() {
+            return Window::new(interval_ms, finest);
+        }
+        let bucket_ms = interval_ms.div_ceil(most.into());
+        let samples = interval_ms.div_ceil(bucket_ms);
+        Window::new(bucket_ms * samples, samples as u32)
+    }
+
     /// The whole span.
     pub const fn interval(&self) -> Duration {
         Duration::from_nanos(self.interval)

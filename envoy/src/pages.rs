@@ -357,7 +357,7 @@ impl<H: Host> KeyedStates for KeyStates<H> {
 
     fn release(&self, reserved: Reserved, cost: u64, now: Timestamp) {
         if self.layout.counts_calls() {
-            return self.leave(reserved);
+            return self.leave(reserved, cost);
         }
         if reserved.is_held {
             return self.settle(reserved, cost, 0, now);
@@ -379,10 +379,10 @@ impl<H: Host> KeyedStates for KeyStates<H> {
         reserved.is_held || self.layout.counts_calls()
     }
 
-    fn leave(&self, reserved: Reserved) {
+    fn leave(&self, reserved: Reserved, cost: u64) {
         self.owe(Owed {
             reserved,
-            cost: 1,
+            cost,
             actual: 0,
             at: Timestamp::ZERO,
         });

@@ -27,7 +27,7 @@ fn message(key: &[u8], want: u64, settlements: &str) -> Message {
         token: 1,
         key: key.to_vec(),
         text: format!(
-            "1-3-7-1000-60000-100-3000-{want}-{}{settlements}",
+            "1-3-7-0-1000-60000-100-3000-{want}-{}{settlements}",
             want.min(1)
         ),
     }

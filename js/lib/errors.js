@@ -87,6 +87,11 @@ export function checkNumber(place, value, most, isWhole) {
   throw wrong(place, value, `is not possible; use a ${isWhole ? 'whole ' : ''}number from 0 to ${most}`, Kind);
 }
 
+// Throws if there is a `value` that is not a function.
+export function checkFunction(place, value, cure) {
+  if (value !== undefined && typeof value !== 'function') throw wrong(place, value, `is not a function; ${cure}`);
+}
+
 // Returns `value` if it is an object, else throws; `cure` begins with an example.
 export function checkObject(place, value, cure) {
   if (typeof value === 'object' && value !== null) return value;
@@ -118,4 +123,6 @@ export const PEERS = [
   ['limit', /^(max|points|rate|tokensPerInterval)$/],
   ['windowMs', /^(duration|timeWindow|interval)$/, ', in milliseconds'],
   ['key', /^(keys|keyGenerator)$/],
+  ['timeoutMs', /^timeout$/, ', in milliseconds'],
+  ['isError', /^errorFilter$/, ', which is its opposite'],
 ];

@@ -1,46 +1,52 @@
 // For Express, Connect and node:http.
 
 import { outermost } from './errors.js';
-import { addressKeys, checkAdapter, makeGate, warn, whenKnown } from './gate.js';
+import { PROPERTY, addressKeys, checkAdapter, makeGate, propertyOf, warn, whenKnown } from './gate.js';
 import { isForwarded, outcomeOf, whenOver } from './node.js';
 
 const PROXY =
   'leapgate: a request has a header of a proxy, which is not trusted: behind a proxy, all of its clients share one limit; ' +
   "tell Express with `app.set('trust proxy', 1)`, or pass `key`";
 
+const SPOOFED =
+  'leapgate: Express trusts all addresses as proxies, so that a client can evade its limit by a header with another address; ' +
+  "say how many proxies of yours a request passes, as in `app.set('trust proxy', 1)`, or pass `key`";
+
 // Limits by the address from Express, or from the socket without Express.
 function addressKey() {
   const keyOf = addressKeys('pass `key`');
   let isWarned = false;
   return (request) => {
-    if (!isWarned && isForwarded(request) && !request.app?.get?.('trust proxy')) {
+    const trusted = isWarned ? undefined : request.app?.get?.('trust proxy');
+    if (!isWarned && (trusted === true || (isForwarded(request) && !trusted))) {
       isWarned = true;
-      warn('LEAPGATE_PROXY', PROXY);
+      warn(...(trusted ? ['LEAPGATE_TRUST_PROXY', SPOOFED] : ['LEAPGATE_PROXY', PROXY]));
     }
     return keyOf(request.ip ?? request.socket.remoteAddress);
   };
 }
 
 export const leapgate = outermost('leapgate', (options) => {
-  checkAdapter(options);
+  checkAdapter(options, PROPERTY);
+  const property = propertyOf(options);
   const gate = makeGate(options, addressKey());
 
   function go(decision, request, response, next) {
     if (decision === undefined) return next();
     const { result, end } = decision;
-    request.rateLimit = result;
-    if (!result.success) return refuse(result, request, response, next);
-    for (const [name, value] of Object.entries(gate.headers(result))) response.setHeader(name, value);
+    request[property] = result;
+    if (!result.success) return refuse(decision, request, response, next);
+    for (const [name, value] of Object.entries(gate.headers(decision))) response.setHeader(name, value);
     if (end !== undefined) whenOver(response, () => end(outcomeOf(response, response)));
     next();
   }
 
-  function refuse(result, request, response, next) {
-    const { status, headers, body } = gate.refusal(result);
+  function refuse(decision, request, response, next) {
+    const { status, headers, body } = gate.refusal(decision);
     response.statusCode = status;
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
     if (gate.reply === undefined) return response.end(body);
-    new Promise((resolve) => resolve(gate.reply(request, response, result))).catch(next);
+    new Promise((resolve) => resolve(gate.reply(request, response, decision.result))).catch(next);
   }
 
   return function limit(request, response, next) {

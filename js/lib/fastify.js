@@ -1,6 +1,6 @@
 // For Fastify: one plugin for all routes, including routes of sibling plugins and unknown ones.
 
-import { addressKeys, checkAdapter, hasLimits, isObject, makeGate, warn, whenKnown } from './gate.js';
+import { PROPERTY, addressKeys, checkAdapter, decider, hasLimits, isObject, makeGate, propertyOf, warn, whenKnown } from './gate.js';
 import { isForwarded, outcomeOf, whenOver } from './node.js';
 import { fault, outermost, wrong } from './errors.js';
 
@@ -8,10 +8,28 @@ const PROXY =
   'leapgate: a request has a header of a proxy, which is not trusted: behind a proxy, all of its clients share one limit; ' +
   "tell Fastify its addresses, as in `fastify({ trustProxy: '10.0.0.0/8' })`, or pass `key`";
 
+const SPOOFED =
+  'leapgate: Fastify trusts all addresses as proxies, so that a client can evade its limit by a header with another address; ' +
+  "tell Fastify those of yours, as in `fastify({ trustProxy: '10.0.0.0/8' })`, or pass `key`";
+
+// A request that has passed more proxies than there can be, of networks that no proxy has (RFC 5737).
+const FORGED = {
+  raw: { headers: { 'x-forwarded-for': new Array(40).fill('192.0.2.1').join() }, socket: { remoteAddress: '192.0.2.1' } },
+};
+
+// Fastify does not tell what it trusts, but how it reads the addresses of a request.
+const trustsAll = (request) => Reflect.get(request, 'ips', FORGED)?.length > 40;
+
 function addressKey() {
   const keyOf = addressKeys('pass `key`');
   let isWarned = false;
+  let isKnown = false;
   return (request) => {
+    if (!isKnown && trustsAll(request)) {
+      isWarned = true;
+      warn('LEAPGATE_TRUST_PROXY', SPOOFED);
+    }
+    isKnown = true;
     // If a proxy is trusted, there are several `ips`.
     if (!isWarned && isForwarded(request) && !(request.ips?.length > 1)) {
       isWarned = true;
@@ -25,14 +43,18 @@ function addressKey() {
 const FORMATS = ['error'];
 
 // The options of a route: its own, and the plugin's for the rest; the plugin's limits only if the route has none.
-function optionsOf(route, { key, skip, countIf, draft, reply, ...limits }) {
-  return { key, skip, countIf, draft, reply, ...(hasLimits(route) ? {} : limits), ...route };
+function optionsOf(route, { key, skip, countIf, onRefused, draft, reply }, limits) {
+  return { key, skip, countIf, onRefused, draft, reply, ...(hasLimits(route) ? {} : limits), ...route };
 }
 
 function pluginOf(options) {
-  checkAdapter(options);
+  checkAdapter(options, PROPERTY);
+  const property = propertyOf(options);
   const key = addressKey();
-  const common = hasLimits(options) ? makeGate(options, key, FORMATS) : undefined;
+  // The limits of the plugin, of which all routes without limits of their own have one count.
+  const limits = hasLimits(options) ? decider(options) : undefined;
+  const gateFor = (route) => makeGate(optionsOf(route, options, limits), key, FORMATS);
+  const common = limits && gateFor({});
 
   // The gates of routes with options of their own, by options and then by path: methods of one path share their limit.
   const gates = new Map();
@@ -52,7 +74,7 @@ function pluginOf(options) {
     let gate = paths.get(url);
     if (gate === undefined) {
       checkAdapter(route);
-      paths.set(url, (gate = makeGate(optionsOf(route, options), key, FORMATS)));
+      paths.set(url, (gate = gateFor(route)));
     }
     return gate;
   }
@@ -60,15 +82,16 @@ function pluginOf(options) {
   function go(gate, decision, request, reply, done) {
     if (decision === undefined) return done();
     const { result, end } = decision;
-    request.rateLimit = result;
-    if (!result.success) return refuse(gate, result, request, reply, done);
-    reply.headers(gate.headers(result));
+    request[property] = result;
+    if (!result.success) return refuse(gate, decision, request, reply, done);
+    reply.headers(gate.headers(decision));
     if (end !== undefined) whenOver(reply.raw, () => end(outcomeOf(reply.raw, reply)));
     done();
   }
 
-  function refuse(gate, result, request, reply, done) {
-    const { status, headers, body } = gate.refusal(result);
+  function refuse(gate, decision, request, reply, done) {
+    const { result } = decision;
+    const { status, headers, body } = gate.refusal(decision);
     reply.code(status).headers(headers);
     if (gate.isError) return done(Object.assign(fault('ERR_LEAPGATE_BLOCKED', body), { statusCode: status, result }));
     if (gate.reply === undefined) return void reply.send(body);
@@ -79,7 +102,7 @@ function pluginOf(options) {
   }
 
   function plugin(fastify, _, ready) {
-    if (!fastify.hasRequestDecorator('rateLimit')) fastify.decorateRequest('rateLimit', null);
+    if (!fastify.hasRequestDecorator(property)) fastify.decorateRequest(property, null);
     // A route with wrong options throws when it is added.
     fastify.addHook('onRoute', (route) => void gateOf(route));
     fastify.addHook('onRequest', (request, reply, done) => {

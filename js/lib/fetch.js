@@ -1,7 +1,7 @@
 // For handlers of fetch's Request: Workers, Deno, Bun, Next.js and the like.
 
-import { addressKeys, checkAdapter, checkFunction, isObject, makeGate } from './gate.js';
-import { checkOptions, fault, outermost, wrong } from './errors.js';
+import { addressKeys, checkAdapter, isObject, makeGate } from './gate.js';
+import { checkFunction, checkOptions, fault, outermost, wrong } from './errors.js';
 import { isResponse, responseOf, watch, withHeaders } from './web.js';
 
 const HEADER = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
@@ -63,18 +63,18 @@ export const leapgate = outermost('leapgate', (options) => {
       if (decision === undefined) return handler.call(this, request, ...rest);
       const { result, end } = decision;
       if (!result.success) {
-        const refusal = gate.refusal(result);
+        const refusal = gate.refusal(decision);
         if (gate.reply === undefined) return responseOf(refusal);
         return withHeaders(await gate.reply(request, result), refusal.headers);
       }
       if (!gate.isOpen) {
-        const response = withHeaders(await handler.call(this, request, ...rest), gate.headers(result));
+        const response = withHeaders(await handler.call(this, request, ...rest), gate.headers(decision));
         if (isResponse(response)) await end?.({ response });
         return response;
       }
       const { through, failed } = watch(request, end, rest[1]);
       try {
-        return through(withHeaders(await handler.call(this, request, ...rest), gate.headers(result)));
+        return through(withHeaders(await handler.call(this, request, ...rest), gate.headers(decision)));
       } catch (error) {
         failed(error);
         throw error;

@@ -1,9 +1,11 @@
 // Shared by the adapters: how they decide about a request, what a refusal says, and when a charge is refunded.
 
 import { Limiter } from 'leapgate';
-import { PEERS, checkObject, checkOptions, fault, shown, wrong } from './errors.js';
-import { checkDraft, rateLimitHeaders, retryAfterSeconds } from './headers.js';
+import { PEERS, checkFunction, checkObject, checkOptions, fault, shown, wrong } from './errors.js';
+import { checkDraft, headersOf, retryAfterSeconds } from './headers.js';
 import { V4, V6, keyOfAddress } from './ip.js';
+import { sampled } from './refused.js';
+import { allOf, tell } from './told.js';
 import { warn } from './warn.js';
 
 export { warn };
@@ -11,8 +13,11 @@ export { warn };
 const PROBLEMS = 'https://iana.org/assignments/http-problem-types';
 
 // The options of all adapters, beside the options of a Limiter.
-const SHARED = ['key', 'skip', 'countIf', 'draft', 'reply', 'engine', 'resource', 'origin', 'limiter'];
+const SHARED = ['key', 'cost', 'skip', 'countIf', 'onRefused', 'draft', 'reply', 'engine', 'resource', 'origin', 'limiter'];
 const LIMITS = ['limit', 'windowMs', 'window', 'sampleCount', 'id', 'limits', 'maxKeys', 'now'];
+
+const MAX_COUNT = 2 ** 53;
+const MAX_COST = 2 ** 32 - 1;
 
 const FORMATS = { text: 'text/plain; charset=utf-8', json: 'application/json', problem: 'application/problem+json' };
 
@@ -22,7 +27,10 @@ PEERS.push(
   ['draft', /^(standard|legacy)Headers$/],
   ['status', /^(code|statusCode)$/],
   ['reply', /^(message|statusCode|handler|errorResponseBuilder)$/],
+  ['onRefused', /^(onLimitReached|onExceeded)$/],
 );
+// In calls of a limiter these are costs.
+PEERS.unshift(['limit', /^(points|rate)$/]);
 
 export const isObject = (value) => typeof value === 'object' && value !== null;
 
@@ -34,12 +42,11 @@ const isPromise = (value) => typeof value?.then === 'function';
 // Calls `then` with `value`: at once, unless it is a promise.
 export const whenKnown = (value, then) => (isPromise(value) ? value.then(then) : then(value));
 
+// The same with the value of an option, which may be a function of the request.
+const whenRead = (option, args, then) => (typeof option === 'function' ? whenKnown(option(...args), then) : then(option));
+
 function notEnded(error) {
   warn('LEAPGATE_END', `leapgate: what a request had taken could not be given back: ${error?.message ?? error}`);
-}
-
-export function checkFunction(place, value, cure) {
-  if (value !== undefined && typeof value !== 'function') throw wrong(place, value, `is not a function; ${cure}`);
 }
 
 // Checks the names of an adapter's options; `own` are the names that only this adapter has.
@@ -47,12 +54,20 @@ export function checkAdapter(options, own = []) {
   checkOptions('options', options, [...SHARED, ...own, ...LIMITS], '`{ limit: 100, windowMs: 60_000 }`');
 }
 
+// The option of adapters that tell the decision to handlers, and its value: the name under which they do.
+export const PROPERTY = ['requestPropertyName'];
+export function propertyOf({ requestPropertyName: name = 'rateLimit' }) {
+  if (typeof name === 'string' && name !== '') return name;
+  throw wrong('options.requestPropertyName', name, "is not a valid name; use one as in 'rateLimit'");
+}
+
 // Whether the options have limits: their own, a limiter or an engine.
 export const hasLimits = (options) =>
   ['limit', 'limits', 'windowMs', 'limiter', 'engine'].some((name) => options[name] !== undefined);
 
-// The engine or the limiter that decides; a new limiter unless one is given.
-function decider(options) {
+// The engine or the limiter that decides, a new limiter unless one is given; and the limit and the cost of a request, if they are
+// its own.
+export function decider(options) {
   const given = ['engine', 'limiter'].find((name) => options[name] !== undefined);
   const limits = LIMITS.filter((name) => options[name] !== undefined);
   for (const name of ['resource', 'origin']) {
@@ -60,16 +75,29 @@ function decider(options) {
     const cure = options.limiter === undefined ? 'add `engine`, or leave it out' : 'use `engine`, or leave it out';
     throw wrong(`options.${name}`, options[name], `is for the rules of an engine; ${cure}`);
   }
+  const { engine, limiter, resource, origin, limit, cost } = options;
+  if (cost !== undefined && typeof cost !== 'function') checkCost('options.cost', cost, engine, 'use');
   if (given === undefined) {
-    return { limiter: new Limiter(Object.fromEntries(limits.map((name) => [name, options[name]]))) };
+    const own = Object.fromEntries(limits.map((name) => [name, options[name]]));
+    if (typeof limit !== 'function') return { limiter: new Limiter(own), cost };
+    if (own.limits !== undefined) throw wrong('options.limit', limit, 'stands beside `limits`; leave one of them out');
+    // Each request brings its limit.
+    return { limiter: new Limiter({ ...own, limit: 0 }), limit, cost };
   }
-  const { engine, limiter, resource, origin } = options;
-  if (limits.length > 0)
-    throw wrong(`options.${limits[0]}`, options[limits[0]], `stands beside \`${given}\`, which has its own; leave it out`);
+  const others = limiter === undefined ? limits : limits.filter((name) => name !== 'limit');
+  if (others.length > 0) {
+    const [name] = others;
+    const cure = name === 'limit' ? 'leave it out, or have rules read their `count` from metadata' : 'leave it out';
+    throw wrong(`options.${name}`, options[name], `stands beside \`${given}\`, which has its own; ${cure}`);
+  }
   if (engine === undefined) {
     if (typeof limiter?.refund !== 'function')
       throw wrong('options.limiter', limiter, 'is not a Limiter; use one, or the limits themselves');
-    return { limiter };
+    if (limit !== undefined && limiter[DECIDE] !== undefined) {
+      throw wrong('options.limit', limit, 'stands beside a shared limiter, whose limit all processes share; leave it out');
+    }
+    if (limit !== undefined && typeof limit !== 'function') checkLimit('options.limit', limit, 'use');
+    return { limiter, limit, cost };
   }
   if (limiter !== undefined) throw wrong('options.limiter', limiter, 'stands beside `engine`; leave one of them out');
   if (typeof engine?.enter !== 'function')
@@ -77,7 +105,22 @@ function decider(options) {
   if (typeof resource !== 'function')
     throw wrong('options.resource', resource, "is not a function; use one that names what is limited, as in `() => 'login'`");
   checkFunction('options.origin', origin, 'use one that names the caller, as in `(request) => …`');
-  return { engine, resource, origin };
+  return { engine, resource, origin, cost };
+}
+
+const kindOf = (value) => (typeof value === 'number' ? RangeError : TypeError);
+
+function checkLimit(place, limit, use) {
+  if (limit === Infinity || (typeof limit === 'number' && limit >= 0 && limit <= MAX_COUNT)) return;
+  throw wrong(place, limit, `is not a valid limit; ${use} a number from 0 to ${MAX_COUNT}, or Infinity for no limit`, kindOf(limit));
+}
+
+function checkCost(place, cost, engine, use) {
+  // An engine checks the cost of each unit.
+  if (engine !== undefined && isObject(cost)) return;
+  if (Number.isInteger(cost) && cost >= 0 && cost <= MAX_COST) return;
+  const units = engine === undefined ? '' : ', or an object with one for each unit';
+  throw wrong(place, cost, `is not a valid cost; ${use} a whole number from 0 to ${MAX_COST}${units}`, kindOf(cost));
 }
 
 function checkReply(reply, formats) {
@@ -116,14 +159,15 @@ const isMissing = (value) => value === undefined || value === null;
 // `key` is the key function if the options have none; `formats` are the reply formats that only this adapter has; `contextOf` returns
 // what keeps a runtime from stopping after a request, if the runtime has that.
 export function makeGate(options, key, formats = [], contextOf = () => undefined) {
-  const { skip, countIf, draft = 11, reply = {} } = options;
-  const { engine, resource, origin, limiter } = decider(options);
+  const { skip, countIf, onRefused, draft = 11, reply = {} } = options;
+  const { engine, resource, origin, limiter, limit, cost } = decider(options);
   checkFunction('options.key', options.key, 'use one that returns whom to limit, as in `(request) => ipKey(address)`');
   checkFunction('options.skip', skip, 'use one that returns whether a request is not to be limited');
   checkFunction('options.countIf', countIf, 'use one that returns whether a request counts');
   if (draft !== false) checkDraft('options.draft', draft, "use 11, 7, 6, 'legacy', or false for none");
   checkReply(reply, [...Object.keys(FORMATS), ...formats]);
   const keyOf = options.key ?? key;
+  const report = sampled(onRefused);
   if (keyOf === undefined && limiter !== undefined) {
     throw fault(
       'ERR_LEAPGATE_OPTIONS',
@@ -162,29 +206,61 @@ export function makeGate(options, key, formats = [], contextOf = () => undefined
     }
   }
 
+  function contextFor(args) {
+    const ctx = contextOf(...args);
+    return typeof ctx?.waitUntil === 'function' ? ctx : undefined;
+  }
+
   function ask(key, args) {
-    if (engine !== undefined) return whenKnown(origin?.(...args), (origin) => enter(key, origin, args));
+    return whenRead(limit, args, (own) => {
+      if (typeof limit === 'function') checkLimit('options.limit()', own, 'return');
+      return whenRead(cost, args, (costs) => {
+        if (typeof cost === 'function') checkCost('options.cost()', costs, engine, 'return');
+        if (engine === undefined) return charge(key, own, costs, args);
+        return whenKnown(origin?.(...args), (origin) => enter(key, origin, costs, args));
+      });
+    });
+  }
+
+  function charge(key, limit, cost, args) {
+    let request;
+    if (limit !== undefined) request = { limit };
+    if (cost !== undefined) request = { ...request, cost };
     // Read before the charge: a refund as of an earlier instant does not come back too early.
     const at = countIf === undefined ? 0 : limiter.now?.();
     const answer = (result) => {
-      if (!result.success || countIf === undefined) return { result, end: undefined };
-      return { result, end: (outcome) => refund(key, at, args[0], outcome).catch(notEnded) };
+      const isCharged = result.success && !result.shadowBlocked && limit !== Infinity;
+      if (!isCharged || countIf === undefined) return { result, end: undefined };
+      return { result, end: (outcome) => refund(key, cost, at, args[0], outcome).catch(notEnded) };
     };
-    if (limiter[DECIDE] === undefined) return answer(limiter.limit(key));
-    const ctx = contextOf(...args);
-    return whenKnown(limiter[DECIDE](key, typeof ctx?.waitUntil === 'function' ? { ctx } : undefined), answer);
+    if (limiter[DECIDE] === undefined) return answer(limiter.limit(key, request));
+    const ctx = contextFor(args);
+    if (ctx !== undefined) request = { ...request, ctx };
+    return whenKnown(limiter[DECIDE](key, request), answer);
   }
 
-  function enter(key, origin, args) {
+  function enter(key, origin, cost, args) {
     const request = { inbound: true };
     if (key !== undefined) request.key = key;
+    if (cost !== undefined) request.cost = cost;
     if (origin !== undefined && origin !== null) request.origin = origin;
     const entry = engine.enter(resource(...args), request);
     return { result: entry, end: entry.success ? (outcome) => exit(entry, args[0], outcome).catch(notEnded) : undefined };
   }
 
-  async function refund(key, at, request, { response }) {
-    if (!(await counts(request, response))) limiter.refund(key, 1, { at });
+  // Each decision is told in the headers, beside those of other gates, and refusals are reported.
+  function noted(key, decision, args) {
+    const { result } = decision;
+    if (draft !== false) decision.told = tell(args[0], gate, result);
+    if (report !== undefined && (!result.success || result.shadowBlocked)) {
+      const reported = report(key, result);
+      if (reported !== undefined) contextFor(args)?.waitUntil(reported);
+    }
+    return decision;
+  }
+
+  async function refund(key, cost, at, request, { response }) {
+    if (!(await counts(request, response))) limiter.refund(key, cost, { at });
   }
 
   // `error` is undefined if the client has left: that says nothing about the server.
@@ -195,24 +271,27 @@ export function makeGate(options, key, formats = [], contextOf = () => undefined
     else entry.exit(error ? { error } : {});
   }
 
-  const keyed = (args) =>
-    keyOf === undefined ? ask(undefined, args) : whenKnown(keyOf(...args), (key) => ask(known(key), args));
+  function decide(args) {
+    const decided = (key) => whenKnown(ask(key, args), (decision) => noted(key, decision, args));
+    return keyOf === undefined ? decided(undefined) : whenKnown(keyOf(...args), (key) => decided(known(key)));
+  }
 
-  return {
-    // Decides about a request: `{ result, end }` or a promise of it; undefined if it is skipped. If there is an `end`, call it once
-    // with `{ response, error }` when the request ends.
+  const gate = {
+    // Decides about a request: a decision, or a promise of it; undefined if the request is skipped. A decision has a `result`. If it
+    // has an `end`, call it once with `{ response, error }` when the request ends.
     decide: (...args) =>
-      skip === undefined ? keyed(args) : whenKnown(skip(...args), (skips) => (skips ? undefined : keyed(args))),
+      skip === undefined ? decide(args) : whenKnown(skip(...args), (skips) => (skips ? undefined : decide(args))),
     // Whether entries stay open until the response has ended.
     isOpen: engine !== undefined,
-    // The headers of all responses.
-    headers: (result) => (draft === false ? {} : rateLimitHeaders(result, { draft })),
+    // The headers of all responses: the limits of all gates that have decided so far.
+    headers: ({ told }) => (draft === false ? {} : headersOf(allOf(told), draft)),
     // The user's function that answers refused requests, if given; and the refusal without it, whose status and headers also go
     // with its answer.
     reply: typeof reply === 'function' ? reply : undefined,
     isError: reply.format === 'error',
-    refusal: (result) => refusal(result, draft, reply),
+    refusal: (decision) => refusal(gate, decision, draft, reply),
   };
+  return gate;
 }
 
 // The text of a refusal, by status: tests compare it with the core's table (src/refusal.rs).
@@ -228,12 +307,13 @@ const REFUSALS = {
 };
 
 // The status, headers and body of a refusal; a function writes its own body.
-function refusal(result, draft, reply) {
+function refusal(gate, { result, told }, draft, reply) {
+  const rule = told === undefined ? result.rule : told.find((one) => one.gate === gate).rule;
   const { format = 'text', headers } = reply;
   let text = REFUSALS[result.status ?? 429];
   if (text.status === 429) {
     const { status = text.status, body = text.body } = reply;
-    text = { ...text, status, body, policies: policiesOf(result) };
+    text = { ...text, status, body, policies: rule === null ? undefined : [rule] };
   }
   const wait = retryAfterSeconds(result);
   return {
@@ -243,14 +323,12 @@ function refusal(result, draft, reply) {
       'Cache-Control': 'no-store',
       ...(typeof reply === 'function' || format === 'error' ? {} : { 'Content-Type': FORMATS[format] }),
       ...(wait === undefined ? {} : { 'Retry-After': String(wait) }),
-      ...(draft === false ? {} : rateLimitHeaders(result, { draft })),
+      ...gate.headers({ told }),
       ...headers,
     },
-    body: write(format, text, result.rule, wait),
+    body: write(format, text, rule, wait),
   };
 }
-
-const policiesOf = ({ rule }) => (rule === null ? undefined : [rule]);
 
 function write(format, { status, body, type, title, policies }, rule, wait) {
   switch (format) {

@@ -80,16 +80,21 @@ export function retryAfterSeconds({ success, retryAfterMs }) {
   return success || retryAfterMs === Infinity ? undefined : Math.max(1, seconds(retryAfterMs));
 }
 
+// The headers without `Retry-After`. A limit of Infinity is none. Before draft 11, limits on requests in flight and of other units look
+// like limits of requests in a window: they are left out.
+export function headersOf({ success, policies }, draft) {
+  const isPlain = (policy) => draft === 11 || (!isConcurrency(policy) && isOfRequests(policy));
+  const told = policies.filter((policy) => policy.limit !== Infinity && isPlain(policy));
+  return told.length > 0 ? forms[draft]({ success, policies: told }) : {};
+}
+
 export const rateLimitHeaders = outermost('rateLimitHeaders', (result, options = {}) => {
   const { draft = 11 } = checkOptions('options', options, ['draft'], '`{ draft: 7 }`, or leave it out');
   checkDraft('options.draft', draft, "use 11, 7, 6 or 'legacy'");
   if (typeof result !== 'object' || result === null || !Array.isArray(result.policies)) {
     throw wrong('result', result, 'is not a result; use what `limit` has answered');
   }
-  // Before draft 11, limits on requests in flight and of other units look like limits of requests in a window: they are left out.
-  const isPlain = (policy) => !isConcurrency(policy) && isOfRequests(policy);
-  const policies = draft === 11 ? result.policies : result.policies.filter(isPlain);
-  const headers = policies.length > 0 ? forms[draft]({ success: result.success, policies }) : {};
+  const headers = headersOf(result, draft);
   const wait = retryAfterSeconds(result);
   if (wait !== undefined) headers['Retry-After'] = String(wait);
   return headers;

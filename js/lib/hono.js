@@ -1,7 +1,7 @@
 // For Hono, in all runtimes.
 
-import { addressKeys, checkAdapter, checkFunction, makeGate } from './gate.js';
-import { fault, outermost, wrong } from './errors.js';
+import { PROPERTY, addressKeys, checkAdapter, makeGate, propertyOf } from './gate.js';
+import { checkFunction, fault, outermost, wrong } from './errors.js';
 import { outcomeOf, whenOver } from './node.js';
 import { responseOf, watch, withHeaders } from './web.js';
 
@@ -21,7 +21,8 @@ function contextOf(c) {
 }
 
 export const leapgate = outermost('leapgate', (options) => {
-  checkAdapter(options, ['getConnInfo']);
+  checkAdapter(options, ['getConnInfo', ...PROPERTY]);
+  const property = propertyOf(options);
   const { getConnInfo, key, engine } = options;
   checkFunction('options.getConnInfo', getConnInfo, "use that of your runtime, as from '@hono/node-server/conninfo'");
   if (getConnInfo === undefined && key === undefined && engine === undefined) {
@@ -35,26 +36,27 @@ export const leapgate = outermost('leapgate', (options) => {
     throw wrong('options.getConnInfo', getConnInfo, 'stands beside `key`; leave one of them out');
   const gate = makeGate(options, addressKey(getConnInfo), [], contextOf);
 
-  function setHeaders(c, result) {
-    const response = withHeaders(c.res, gate.headers(result));
+  function setHeaders(c, decision) {
+    const response = withHeaders(c.res, gate.headers(decision));
     if (response !== c.res) c.res = response;
     return c.res;
   }
 
   // With an engine, an entry stays open until the response has ended. In Node, its own response reports the end; elsewhere, the
   // body is watched.
-  async function watched(c, next, result, end) {
+  async function watched(c, next, decision) {
+    const { end } = decision;
     const { outgoing } = c.env ?? {};
     if (typeof outgoing?.once === 'function') {
       whenOver(outgoing, () => end(outcomeOf(outgoing, c.finalized ? c.res : undefined)));
       await next();
-      setHeaders(c, result);
+      setHeaders(c, decision);
       return;
     }
     const { through, failed } = watch(c.req.raw, end, contextOf(c));
     try {
       await next();
-      c.res = through(setHeaders(c, result));
+      c.res = through(setHeaders(c, decision));
     } catch (error) {
       failed(error);
       throw error;
@@ -65,15 +67,15 @@ export const leapgate = outermost('leapgate', (options) => {
     const decision = await gate.decide(c);
     if (decision === undefined) return next();
     const { result, end } = decision;
-    c.set('rateLimit', result);
+    c.set(property, result);
     if (!result.success) {
-      const refusal = gate.refusal(result);
+      const refusal = gate.refusal(decision);
       if (gate.reply === undefined) return responseOf(refusal);
       return withHeaders(await gate.reply(c, result), refusal.headers);
     }
-    if (gate.isOpen) return watched(c, next, result, end);
+    if (gate.isOpen) return watched(c, next, decision);
     await next();
-    setHeaders(c, result);
+    setHeaders(c, decision);
     await end?.({ response: c.res });
   };
 });

@@ -2,6 +2,7 @@ import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
 import { INSPECT, beginAt, bounded, checkNumber, checkOptions, fault, inspected, wrong } from './errors.js';
 import * as layout from './layout.js';
+import { LimitResult } from './result.js';
 import { flatten } from './tree.js';
 import { warn } from './warn.js';
 
@@ -47,8 +48,7 @@ export class Limiter {
   #tree;
   #now;
   #policies = [];
-  // For the console.
-  #counts;
+  #limits;
   #maxKeys;
   #unremembered = 0;
   #sharing = false;
@@ -76,9 +76,9 @@ export class Limiter {
     }
     this.#tree = flatten('options', rest);
     this.#now = now;
+    this.#limits = [rest.limits ?? rest].flat().map((limit) => ({ ...limit }));
     wasm.ready();
     this.#open();
-    this.#counts = (rest.limits ?? [rest]).map(({ limit }) => limit);
     this.#maxKeys = rest.maxKeys ?? MAX_KEYS;
     registry?.register(this, this.#at, this.#at);
   }
@@ -92,8 +92,8 @@ export class Limiter {
     this.#at.generation = wasm.generation;
     this.#policies = [];
     for (let i = 0, bytes; (bytes = core.limiter_about(number, i)) >= 0; i++) {
-      const windowMs = wasm.results()[0];
-      this.#policies.push({ id: wasm.readText(bytes), windowMs });
+      // The window in the module may be a few milliseconds longer, so that its buckets are equal.
+      this.#policies.push({ id: wasm.readText(bytes), windowMs: this.#limits[i].windowMs });
     }
   }
 
@@ -125,20 +125,26 @@ export class Limiter {
 
   hold(key, estimate = 1, options = undefined) {
     checkNumber('estimate', estimate, MAX_COST, true);
-    const result = this.#ask(key, options, HOLD, layout.HOLD, estimate);
+    const hold = this.#ask(key, options, HOLD, layout.HOLD, estimate, Hold);
     // Refused ones begin batches, too: a forgotten hold may be what refuses them.
     if (++this.#asked % BATCH === 1 || this.#batch.generation !== wasm.generation) {
       [this.#token, this.#batch] = [{}, { at: this.#at, generation: wasm.generation, clock: this.#now ?? wasm.defaultClock, holds: [] }];
       batches?.register(this.#token, this.#batch);
     }
-    if (!result.success) return new Hold(result);
+    if (!hold.success) return hold;
     const { holds } = this.#batch;
     const results = wasm.results();
     holds.push(results[layout.VERDICT_HOLD], results[layout.VERDICT_SEQUENCE], estimate);
-    return new Hold(result, this.#token, this.#batch, holds.length - HOLD_LEN);
+    return Hold.open(hold, this.#token, this.#batch, holds.length - HOLD_LEN);
   }
 
-  #ask(key, options, names, how, cost = 1) {
+  // Whatever else reads or changes what a key counts calls this first: it charges what has passed without the module.
+  #flush(_key) {}
+
+  // The same for all keys.
+  #flushAll() {}
+
+  #ask(key, options, names, how, cost = 1, Result = LimitResult) {
     const number = this.#ready();
     let count = -1;
     if (options !== undefined) {
@@ -149,13 +155,14 @@ export class Limiter {
     const now = this.now();
     let passes;
     try {
+      this.#flush(key);
       const slot = wasm.numberOf(key);
       if (slot === 0 && ++this.#unremembered % UNREMEMBERED === 0 && !this.#sharing) this.#checkSharing();
       passes = core.limiter_ask(number, slot, cost, count, now, how);
     } catch (error) {
       throw wasm.crashed(error);
     }
-    return this.#answer(passes, now);
+    return this.#answer(passes, now, Result);
   }
 
   // Warns once that keys share windows.
@@ -168,6 +175,7 @@ export class Limiter {
   }
 
   stats() {
+    this.#flushAll();
     core.limiter_stats(this.#ready());
     const [keys, shared] = wasm.results();
     return { keys, shared };
@@ -180,8 +188,17 @@ export class Limiter {
     return checkNumber('options.limit', limit, MAX_COUNT, false);
   }
 
-  #answer(success, now) {
+  #answer(success, now, Result) {
     const results = wasm.results();
+    const epoch = this.#now === undefined ? wasm.timeOfDay(now) : now;
+    const refuses = success ? 0 : results[layout.VERDICT_REFUSING];
+    const retry = success ? 0 : results[layout.VERDICT_RETRY_AFTER];
+    const retryAfterMs = retry < 0 ? Infinity : retry;
+    if (this.#policies.length === 1 && refuses === 0) {
+      const at = layout.VERDICT_LEN;
+      const [count, remaining, resetMs] = [results[at + layout.LIMIT_COUNT], results[at + layout.LIMIT_REMAINING], results[at + layout.LIMIT_RESET]];
+      return new Result(success, count, remaining, retryAfterMs, epoch, resetMs, this.#policies[0]);
+    }
     const policies = new Array(this.#policies.length);
     let scarcest = 0;
     for (let i = 0; i < policies.length; i++) {
@@ -197,18 +214,9 @@ export class Limiter {
       if (policies[i].remaining < policies[scarcest].remaining) scarcest = i;
     }
     const { remaining, resetMs } = policies[scarcest];
-    const epoch = this.#now === undefined ? wasm.timeOfDay(now) : now;
-    if (success) {
-      const { id, limit } = policies[scarcest];
-      return { success, limit, remaining, reset: Math.ceil(epoch + resetMs), retryAfterMs: 0, rule: id, policies };
-    }
-    const refuses = results[layout.VERDICT_REFUSING];
-    const retry = results[layout.VERDICT_RETRY_AFTER];
-    const retryAfterMs = retry < 0 ? Infinity : retry;
-    const reset = Math.ceil(epoch + retryAfterMs);
-    if (refuses < 0) return { success, limit: policies[0].limit, remaining: 0, reset, retryAfterMs, rule: null, policies };
-    const { id, limit } = policies[refuses];
-    return { success, limit, remaining, reset, retryAfterMs, rule: id, policies };
+    const rule = success ? scarcest : refuses;
+    const { limit } = policies[rule] ?? policies[0];
+    return new Result(success, limit, rule < 0 ? 0 : remaining, retryAfterMs, epoch, resetMs, this.#policies[rule] ?? null, policies);
   }
 
   refund(key, cost = 1, options = {}) {
@@ -217,11 +225,13 @@ export class Limiter {
     const { at } = checkOptions('options', options, ['at'], '`{ at: limiter.now() }`, or leave it out');
     const now = this.now();
     const charged = at === undefined ? now : checkNumber('options.at', at, Number.MAX_VALUE, false);
+    this.#flush(key);
     this.#guarded(() => core.limiter_refund(number, wasm.numberOf(key), cost, charged, now));
   }
 
   reset(key) {
     const number = this.#ready();
+    this.#flush(key);
     this.#guarded(() => core.limiter_reset(number, wasm.numberOf(key)));
   }
 
@@ -229,6 +239,7 @@ export class Limiter {
     const number = this.#ready();
     checkNumber('ms', ms, Number.MAX_SAFE_INTEGER, false);
     const now = this.now();
+    this.#flush(key);
     if (this.#guarded(() => core.limiter_block(number, wasm.numberOf(key), ms, now))) return;
     throw fault('ERR_LEAPGATE_FULL', 'limiter: as many keys are blocked as `maxKeys` allows; raise it, or block for less long');
   }
@@ -249,7 +260,7 @@ export class Limiter {
   }
 
   [INSPECT](_, options, inspect) {
-    const limits = this.#policies.map(({ id, windowMs }, i) => ({ id, limit: this.#counts[i], windowMs }));
+    const limits = this.#policies.map(({ id, windowMs }, i) => ({ id, limit: this.#limits[i].limit, windowMs }));
     return inspected('Limiter', { limits, maxKeys: this.#maxKeys }, options, inspect);
   }
 
@@ -280,17 +291,18 @@ const batches =
     : undefined;
 
 // What a request holds until its cost is known; or a refusal.
-class Hold {
+class Hold extends LimitResult {
   // Its batch is registered for this object.
   #token;
   #batch;
   #place;
 
-  constructor(result, token, batch, place) {
-    Object.assign(this, result);
-    this.#token = token;
-    this.#batch = batch;
-    this.#place = place;
+  // The hold of a request that passes, which is at this place of its batch.
+  static open(hold, token, batch, place) {
+    hold.#token = token;
+    hold.#batch = batch;
+    hold.#place = place;
+    return hold;
   }
 
   settle(actual) {

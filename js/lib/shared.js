@@ -5,6 +5,7 @@ import * as wasm from './core.js';
 import { Calls, nameOf } from './calls.js';
 import { INSPECT, beginAt, bounded, checkNumber, checkOptions, fault, inspected, wrong } from './errors.js';
 import * as layout from './layout.js';
+import { warn } from './warn.js';
 
 const MAX_COST = 2 ** 32 - 1;
 const MAX_COUNT = 2 ** 53;
@@ -38,10 +39,15 @@ function checkWhole(name, value, most, least = 1) {
   throw wrong(`options.${name}`, value, `is not possible; use a whole number from ${least} to ${most}`, Kind);
 }
 
-// The largest divisor of the window up to 20: as limiters have.
+// The largest divisor of the window up to 20, as rules of the Envoy filter have.
 function samplesOf(windowMs) {
   let samples = 20;
   while (windowMs % samples !== 0) samples--;
+  if (samples < 10 && windowMs > 20) {
+    const cure = `use \`${Math.ceil(windowMs / 20) * 20}\``;
+    const what = `has no divisor from 10 to 20, so may pass only ${samples}/${samples + 1} of the limit`;
+    warn('LEAPGATE_BUCKETS', `leapgate: options.windowMs: \`${windowMs}\` ${what}; ${cure}`);
+  }
   return samples;
 }
 

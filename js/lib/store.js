@@ -3,8 +3,9 @@
 
 import { Limiter } from 'leapgate';
 import { INSPECT, bounded, checkObject, checkOptions, fault, inspected, outermost, shown, wrong } from './errors.js';
+import { sampled } from './refused.js';
 
-const KNOWN = ['window', 'sampleCount', 'maxKeys', 'now'];
+const KNOWN = ['window', 'sampleCount', 'maxKeys', 'onRefused', 'now'];
 
 // The limit for a middleware whose own limit is 0. It needs all hits counted: it refuses all itself, or delays, as express-slow-down
 // does.
@@ -19,6 +20,9 @@ function takesBackRefusals({ skipFailedRequests, skipSuccessfulRequests, statusC
   const isSuccess = requestStorePropertyName !== undefined || statusCode < 400;
   return Boolean(isSuccess ? skipSuccessfulRequests : skipFailedRequests);
 }
+
+// Of today, whatever clock the store has: middlewares compare it with `Date.now()`.
+const timeIn = (ms) => new Date(Date.now() + ms);
 
 const EXAMPLE = "`{ window: 'weighted' }`, or leave it out";
 
@@ -35,6 +39,7 @@ class Store {
   // Stores share no keys: this one is in memory.
   localKeys = true;
   #options;
+  #report;
   #limiter;
   #limit;
   #windowMs;
@@ -45,8 +50,9 @@ class Store {
   #takesBackRefusals;
   #owed = new Map();
 
-  constructor(options) {
+  constructor({ onRefused, ...options }) {
     this.#options = options;
+    this.#report = sampled(onRefused);
   }
 
   // express-rate-limit only logs an error thrown here: so it is thrown again for each request.
@@ -71,7 +77,7 @@ class Store {
     if (typeof limit === 'function') {
       throw fault(
         'ERR_LEAPGATE_OPTIONS',
-        `limit: \`${shown(limit)}\` is asked for each request, and a store does not hear the answer; use a number`,
+        `limit: \`${shown(limit)}\` is asked for each request, and a store does not hear the answer; use a number, or the middleware of leapgate/express or leapgate/hono`,
         TypeError,
       );
     }
@@ -100,17 +106,18 @@ class Store {
 
   #passed({ remaining }) {
     // When all hits will have left the window: until then the middleware may decrement them.
-    return { totalHits: this.#limit - remaining, resetTime: new Date(Date.now() + this.#windowMs) };
+    return { totalHits: this.#limit - remaining, resetTime: timeIn(this.#windowMs) };
   }
 
   #refused({ retryAfterMs }) {
     const wait = Math.ceil(Math.min(retryAfterMs, this.#windowMs));
-    return { totalHits: this.#limit + 1, resetTime: new Date(Date.now() + wait) };
+    return { totalHits: this.#limit + 1, resetTime: timeIn(wait) };
   }
 
   increment(key) {
     const result = this.#ready().limit(key);
     if (result.success) return this.#passed(result);
+    this.#report?.(key, result);
     if (this.#takesBackRefusals) this.#owe(key);
     return this.#refused(result);
   }

@@ -59,6 +59,7 @@ function put(tree, value, path, depth) {
     case 'boolean':
       return tag(value ? layout.TAG_TRUE : layout.TAG_FALSE);
     case 'number':
+      if (value === Infinity) throw wrongValue(path, value, 'means nothing here; use a number that is finite, or leave out what is not to be limited');
       tag(layout.TAG_NUMBER);
       return room(tree, 8).setFloat64(0, value, true);
     case 'string':

@@ -1,11 +1,12 @@
 // Requests that wait for an engine: `acquire` until it is admitted, `run` where a rule requires it. Requests for one resource, and
 // the same APIs, with one key form a queue, of which only the first retries: after its `retryAfterMs`, or when a call ends.
 
+import { isKeptOutByHolds } from './entry.js';
 import { beginAt, checkNumber, checkOptions, fault, faultAt, wrong } from './errors.js';
 import { isIsolated } from './isolated.js';
-
-// The longest delay of setTimeout.
-const MAX_TIMEOUT_MS = 2 ** 31 - 1;
+import { Line } from './line.js';
+import { runWithin } from './running.js';
+import { after, nothing, onAbort } from './timers.js';
 
 // The `retryAfterMs` of a refusal that may end at any moment.
 const ANY_MOMENT_MS = 1;
@@ -25,8 +26,8 @@ const EARLY_MS = 2;
 
 // The options of all requests, of `run`, and of `acquire`.
 export const REQUEST = ['key', 'origin', 'cost', 'prioritized', 'context', 'inbound', 'exempt', 'apis'];
-const RUN = [...REQUEST, 'within', 'signal'];
-const ACQUIRE = [...RUN, 'maxWaitMs'];
+const ACQUIRE = [...REQUEST, 'within', 'signal', 'priority', 'maxWaitMs'];
+const RUN = [...REQUEST, 'within', 'signal', 'priority', 'isError', 'timeoutMs'];
 export const EXAMPLE = '`{ cost: 2 }`, or leave it out';
 
 function refused(call, resource, result) {
@@ -43,7 +44,16 @@ function checkSignal(signal) {
   if (signal.aborted) throw signal.reason;
 }
 
-const nothing = () => {};
+// Returns `ms`, which may be Infinity.
+function checkMs(place, ms) {
+  return ms === Infinity ? ms : checkNumber(place, ms, Number.MAX_VALUE, false);
+}
+
+function checkPriority(priority) {
+  if (Number.isFinite(priority)) return priority;
+  const Kind = typeof priority === 'number' ? RangeError : TypeError;
+  throw wrong('request.priority', priority, 'is not a valid priority; use a number, a higher one to be admitted earlier', Kind);
+}
 
 // Whether the waiter is among the first `count` of the waiters.
 function isAmong(count, waiter, waiters) {
@@ -53,17 +63,6 @@ function isAmong(count, waiter, waiters) {
     if (++i === count) return false;
   }
   return false;
-}
-
-// Calls `then` after `ms`, which may exceed the longest delay of setTimeout. Returns a function that cancels the call.
-function after(ms, then) {
-  let timer;
-  const wait = (left) => {
-    const part = Math.min(left, MAX_TIMEOUT_MS);
-    timer = setTimeout(() => (part < left ? wait(left - part) : then()), part);
-  };
-  wait(Math.ceil(ms));
-  return () => clearTimeout(timer);
 }
 
 // The name of the queue of a request: requests with the same key and the same rules share one.
@@ -77,26 +76,34 @@ function nameOf(resource, { key, origin, context, prioritized, inbound, exempt, 
 }
 
 export class Waiting {
+  // How many requests wait, for any reason, in all and by resource.
+  count = 0;
+  #counts = new Map();
   #engine;
   #most;
-  #isKeptOutByHolds;
-  // How many requests wait, for any reason.
-  #count = 0;
+  #inFlight;
+  #tellRefused;
   // The queues of refused requests, by resource and each API, and then by name. A queue has `names`, of its resource and APIs;
-  // `waiters`; the latest `refusal` of its first waiter;
+  // `waiters`, a line; the latest `refusal` of its first waiter;
   // `at`, when the first waiter retries, Infinity until a call ends; and `cancel`, which cancels that retry.
   #queues = new Map();
-  // Admitted requests that wait for their turn.
-  #turns = new Set();
+  // Admitted requests that wait for a turn, by name: requests that are alike exchange turns. `waiters`, a line, and as many `turns`.
+  #turns = new Map();
   #isShared;
   #isAsking = false;
   #cancelRound;
 
-  constructor(engine, most, isKeptOutByHolds) {
+  // `tellRefused` is called with each refusal that a request ends with.
+  constructor(engine, most, inFlight, tellRefused) {
     this.#engine = engine;
     this.#most = most;
-    this.#isKeptOutByHolds = isKeptOutByHolds;
+    this.#inFlight = inFlight;
+    this.#tellRefused = tellRefused;
     this.#isShared = isIsolated();
+  }
+
+  countOf(resource) {
+    return this.#counts.get(resource) ?? 0;
   }
 
   async run(resource, request, call) {
@@ -104,36 +111,32 @@ export class Waiting {
     const { run } = this.#engine;
     let entry;
     let turn;
+    let options;
     try {
       if (typeof call !== 'function') throw wrong('fn', call, 'is not a function; use the one that is to be called');
-      const { signal, ...rest } = checkOptions('request', request, RUN, EXAMPLE);
+      const { signal, priority = 0, isError, timeoutMs = Infinity, ...rest } = checkOptions('request', request, RUN, EXAMPLE);
       checkSignal(signal);
+      checkPriority(priority);
+      if (isError !== undefined && typeof isError !== 'function') {
+        throw wrong('request.isError', isError, 'is not a function; use one that takes what was thrown, or leave it out');
+      }
+      options = { resource, isError, timeoutMs: checkMs('request.timeoutMs', timeoutMs), signal };
       entry = this.#engine.enter(resource, { ...rest, canWait: true }, true);
       if (entry.success && entry.waitMs > 0) {
         turn = new Promise((resolve, fail) => {
           const reject = (error) => fail(beginAt(run, error));
-          this.#takeTurn({ resource, request: rest, signal, resolve, reject }, entry);
+          this.#takeTurn({ resource, request: rest, signal, priority, until: Infinity, resolve, reject }, entry);
         });
       }
     } catch (error) {
       throw beginAt(run, error);
     }
-    if (!entry.success) throw refused(run, resource, entry);
-    if (turn !== undefined) await turn;
-    let result;
-    try {
-      result = await call(entry);
-    } catch (error) {
-      try {
-        // A falsy value that was thrown is an error, too.
-        entry.exit({ error: error || true });
-      } catch {
-        // The first error is the one reported.
-      }
-      throw error;
+    if (!entry.success) {
+      this.#tellRefused(resource, entry);
+      throw refused(run, resource, entry);
     }
-    entry.exit();
-    return result;
+    if (turn !== undefined) entry = await turn;
+    return runWithin(entry, call, options, run);
   }
 
   acquire(resource, request = {}) {
@@ -141,12 +144,16 @@ export class Waiting {
     return new Promise((resolve, fail) => {
       const reject = (error) => fail(beginAt(acquire, error));
       try {
-        const { signal, maxWaitMs = Infinity, ...rest } = checkOptions('request', request, ACQUIRE, EXAMPLE);
-        if (maxWaitMs !== Infinity) checkNumber('request.maxWaitMs', maxWaitMs, Number.MAX_VALUE, false);
+        const { signal, priority = 0, maxWaitMs = Infinity, ...rest } = checkOptions('request', request, ACQUIRE, EXAMPLE);
+        checkMs('request.maxWaitMs', maxWaitMs);
         checkSignal(signal);
+        checkPriority(priority);
         const until = maxWaitMs === Infinity ? Infinity : this.#engine.now() + maxWaitMs;
-        const refuse = (result) => fail(refused(acquire, resource, result));
-        this.#arrive({ resource, request: rest, signal, until, resolve, reject, refuse });
+        const refuse = (result) => {
+          this.#tellRefused(resource, result);
+          fail(refused(acquire, resource, result));
+        };
+        this.#arrive({ resource, request: rest, signal, priority, until, resolve, reject, refuse });
       } catch (error) {
         reject(error);
       }
@@ -160,16 +167,23 @@ export class Waiting {
     let queue = this.#queues.get(resource)?.get(name);
     // The queue's retry is overdue.
     if (queue?.at <= this.#engine.now() && !this.#isShared) this.#advance(queue);
-    if (queue?.waiters.size > 0) {
+    if (queue !== undefined && !queue.waiters.wouldBeFirst(waiter.priority)) {
       // Throws at once if the request is not valid.
       this.#engine.policies(resource, request);
       if (!this.#isHopeless(waiter, queue)) this.#join(waiter, queue);
       return;
     }
-    const refusal = this.#ask(waiter);
+    const refusal = this.#ask(waiter, queue);
     if (refusal === undefined) return;
+    if (queue?.waiters.size > 0) {
+      if (this.#join(waiter, queue)) {
+        queue.cancel();
+        this.#pause(queue, refusal);
+      }
+      return;
+    }
     const names = new Set([resource, ...(request.apis ?? [])]);
-    queue = { names, name, waiters: new Set(), pauses: 0, cancel: nothing };
+    queue = { names, name, waiters: new Line(), pauses: 0, cancel: nothing };
     this.#pause(queue, refusal);
     if (!this.#join(waiter, queue)) return queue.cancel();
     this.#putLast(queue);
@@ -177,7 +191,7 @@ export class Waiting {
 
   // Whether a request would wait in vain, because the first waiter retries only after its deadline. Such a request is refused here.
   #isHopeless({ until, refuse }, { at, refusal }) {
-    const isHopeless = at < Infinity && at > until && !this.#isKeptOutByHolds(refusal);
+    const isHopeless = at < Infinity && at > until && !isKeptOutByHolds(refusal);
     if (isHopeless) refuse(refusal);
     return isHopeless;
   }
@@ -186,7 +200,7 @@ export class Waiting {
     const { retryAfterMs } = refusal;
     if (retryAfterMs === Infinity) return true;
     const left = this.#left(waiter);
-    return retryAfterMs > left && !(left > 0 && this.#isKeptOutByHolds(refusal));
+    return retryAfterMs > left && !(left > 0 && isKeptOutByHolds(refusal));
   }
 
   // How much longer a request waits at most, in whole milliseconds, like `retryAfterMs`.
@@ -203,14 +217,16 @@ export class Waiting {
     }
   }
 
-  // Makes an attempt for a request. Returns the refusal if the request goes on waiting; else the request is settled.
-  #ask(waiter) {
+  // Makes an attempt for a request of a queue, if there is one. Returns the refusal if the request goes on waiting; else the
+  // request is settled.
+  #ask(waiter, queue) {
     const { resource, request } = waiter;
     this.#isAsking = true;
     try {
       let entry = this.#engine.enter(resource, { ...request, canWait: true }, true);
       if (entry.success && entry.waitMs > 0) {
         if (entry.waitMs <= this.#left(waiter)) {
+          queue?.waiters.admit(waiter);
           this.#leave(waiter);
           this.#takeTurn(waiter, entry);
           return undefined;
@@ -219,6 +235,7 @@ export class Waiting {
         entry = this.#engine.enter(resource, request, true);
       }
       if (!entry.success && !this.#waitsInVain(waiter, entry)) return entry;
+      if (entry.success) queue?.waiters.admit(waiter);
       this.#leave(waiter);
       if (entry.success) waiter.resolve(entry);
       else waiter.refuse(entry);
@@ -234,8 +251,8 @@ export class Waiting {
   // Makes an attempt for each request from the front, until one is refused.
   #advance(queue) {
     queue.cancel();
-    for (const waiter of queue.waiters) {
-      const refusal = this.#ask(waiter);
+    for (let waiter; (waiter = queue.waiters.first) !== undefined; ) {
+      const refusal = this.#ask(waiter, queue);
       if (refusal !== undefined) return this.#pause(queue, refusal);
       queue.pauses = 0;
     }
@@ -278,7 +295,7 @@ export class Waiting {
   }
 
   #join(waiter, queue) {
-    const isFirst = () => queue.waiters.values().next().value === waiter;
+    const isFirst = () => queue.waiters.first === waiter;
     const leave = () => {
       const wasFirst = isFirst();
       this.#leave(waiter);
@@ -302,9 +319,9 @@ export class Waiting {
     if (!queue.waiters.has(waiter)) return this.#arriveLate(waiter);
     const now = this.#now();
     waiter.heardOf = now;
-    const [first] = queue.waiters;
+    const { first } = queue.waiters;
     if (first === waiter && queue.at <= now) {
-      const refusal = this.#ask(waiter);
+      const refusal = this.#ask(waiter, queue);
       if (refusal === undefined) return void (queue.pauses = 0);
       this.#pause(queue, refusal);
     } else if (waiter.until <= now) {
@@ -314,7 +331,7 @@ export class Waiting {
     const isSilent = first.heardOf + MAX_SILENCE_MS < now;
     if (isSilent && silences === MAX_SILENCES) this.#takeOut(first);
     // The waiters in front keep pace with the first, to take over at once; the others need not.
-    const next = isAmong(NEXT, waiter, queue.waiters) ? Math.min(queue.at, waiter.until) : waiter.until;
+    const next = first === waiter || isAmong(NEXT, waiter, queue.waiters) ? Math.min(queue.at, waiter.until) : waiter.until;
     const pause = Math.min(Math.max(1, next - now), MAX_PAUSE_MS);
     waiter.cancel = after(pause, () => this.#beat(waiter, queue, isSilent ? silences + 1 : 0));
   }
@@ -328,43 +345,66 @@ export class Waiting {
     }
   }
 
-  // Has an admitted request wait for its turn.
+  // Has an admitted request wait for its turn. When a turn comes, it goes to the first of those that are alike.
   #takeTurn(waiter, entry) {
+    const { resource, request, until } = waiter;
+    // A request must not wake another in Workers, nor can it be exchanged for one that is made within a call.
+    const isAlone = this.#isShared || request.within !== undefined;
+    const name = isAlone ? waiter : JSON.stringify([nameOf(resource, request), request.cost]);
+    const alike = this.#turns.get(name) ?? { waiters: new Line(), turns: [] };
     const giveUp = () => {
       this.#leave(waiter);
-      entry.cancel();
+      // Those behind it move up.
+      const last = alike.turns.pop();
+      last.cancel();
+      last.entry.cancel();
     };
-    if (!this.#begin(waiter, this.#turns, giveUp)) return entry.cancel();
+    if (!this.#begin(waiter, alike.waiters, giveUp, () => this.#turns.delete(name))) return entry.cancel();
+    this.#turns.set(name, alike);
     const begun = this.#now();
+    const turn = { entry };
+    alike.turns.push(turn);
     const done = () => {
-      this.#leave(waiter);
-      waiter.resolve(entry);
+      alike.turns.splice(alike.turns.indexOf(turn), 1);
+      const { first } = alike.waiters;
+      alike.waiters.admit(first);
+      this.#leave(first);
+      first.resolve(entry);
     };
-    waiter.cancel = after(entry.waitMs, () => {
+    turn.cancel = after(entry.waitMs, () => {
       const early = begun + entry.waitMs - this.#now();
-      if (early > 0 && early < EARLY_MS) waiter.cancel = after(early, done);
+      if (early > 0 && early < EARLY_MS) turn.cancel = after(early, done);
       else done();
+    });
+    // Requests of a higher priority may take its turn.
+    if (until === Infinity || isAlone) return;
+    waiter.cancel = after(until - begun, () => {
+      giveUp();
+      this.#ask({ ...waiter, until: 0 });
     });
   }
 
   // Adds a waiter to `among`, unless too many wait; `leave` is called when its signal aborts.
   #begin(waiter, among, leave, whenEmpty = nothing) {
-    if (this.#count >= this.#most) {
-      const many = `engine: ${this.#count} wait already, as many as \`maxWaiting\` allows; raise it, or ask again later`;
+    if (this.count >= this.#most) {
+      const many = `engine: ${this.count} wait already, as many as \`maxWaiting\` allows; raise it, or ask again later`;
       waiter.reject(fault('ERR_LEAPGATE_FULL', many));
       return false;
     }
-    const { signal } = waiter;
-    const abort = () => {
+    const { resource, signal } = waiter;
+    const ignore = onAbort(signal, () => {
       waiter.reject(signal.reason);
       leave();
-    };
-    signal?.addEventListener('abort', abort);
-    this.#count++;
+    });
+    this.count++;
+    this.#counts.set(resource, this.countOf(resource) + 1);
     among.add(waiter);
     waiter.cancel = nothing;
     waiter.leave = () => {
-      signal?.removeEventListener('abort', abort);
+      ignore();
+      const left = this.countOf(resource) - 1;
+      if (left === 0) this.#counts.delete(resource);
+      else this.#counts.set(resource, left);
       among.delete(waiter);
       if (among.size === 0) whenEmpty();
     };
@@ -380,7 +420,9 @@ export class Waiting {
   #takeOut(waiter) {
     waiter.leave();
     waiter.leave = undefined;
-    if (--this.#count === 0) this.#callOffRound();
+    if (--this.count > 0) return;
+    this.#callOffRound();
+    this.#inFlight.check();
   }
 
   // To be called when a call of a resource and APIs, by `names`, with `request` has ended; `hasGivenBack` says whether its charge was refunded, or an
@@ -449,7 +491,11 @@ export class Waiting {
     if (this.#isShared) return this.replaced();
     const waiters = [];
     this.#each((queue) => waiters.push(...queue.waiters));
-    for (const waiter of [...waiters, ...this.#turns]) {
+    for (const alike of this.#turns.values()) {
+      waiters.push(...alike.waiters);
+      alike.turns.forEach((turn) => turn.cancel());
+    }
+    for (const waiter of waiters) {
       this.#leave(waiter);
       waiter.reject(error);
     }

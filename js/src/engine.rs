@@ -100,7 +100,7 @@ impl Engines {
     pub(crate) fn add(&mut self, bytes: &[u8]) -> Result<u32, ConfigError> {
         let rules = rules_of(bytes)?;
         let longest = rules::longest_memory(&rules);
-        let store = Store::new(self.seed.clone());
+        let store = Store::new(self.seed.for_engine());
         store.set_max_resources(MAX_RESOURCES);
         let engine = Engine::with_store(Rc::new(store), rules);
         Ok(self.slots.add(Slot {
@@ -280,6 +280,13 @@ impl Engines {
             _ => {}
         }
         units.is_some()
+    }
+
+    /// Tells the breakers that a call has failed, while it goes on.
+    pub(crate) fn fail(&mut self, entry: u32, now: Timestamp) {
+        if let Some(open) = self.entries.get_mut(entry) {
+            open.entry.fail(now);
+        }
     }
 
     pub(crate) fn refund(

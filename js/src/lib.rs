@@ -14,6 +14,8 @@
 mod api;
 mod buffer;
 #[cfg(feature = "engine")]
+mod changes;
+#[cfg(feature = "engine")]
 mod engine;
 #[cfg(feature = "flow")]
 mod flow;

@@ -193,9 +193,37 @@ for (const kind of ['express 5', 'express 4']) {
     assert.deepEqual(warnings, [{ code: 'LEAPGATE_PROXY', message }]);
   });
 
+  test(`${kind}: where all addresses are trusted as proxies, it warns once, with or without a header of one`, async () => {
+    for (const headers of [{}, { 'X-Forwarded-For': '192.0.2.1' }]) {
+      const server = app()
+        .set('trust proxy', true)
+        .use(leapgate({ limit: 5, windowMs: 60_000 }))
+        .use((_, response) => response.end());
+      const url = await listen(http.createServer(server));
+      const warnings = await warningsOf(async () => {
+        for (let i = 0; i < 2; i++) assert.equal((await get(url, { headers })).status, 200);
+      });
+      const message =
+        'leapgate: Express trusts all addresses as proxies, so that a client can evade its limit by a header with another address; ' +
+        "say how many proxies of yours a request passes, as in `app.set('trust proxy', 1)`, or pass `key`";
+      assert.deepEqual(warnings, [{ code: 'LEAPGATE_TRUST_PROXY', message }]);
+    }
+  });
+
+  test(`${kind}: with a key of its own, it does not warn of proxies`, async () => {
+    for (const trust of [true, false]) {
+      const server = app()
+        .set('trust proxy', trust)
+        .use(leapgate({ limit: 5, windowMs: 60_000, key: () => 'all' }))
+        .use((_, response) => response.end());
+      const url = await listen(http.createServer(server));
+      assert.deepEqual(await warningsOf(() => get(url, { headers: { 'X-Forwarded-For': '192.0.2.1' } })), []);
+    }
+  });
+
   test(`${kind}: clients without a valid address share one limit, and it warns once`, async () => {
     const server = app()
-      .set('trust proxy', true)
+      .set('trust proxy', 1)
       .use(leapgate({ limit: 1, windowMs: 60_000 }))
       .use((_, response) => response.end());
     const url = await listen(http.createServer(server));
@@ -312,7 +340,7 @@ for (const [options, message] of [
   [undefined, 'options: `undefined` is not an object; use one, as in `{ limit: 100, windowMs: 60_000 }`'],
   [
     { limit: 1, windowMs: 1000, skipp: true },
-    'options.skipp: `true` means nothing here; use one of `key`, `skip`, `countIf`, `draft`, `reply`, `engine`, `resource`, `origin`, `limiter`, `limit`, `windowMs`, `window`, `sampleCount`, `id`, `limits`, `maxKeys`, `now`',
+    'options.skipp: `true` means nothing here; use one of `key`, `cost`, `skip`, `countIf`, `onRefused`, `draft`, `reply`, `engine`, `resource`, `origin`, `limiter`, `requestPropertyName`, `limit`, `windowMs`, `window`, `sampleCount`, `id`, `limits`, `maxKeys`, `now`',
   ],
   [
     { limit: 1, windowMs: 1000, key: 'ip' },
@@ -372,7 +400,11 @@ for (const [options, message] of [
   ],
   [{ engine }, "options.resource: `undefined` is not a function; use one that names what is limited, as in `() => 'login'`"],
   [{ engine: {}, resource: () => 'a' }, 'options.engine: `{…}` is not an Engine; use one, or the limits themselves'],
-  [{ engine, resource: () => 'a', limit: 1 }, 'options.limit: `1` stands beside `engine`, which has its own; leave it out'],
+  [
+    { engine, resource: () => 'a', limit: 1 },
+    'options.limit: `1` stands beside `engine`, which has its own; leave it out, or have rules read their `count` from metadata',
+  ],
+  [{ engine, resource: () => 'a', windowMs: 1 }, 'options.windowMs: `1` stands beside `engine`, which has its own; leave it out'],
   [{ engine, resource: () => 'a', limiter: {} }, 'options.limiter: `{…}` stands beside `engine`; leave one of them out'],
   [{ limiter: { limit() {} } }, 'options.limiter: `{…}` is not a Limiter; use one, or the limits themselves'],
 ]) {

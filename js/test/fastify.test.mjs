@@ -194,6 +194,24 @@ test('fastify: behind a trusted proxy, each client has a limit of its own', asyn
   assert.deepEqual(warnings, []);
 });
 
+for (const [trustProxy, isWarned] of [
+  [true, true],
+  [() => true, true],
+  ['10.0.0.0/8, 127.0.0.1', false],
+  [(address) => address === '127.0.0.1', false],
+]) {
+  test(`fastify: trustProxy: ${trustProxy} ${isWarned ? 'warns once that addresses can be forged' : 'does not warn'}`, async () => {
+    const url = await serve((app) => app.register(leapgate({ limit: 5, windowMs: MINUTE })), { trustProxy });
+    const warnings = await warningsOf(async () => {
+      for (let i = 0; i < 2; i++) await get(url, { headers: { 'X-Forwarded-For': '192.0.2.1' } });
+    });
+    const message =
+      'leapgate: Fastify trusts all addresses as proxies, so that a client can evade its limit by a header with another address; ' +
+      "tell Fastify those of yours, as in `fastify({ trustProxy: '10.0.0.0/8' })`, or pass `key`";
+    assert.deepEqual(warnings, isWarned ? [{ code: 'LEAPGATE_TRUST_PROXY', message }] : []);
+  });
+}
+
 test('fastify: behind an untrusted proxy, all clients share one limit, and it warns once', async () => {
   const url = await serve((app) => app.register(leapgate({ limit: 1, windowMs: MINUTE })));
   const warnings = await warningsOf(async () => {

@@ -2,6 +2,7 @@
 import { Limiter } from 'leapgate';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { inspect } from 'node:util';
 
 // A limiter and its clock.
 function at(options, millis = 0) {
@@ -26,7 +27,7 @@ function randoms(state) {
 
 test('a_decision_has_all_its_fields', () => {
   const [limiter, clock] = at({ limit: 3, windowMs: 1000 }, 10_000);
-  assert.deepEqual(limiter.limit('a', { cost: 2 }), {
+  assert.deepEqual(limiter.limit('a', { cost: 2 }).toJSON(), {
     success: true,
     limit: 3,
     remaining: 1,
@@ -36,7 +37,7 @@ test('a_decision_has_all_its_fields', () => {
     policies: [{ id: '1s', limit: 3, remaining: 1, windowMs: 1000, resetMs: 1050 }],
   });
   clock.millis = 10_500;
-  assert.deepEqual(limiter.limit('a', { cost: 2 }), {
+  assert.deepEqual(limiter.limit('a', { cost: 2 }).toJSON(), {
     success: false,
     limit: 3,
     remaining: 1,
@@ -46,6 +47,52 @@ test('a_decision_has_all_its_fields', () => {
     policies: [{ id: '1s', limit: 3, remaining: 1, windowMs: 1000, resetMs: 550 }],
   });
   assert.equal(limiter.limit('b').remaining, 2);
+});
+
+test('a_result_has_four_fields_of_its_own_and_three_getters_and_is_kept', () => {
+  const [limiter, clock] = at({ limit: 3, windowMs: 1000 }, 10_000);
+  const passed = limiter.limit('a');
+  assert.equal(passed.constructor.name, 'LimitResult');
+  const all = {
+    success: true,
+    limit: 3,
+    remaining: 2,
+    reset: 11_050,
+    retryAfterMs: 0,
+    rule: '1s',
+    policies: [{ id: '1s', limit: 3, remaining: 2, windowMs: 1000, resetMs: 1050 }],
+  };
+  clock.millis = 10_500;
+  const refused = limiter.limit('a', { cost: 3 });
+  limiter.block('a', 3000);
+  const blocked = limiter.limit('a');
+  assert.deepEqual({ ...passed }, { success: true, limit: 3, remaining: 2, retryAfterMs: 0 }, 'spreading leaves the getters out');
+  assert.deepEqual(JSON.parse(JSON.stringify(passed)), all, 'what came later changes nothing');
+  assert.equal(passed.policies, passed.policies);
+  const line = 'policies: [ { id: \'1s\', limit: 3, remaining: 2, windowMs: 1000, resetMs: 1050 } ]';
+  assert.equal(inspect(passed, { breakLength: Infinity }), `LimitResult { success: true, limit: 3, remaining: 2, reset: 11050, retryAfterMs: 0, rule: '1s', ${line} }`);
+  assert.deepEqual(refused.toJSON(), { ...all, success: false, retryAfterMs: 550, policies: [{ ...all.policies[0], resetMs: 550 }] });
+  assert.deepEqual(blocked.toJSON(), {
+    ...{ ...all, success: false, remaining: 0, reset: 13_500, retryAfterMs: 3000, rule: null },
+    policies: [{ ...all.policies[0], resetMs: 550 }],
+  });
+});
+
+test('a_window_without_a_good_divisor_passes_nine_tenths_of_its_limit', () => {
+  for (const window of ['strict', 'sentinel', 'weighted']) {
+    const [limiter, clock] = at({ limit: 1000, windowMs: 60_013, window });
+    let passed = 0;
+    const admitted = [];
+    // Twice the limit, evenly, for 20 windows.
+    for (; clock.millis < 20 * 60_013; clock.millis += 30) {
+      const { success, policies } = limiter.limit('key');
+      assert.deepEqual([policies[0].windowMs, policies[0].id], [60_013, '60013ms']);
+      if (success) admitted[passed++] = clock.millis;
+    }
+    assert.ok(passed >= 0.9 * 20 * 1000, `${window}: ${passed}`);
+    if (window !== 'strict') continue;
+    for (let i = 1000; i < passed; i++) assert.ok(admitted[i] - admitted[i - 1000] >= 60_013, `at ${admitted[i]}`);
+  }
 });
 
 test('never_admits_more_than_the_limit_in_any_window', () => {
@@ -151,7 +198,7 @@ test('a_peek_charges_nothing_and_returns_what_limit_would', () => {
     assert.equal(limiter.peek('a', { cost: 4 }).success, false);
   }
   assert.equal(passes(limiter, 'a', 5), 3);
-  assert.deepEqual(limiter.peek('a'), limiter.limit('a'));
+  assert.deepEqual(limiter.peek('a').toJSON(), limiter.limit('a').toJSON());
 });
 
 test('a_call_may_bring_a_limit_of_its_own', () => {

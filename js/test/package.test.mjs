@@ -39,7 +39,7 @@ test('a_console_shows_the_name_and_the_limits_of_an_object', async () => {
   engine.replace({});
   assert.equal(shown(engine), 'Engine {}');
   assert.match(shown(engine.enter('a')), /^Entry \{ waitMs: 0, success: true, /);
-  assert.deepEqual([shown(Limiter), shown(Engine)], ['[class Limiter]', '[class Engine]']);
+  assert.deepEqual([shown(Limiter), shown(Engine)], ['[class Limiter]', '[class Engine extends BaseEngine]']);
   const named = [Limiter, Engine, ArrayMetric, LeapArray, StatisticNode].map(({ name }) => name);
   assert.deepEqual(named, ['Limiter', 'Engine', 'ArrayMetric', 'LeapArray', 'StatisticNode']);
   assert.equal(shown(new StatisticNode()), 'StatisticNode {}');

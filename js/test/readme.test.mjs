@@ -92,7 +92,7 @@ test('the example of costs settles what calls have cost', async () => {
 test('the printed result has the fields of a result', async () => {
   const [, shown] = /```js\n(\{ success.*?)```/s.exec(readme);
   const { Limiter } = await import('leapgate');
-  const result = new Limiter({ limit: 100, windowMs: 60_000 }).limit('a');
+  const result = new Limiter({ limit: 100, windowMs: 60_000 }).limit('a').toJSON();
   const object = new Function(`return ${shown}`)();
   assert.deepEqual(Object.keys(object), Object.keys(result));
   assert.deepEqual({ ...object, reset: 0, policies: [] }, { ...result, reset: 0, policies: [] });
@@ -197,4 +197,17 @@ test('the example of an engine before a server admits its limit', async () => {
 test('the example of statistics has the printed counts', async () => {
   const { code, seen } = await example('leapgate/stats', 'seen');
   assert.deepEqual(seen, JSON.parse(/ \/\/ (\[.*\])\n/.exec(code)[1]));
+});
+
+test('the example of a limited fetch sends its limit', async (t) => {
+  const sent = [];
+  t.mock.method(globalThis, 'fetch', async (url) => (sent.push(url), new Response('items')));
+  const { api, response } = await example('leapgate/client', 'api', 'response');
+  assert.equal(await response.text(), 'items');
+  const controller = new AbortController();
+  const more = Array.from({ length: 20 }, () => api('https://api.example.com/items', { signal: controller.signal }));
+  await new Promise(setImmediate);
+  controller.abort();
+  await Promise.allSettled(more);
+  assert.equal(sent.length, 10);
 });

@@ -18,6 +18,7 @@ const [{ filename }] = JSON.parse(npm('pack', join(root, 'dist/npm'), '--json', 
 npm('install', '--prefix', dir, '--offline', '--no-audit', '--no-fund', '--loglevel=error', join(dir, filename));
 cpSync(here, dir, { recursive: true });
 for (const name of ['scenarios', 'vectors', 'refusals.json']) cpSync(join(root, 'tests', name), join(dir, name), { recursive: true });
+cpSync(join(root, 'docs'), join(dir, 'docs'), { recursive: true });
 for (const name of ['src', 'lib']) cpSync(join(here, '..', name), join(dir, 'sources', name), { recursive: true });
 const tests = readdirSync(dir).filter((file) => file.endsWith('.test.mjs'));
 const env = { ...process.env, LEAPGATE_REDIS: join(root, '.tools/redis/redis-server') };

@@ -61,7 +61,7 @@ test('all_limiters_of_a_store_admit_the_limit_together_and_never_more_in_any_win
 test('a_result_has_the_fields_of_a_result_of_a_limiter', async () => {
   const { Limiter } = await import('leapgate');
   const limiter = made(new MemoryStore());
-  const [ours, theirs] = [await limiter.limit('a'), new Limiter({ limit: 10, windowMs: 1000 }).limit('a')];
+  const [ours, theirs] = [await limiter.limit('a'), new Limiter({ limit: 10, windowMs: 1000 }).limit('a').toJSON()];
   assert.deepEqual(Object.keys(ours), Object.keys(theirs));
   assert.deepEqual(Object.keys(ours.policies[0]), Object.keys(theirs.policies[0]));
   assert.deepEqual(ours, {
@@ -217,6 +217,15 @@ for (const [whenDown, [passes, decides]] of Object.entries(DOWN)) {
   });
 }
 
+test('a_window_without_a_good_divisor_is_warned_of', async () => {
+  const warnings = await warningsOf(() => {
+    made(new MemoryStore(), { windowMs: 60_013 });
+    for (const geometry of [{ windowMs: 60_013, sampleCount: 1 }, { windowMs: 60_000 }, { windowMs: 7 }]) made(new MemoryStore(), geometry);
+  });
+  const message = 'leapgate: options.windowMs: `60013` has no divisor from 10 to 20, so may pass only 1/2 of the limit; use `60020`';
+  assert.deepEqual(warnings, [{ code: 'LEAPGATE_BUCKETS', message }]);
+});
+
 test('a_store_that_answers_nonsense_is_warned_of_once_for_each_cause', async () => {
   for (const [answer, cause] of [
     ['OK', "`OK` is not an answer of leapgate's store; check which store it is, and its script"],
@@ -271,11 +280,11 @@ test('after_a_trap_a_store_in_memory_counts_as_full_until_nothing_it_knew_can_co
   const store = new MemoryStore();
   const limiter = made(store, { id: 'other' });
   assert.equal(passing(limiter, 5), 5);
-  crash('store_lease', () => store.lease('other:1000:20:a', '1-3-7-10-1000-20-50-1-1'));
-  const [full] = [store.lease('other:1000:20:a', '1-3-7-10-1000-20-50-1-1')];
-  assert.match(full, /^1-3-0-0-\d+-0-/);
+  crash('store_lease', () => store.lease('other:1000:20:a', '1-3-7-0-10-1000-20-50-1-1'));
+  const [full] = [store.lease('other:1000:20:a', '1-3-7-0-10-1000-20-50-1-1')];
+  assert.match(full, /^1-10-0-0-\d+-0-/);
   millis += 1300;
-  assert.match(store.lease('other:1000:20:a', '1-3-7-10-1000-20-50-1-1'), /^1-3-\d+-1-0-/);
+  assert.match(store.lease('other:1000:20:a', '1-3-7-0-10-1000-20-50-1-1'), /^1-10-\d+-1-0-/);
 });
 
 test('no_random_number_is_drawn_before_the_first_decision', () => {

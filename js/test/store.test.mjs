@@ -239,6 +239,25 @@ test('store: after shutdown its memory is freed, and a call is an error', () => 
   assert.throws(() => unused.increment('a'), { message });
 });
 
+test('store: `resetTime` is of today, whatever its clock: middlewares compare it with `Date.now()`', (t) => {
+  t.mock.timers.enable({ apis: ['Date'], now: 5_000_000 });
+  const store = opened({ now: () => 0 });
+  assert.deepEqual(store.increment('a').resetTime, new Date(5_001_000));
+  for (let i = 0; i < 3; i++) store.increment('a');
+  assert.deepEqual([store.increment('a').resetTime, store.get('a').resetTime], [new Date(5_001_000), new Date(5_001_000)]);
+});
+
+test('store: refusals are reported, sampled', () => {
+  const reports = [];
+  const store = opened({ onRefused: ({ key, result, suppressed }) => void reports.push([key, result.retryAfterMs > 0, suppressed]) });
+  for (const key of ['a', 'b']) for (let i = 0; i < 5; i++) store.increment(key);
+  assert.deepEqual(reports, [['a', true, 0], ['b', true, 1]]);
+  assert.throws(() => leapgate({ onRefused: 'log' }), {
+    code: 'ERR_LEAPGATE_OPTIONS',
+    message: 'options.onRefused: `log` is not a function; use one that reports a refusal, as in `({ key, result, suppressed }) => …`',
+  });
+});
+
 test('store: refusals that are never decremented take bounded memory', () => {
   const store = leapgate();
   store.init({ limit: 1, windowMs: 60_000, skipFailedRequests: true });
@@ -256,7 +275,7 @@ for (const [name, call, message] of [
   [
     'an option',
     () => leapgate({ windows: 'strict' }),
-    'options.windows: `strict` means nothing here; use one of `window`, `sampleCount`, `maxKeys`, `now`',
+    'options.windows: `strict` means nothing here; use one of `window`, `sampleCount`, `maxKeys`, `onRefused`, `now`',
   ],
   ['no options', () => leapgate(5), "options: `5` is not an object; use one, as in `{ window: 'weighted' }`, or leave it out"],
   [
@@ -272,7 +291,7 @@ for (const [name, call, message] of [
   [
     'a limit that is a function',
     () => leapgate().init({ limit: () => 5, windowMs: 1000 }),
-    'limit: `a function` is asked for each request, and a store does not hear the answer; use a number',
+    'limit: `a function` is asked for each request, and a store does not hear the answer; use a number, or the middleware of leapgate/express or leapgate/hono',
   ],
 ]) {
   test(`store: ${name} is wrong`, () => assert.throws(call, { message }));

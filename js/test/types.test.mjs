@@ -16,9 +16,10 @@ const ENTRIES = [
   ['shared/cluster', ['cluster', 'serve']],
   ['shared/memory', ['MemoryStore']],
   ['stats', ['ArrayMetric', 'LeapArray', 'StatisticNode']],
+  ['client', ['limitedFetch']],
   ['http', ['ipKey', 'rateLimitHeaders']],
   ['fastify', ['default', 'leapgate']],
-  ...['express', 'fetch', 'hono', 'store'].map((name) => [name, ['leapgate']]),
+  ...['express', 'fetch', 'hono', 'store', 'nestjs'].map((name) => [name, ['leapgate']]),
 ];
 
 test('types: valid options compile, and mistyped ones do not', async () => {

@@ -673,6 +673,7 @@ test('a wrong argument is refused with a sentence', async (t) => {
   const { engine, time } = engineOf(t, [inFlight(1)]);
   const range = 'is not possible; use a number from 0 to 1.7976931348623157e+308';
   const signal = 'is not an AbortSignal; use that of an AbortController, or leave it out';
+  const priority = 'is not a valid priority; use a number, a higher one to be admitted earlier';
   const use = 'means nothing here; use one of `key`, `origin`, `cost`, `prioritized`, `context`, `inbound`, `exempt`, `apis`, `within`';
   const rows = [
     [() => engine.acquire('pay', 5), 'request: `5` is not an object; use one, as in `{ cost: 2 }`, or leave it out'],
@@ -683,8 +684,18 @@ test('a wrong argument is refused with a sentence', async (t) => {
     [() => engine.acquire('pay', { maxWaitMs: null }), `request.maxWaitMs: \`null\` ${range}`],
     [() => engine.acquire('pay', { signal: {} }), `request.signal: \`{…}\` ${signal}`],
     [() => engine.run('pay', { signal: 'x' }, () => {}), `request.signal: \`x\` ${signal}`],
-    [() => engine.acquire('pay', { timeout: 5 }), `request.timeout: \`5\` ${use}, \`signal\`, \`maxWaitMs\``],
-    [() => engine.run('pay', { maxWaitMs: 5 }, () => {}), `request.maxWaitMs: \`5\` ${use}, \`signal\``],
+    [() => engine.acquire('pay', { timeout: 5 }), `request.timeout: \`5\` ${use}, \`signal\`, \`priority\`, \`maxWaitMs\``],
+    [
+      () => engine.run('pay', { maxWaitMs: 5 }, () => {}),
+      `request.maxWaitMs: \`5\` ${use}, \`signal\`, \`priority\`, \`isError\`, \`timeoutMs\``,
+    ],
+    [() => engine.run('pay', { timeout: 5 }, () => {}), 'request.timeout: `5` means nothing here; use `timeoutMs`, in milliseconds'],
+    [() => engine.run('pay', { errorFilter: isNaN }, () => {}), 'request.errorFilter: `a function` means nothing here; use `isError`, which is its opposite'],
+    [() => engine.run('pay', { timeoutMs: -1 }, () => {}), `request.timeoutMs: \`-1\` ${range}`],
+    [() => engine.run('pay', { timeoutMs: NaN }, () => {}), `request.timeoutMs: \`NaN\` ${range}`],
+    [() => engine.run('pay', { isError: true }, () => {}), 'request.isError: `true` is not a function; use one that takes what was thrown, or leave it out'],
+    [() => engine.run('pay', { priority: '1' }, () => {}), `request.priority: \`1\` ${priority}`],
+    [() => engine.acquire('pay', { priority: Infinity }), `request.priority: \`Infinity\` ${priority}`],
     [() => engine.run('pay', { points: 2 }, () => {}), 'request.points: `2` means nothing here; use `cost`'],
     [() => engine.run('pay', {}), 'fn: `undefined` is not a function; use the one that is to be called'],
     [() => engine.run('pay'), 'fn: `undefined` is not a function; use the one that is to be called'],

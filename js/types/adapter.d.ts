@@ -1,23 +1,53 @@
-import type { Key, LimitResult, Limiter, LimiterOptions, Policy } from 'leapgate';
+import type { Key, Limit, LimitResult, Limiter, LimiterSettings, Policy } from 'leapgate';
 import type { SharedLimiter } from 'leapgate/shared';
-import type { EngineResult, RequestOptions } from 'leapgate/engine';
+import type { Costs, EngineResult, RequestOptions } from 'leapgate/engine';
 import type { HeadersDraft } from './http.js';
 
 /** The limits: the options of a `Limiter`, a limiter, or an engine. */
-export type Limits<Args extends unknown[]> = OwnLimits | GivenLimiter | GivenEngine<Args>;
+export type Limits<Args extends unknown[]> = OwnLimits<Args> | GivenLimiter<Args> | GivenEngine<Args>;
 
-/** Limits that belong to this adapter alone. */
-export type OwnLimits = LimiterOptions & { limiter?: never; engine?: never; resource?: never; origin?: never };
+/**
+ * A value, or a function that returns it, or a promise of it, for each request. A function that throws, or returns something else,
+ * fails the request.
+ */
+export type PerRequest<Args extends unknown[], Value> = Value | ((...request: Args) => Value | Promise<Value>);
 
-type NoLimits = { [name in 'limit' | 'windowMs' | 'window' | 'sampleCount' | 'id' | 'limits' | 'maxKeys' | 'now']?: never };
-
-/** A limiter that you share with other code, to `reset` and `block` clients, or one that other processes share. */
-export interface GivenLimiter extends NoLimits {
-  limiter: Limiter | SharedLimiter;
+/** What a request is charged. */
+interface Charged<Args extends unknown[]> {
+  /** The cost of a request: a whole number from 0, 1 unless given. `countIf` refunds the same. */
+  cost?: PerRequest<Args, number>;
   engine?: never;
   resource?: never;
   origin?: never;
 }
+
+/** Limits that belong to this adapter alone. */
+export type OwnLimits<Args extends unknown[]> = LimiterSettings & Charged<Args> & { limiter?: never } & (
+    | (Omit<Limit, 'limit'> & {
+        /**
+         * How much passes in a window: from 0 to 2^53. What a function returns is the limit of this request; at `Infinity`, the request
+         * passes, is charged nothing, and its headers have no limit.
+         */
+        limit: PerRequest<Args, number>;
+        limits?: never;
+      })
+    | ({ limits: readonly Limit[] } & { [name in keyof Limit]?: never })
+  );
+
+type NoLimits<Name extends string = never> = {
+  [name in Exclude<'limit' | 'windowMs' | 'window' | 'sampleCount' | 'id' | 'limits' | 'maxKeys' | 'now', Name>]?: never;
+};
+
+/** A limiter that you share with other code, to `reset` and `block` clients, or one that other processes share. */
+export type GivenLimiter<Args extends unknown[]> = Charged<Args> & NoLimits<'limit'> &
+  (
+    | { limiter: Limiter | SharedLimiter; limit?: never }
+    | {
+        limiter: Limiter;
+        /** The limit of a request in place of the limiter's, for a limiter with one limit. */
+        limit?: PerRequest<Args, number>;
+      }
+  );
 
 /**
  * An engine (`leapgate/engine`), with rules of all kinds. A request's entry ends with the response, as an error if the status is
@@ -29,6 +59,8 @@ export interface GivenEngine<Args extends unknown[]> extends NoLimits {
   resource: (...request: Args) => string;
   /** Returns the caller of a request, for rules by origin. A client must not be free to choose it. */
   origin?: (...request: Args) => string | null | undefined | Promise<string | null | undefined>;
+  /** The cost of a request, as the engine's calls take it. */
+  cost?: PerRequest<Args, Costs>;
   limiter?: never;
 }
 
@@ -60,8 +92,18 @@ export type ByKey<Args extends unknown[]> =
 /** The same, or the adapter's own key. */
 export type PerhapsByKey<Args extends unknown[]> = ByKey<Args> | { key?: never };
 
+/** A refusal, as `onRefused` gets it. */
+export interface Refusal<Decision = Result> {
+  /** The key of the request; undefined if an engine is asked without one. */
+  key: unknown;
+  /** The decision. */
+  result: Decision;
+  /** How many refusals have not been reported since the last call. */
+  suppressed: number;
+}
+
 /** The options of all adapters. `Args` are the arguments of a request, and `Response` is the response that `countIf` gets. */
-export interface Common<Args extends unknown[], Response, ReplyFunction, Refusal = Reply> {
+export interface Common<Args extends unknown[], Response, ReplyFunction, ReplyObject = Reply> {
   /** Whether a request is neither limited nor counted. */
   skip?: (...request: Args) => boolean | Promise<boolean>;
   /**
@@ -69,10 +111,24 @@ export interface Common<Args extends unknown[], Response, ReplyFunction, Refusal
    * request whose handler fails without a response counts.
    */
   countIf?: (request: Args[0], response: Response) => boolean | Promise<boolean>;
+  /**
+   * Reports a refusal, for logs and metrics; also one that a limiter in shadow mode lets pass. At most 10 calls in any second, and one
+   * for each key: a flood of requests is no flood of logs. What it throws becomes a warning (`LEAPGATE_ON_REFUSED`).
+   */
+  onRefused?: (refusal: Refusal) => unknown;
   /** The form of the rate limit headers on all responses: 11 unless given; false for none. `Retry-After` is sent in any case. */
   draft?: HeadersDraft | false;
   /** The response to a refused request, or a function that answers it; status and headers are set in both cases. */
-  reply?: Refusal | ReplyFunction;
+  reply?: ReplyObject | ReplyFunction;
+}
+
+/** The option of adapters that tell the decision to handlers. */
+export interface Property {
+  /**
+   * The name under which handlers find the decision: `rateLimit` unless given. If several limits of a request have one name, handlers
+   * find the latest decision.
+   */
+  requestPropertyName?: string;
 }
 
 /** The decision about a request. */
@@ -87,7 +143,7 @@ export interface Result extends Omit<LimitResult, 'policies'> {
 
 /** What an adapter needs of an engine. */
 export interface EngineLike {
-  enter(resource: string, request: { key?: any; origin?: string; inbound?: boolean }): EntryLike;
+  enter(resource: string, request: { key?: any; origin?: string; cost?: Costs; inbound?: boolean }): EntryLike;
 }
 
 /** A call in flight, or a refusal. An admitted call is ended once. */

@@ -317,7 +317,7 @@ export interface DegradeRule extends AnyRule {
   count: number;
   /** The threshold of the ratio of slow calls: 1 unless given. */
   slowRatioThreshold?: number;
-  /** How long the circuit stays open, in seconds. */
+  /** How long the circuit stays open, in seconds, from 0.001. */
   timeWindow: number;
   /** With fewer calls in the window, the circuit stays closed: 5 unless given. */
   minRequestAmount?: number;
@@ -409,7 +409,7 @@ export interface RulesDocument {
 export interface EngineSettings {
   /** The clock, in milliseconds. `performance.now()` unless given, `Date.now()` in Workers. */
   now?: () => number;
-  /** How many requests may wait in `acquire` and `run` together: 1000 unless given. Further ones reject: `ERR_LEAPGATE_FULL`. */
+  /** How many requests may wait in `acquire` and `run` together: 1000 unless given; may be `Infinity`. Further ones reject: `ERR_LEAPGATE_FULL`. */
   maxWaiting?: number;
 }
 
@@ -464,14 +464,87 @@ export interface EnterOptions extends RequestOptions {
   within?: Entry;
 }
 
-/** The properties of a call that waits to be admitted. */
-export interface AcquireOptions extends RequestOptions {
+/** The properties of a call that may have to wait. */
+export interface WaitOptions extends RequestOptions {
   /** The open call within which this call is made. */
   within?: Entry;
-  /** The longest wait, in milliseconds; unlimited unless given. */
-  maxWaitMs?: number;
   /** Ends the wait: `acquire` or `run` rejects with the signal's reason, and what the request has reserved is released. */
   signal?: AbortSignal;
+  /**
+   * Of the requests that wait for one resource with one key, and for turns also at one cost, the highest priority is admitted
+   * first; 0 unless given, finite. Within one priority it is first come, first served. None starves: after 7 requests in a row that
+   * were admitted before one that had come earlier, the one that has waited longest is next. In Workers turns are not exchanged.
+   */
+  priority?: number;
+}
+
+/** The properties of a call that waits to be admitted. */
+export interface AcquireOptions extends WaitOptions {
+  /** The longest wait, in milliseconds; `Infinity` unless given. */
+  maxWaitMs?: number;
+}
+
+/** The properties of a call that `run` makes. */
+export interface RunOptions extends WaitOptions {
+  /** Whether what the function has thrown counts as an error; everything does unless given. `run` rejects with it all the same. */
+  isError?: (error: unknown) => boolean;
+  /**
+   * How long the function may take, in milliseconds; `Infinity` unless given. After that `run` rejects with `ERR_LEAPGATE_TIMEOUT`,
+   * circuit breakers count an error, and the function's signal aborts. The call is in flight until the function ends.
+   */
+  timeoutMs?: number;
+}
+
+/** A change of a circuit breaker. */
+export interface BreakerChange {
+  /** The resource; null for all that share a state, since there are too many. */
+  resource: string | null;
+  /** The rule's id. */
+  rule: string;
+  from: BreakerState;
+  to: BreakerState;
+}
+
+/** `closed`: calls pass. `open`: none does. `halfOpen`: probes do. */
+export type BreakerState = 'closed' | 'open' | 'halfOpen';
+
+/** A refusal. */
+export interface Refusal {
+  resource: string;
+  /** What `limit` or `enter` has returned, or what is `result` of the error. */
+  result: EngineResult;
+}
+
+/** What an engine tells listeners. */
+export interface EngineEvents {
+  /** A circuit breaker has changed its state. */
+  breaker: BreakerChange;
+  /** A request was refused for good: a refusal after which `acquire` goes on waiting is not told. */
+  refused: Refusal;
+}
+
+/** How many calls are in flight, and how many requests wait. */
+export interface EngineStats {
+  /** Calls in flight, whatever they cost: admitted, and not ended. */
+  concurrency: number;
+  /** Requests that wait in `acquire` and `run`. */
+  waiting: number;
+}
+
+/** What an engine knows of a resource. */
+export interface ResourceStats extends EngineStats {
+  /** Requests that passed in the last second, per second, and so on, as `engine.nodes.cluster(resource)` tells them; 0 if there were none. */
+  passQps: number;
+  blockQps: number;
+  /** Calls that have ended, as Sentinel counts them: with an error or without. */
+  successQps: number;
+  exceptionQps: number;
+  /** The average response time in the last second, in milliseconds. */
+  avgRt: number;
+  /** The items of `counters()` about rules for the resource: flow rules, circuit breakers, authority rules and bans. */
+  rules: RuleCounters[];
+  /** The states of its circuit breakers, in the order of the rules. An open one stays open until a request comes after its `timeWindow`. */
+  breakers: { rule: string; state: BreakerState }[];
 }
 
 /** What `run` and `acquire` reject with when a call is refused. */
@@ -564,17 +637,17 @@ export class Engine {
   /**
    * Calls `call` with an entry, first waiting if a rule requires it, and ends the entry with the outcome. If `call` throws or
    * rejects, the outcome is that error, which is rethrown. A refused call is not made: `run` rejects with a `BlockedError`.
+   *
+   * With `timeoutMs`, `call` gets a signal that aborts when the time is over or the request's signal aborts; else the request's
+   * signal, if it has one.
    */
   run<T>(resource: string, call: (entry: Entry) => T | Promise<T>): Promise<T>;
-  run<T>(
-    resource: string,
-    request: RequestOptions & Pick<AcquireOptions, 'within' | 'signal'>,
-    call: (entry: Entry) => T | Promise<T>,
-  ): Promise<T>;
+  run<T>(resource: string, request: RunOptions & { timeoutMs: number }, call: (entry: Entry, signal: AbortSignal) => T | Promise<T>): Promise<T>;
+  run<T>(resource: string, request: RunOptions, call: (entry: Entry, signal?: AbortSignal) => T | Promise<T>): Promise<T>;
   /**
    * Waits until the call is admitted: for its turn, for borrowed passes, or until other calls end. The caller ends the entry.
    *
-   * Requests for one resource, and the same `apis`, with one key are admitted in order of arrival; `enter`, `limit` and `run` do not join this queue.
+   * Requests for one resource, and the same `apis`, with one key are admitted by their `priority`, and then in order of arrival; `enter`, `limit` and `run` do not join this queue.
    * Statistics count each retry of the first waiting request that is refused. Rejects with a `BlockedError` if the request can
    * never pass, or not within `maxWaitMs`: at once, if that is known.
    *
@@ -596,9 +669,26 @@ export class Engine {
   replace(rules: RulesDocument): void;
   /**
    * Why rules in force do not do what they ask for, a sentence each. An engine has no store: a rule with `clusterMode` that asks for
-   * one limit for all machines limits this process alone. `SharedLimiter` of `leapgate/shared` has a store.
+   * one limit for all machines limits this process alone. `SharedLimiter` of `leapgate/shared` has a store. And a strict window whose
+   * `intervalMs` has no divisor from 10 to 20 (100 without a `key`) has so few buckets that much less than the count may pass.
    */
   readonly warnings: string[];
+  /**
+   * How many calls are in flight, and how many requests wait, of all resources. With a resource, all that is known of it: its rates,
+   * what its rules have decided, and the states of its breakers. Changes nothing, and makes nothing for a resource that is not known.
+   */
+  stats(): EngineStats;
+  stats(resource: string): ResourceStats;
+  /**
+   * Calls `listener` at each event, in order, within the call that causes it. Returns a function that removes it. What a listener
+   * throws or rejects with is a warning (`LEAPGATE_LISTENER`), once for each listener.
+   */
+  on<E extends keyof EngineEvents>(event: E, listener: (what: EngineEvents[E]) => unknown): () => void;
+  /**
+   * Resolves when no call is in flight and no request waits. New requests are admitted as before: stop their source first, as in
+   * `server.close()`.
+   */
+  drain(): Promise<void>;
   /** The statistics of all resources, contexts and origins. */
   readonly nodes: NodeTree;
   /** What each rule has decided since it came into force, ordered by id; a rule for each resource or origin has an item for each. */

@@ -13,20 +13,23 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 // @ts-ignore Connect and node:http do without these types: requests are then `any` unless the type arguments name others.
 import type { Request, Response } from 'express';
-import type { Common, Limits, PerhapsByKey, Result } from './adapter.js';
+import type { Common, Limits, PerhapsByKey, Property, Result } from './adapter.js';
 
-export type { EngineLike, EntryLike, Reply, Result } from './adapter.js';
+export type { EngineLike, EntryLike, Refusal, Reply, Result } from './adapter.js';
 
 /**
  * The limits, and the key. By default, the key is `request.ip`, or the socket's address without Express; for a `key` of your own,
  * `ipKey` of `leapgate/http` makes a key from an address. Behind a proxy, configure Express to trust it.
  */
-export type LeapgateOptions<Req extends IncomingMessage = Request, Res extends ServerResponse = Response> = Limits<[Req, Res]> &
+export type LeapgateOptions<Req extends IncomingMessage = Request, Res extends ServerResponse = Response> = Limits<
+  [request: Req, response: Res]
+> &
+  Property &
   PerhapsByKey<[request: Req, response: Res]> &
   Common<[request: Req, response: Res], Res, (request: Req, response: Res, result: Result) => void>;
 
 /**
- * A middleware that answers refused requests itself. It sets `request.rateLimit` on all requests.
+ * A middleware that answers refused requests itself. It sets `request.rateLimit` on all requests, or another `requestPropertyName`.
  *
  * For `node:http`, use `leapgate<IncomingMessage, ServerResponse>(…)`, then `limit(request, response, (error) => …)`.
  */

@@ -11,10 +11,11 @@
  *
  * @module
  */
+import type { Costs } from 'leapgate/engine';
 import type { FastifyInstance, FastifyPluginCallback, FastifyReply, FastifyRequest } from 'fastify';
-import type { Common, Limits, PerhapsByKey, Reply as AnyReply, Result } from './adapter.js';
+import type { Common, Limits, PerRequest, PerhapsByKey, Property, Reply as AnyReply, Result } from './adapter.js';
 
-export type { EngineLike, EntryLike, Result } from './adapter.js';
+export type { EngineLike, EntryLike, Refusal, Result } from './adapter.js';
 
 /** The response to a refused request. */
 export interface Reply extends Omit<AnyReply, 'format'> {
@@ -44,6 +45,7 @@ type NoLimits = {
       | 'now'
       | 'limiter'
       | 'engine'
+      | 'cost'
       | 'resource'
       | 'origin'
   ]?: never;
@@ -52,18 +54,19 @@ type NoLimits = {
 /**
  * The limits, and the key: `request.ip` unless `key` is given. Without limits, only routes with limits of their own are limited.
  */
-export type LeapgateOptions = (Limits<Args> | NoLimits) & Shared;
+export type LeapgateOptions = (Limits<Args> | NoLimits) & Shared & Property;
 
 /**
- * The options of a route, over the options of the plugin. Limits of a route replace the common limits and count separately.
+ * The options of a route, over the options of the plugin. Limits of a route replace the common limits and count separately; a route
+ * without limits of its own counts together with all others, also where it has a `cost` or a `key` of its own.
  * Fastify's types accept any `config`: a mistyped option throws when the route is added, or fails to compile with
  * `rateLimit: { … } satisfies RouteOptions`.
  */
-export type RouteOptions = LeapgateOptions;
+export type RouteOptions = (Limits<Args> | (Omit<NoLimits, 'cost'> & { cost?: PerRequest<Args, Costs> })) & Shared;
 
 /**
  * A plugin that limits all routes, including routes of plugins registered after it and requests without a route (404).
- * It sets `request.rateLimit`. Registered within another plugin, it limits the routes of that plugin.
+ * It sets `request.rateLimit`, or another `requestPropertyName`. Registered within another plugin, it limits the routes of that plugin.
  */
 export function leapgate(options?: LeapgateOptions): FastifyPluginCallback;
 /** The plugin itself, for `app.register(leapgate, options)`. */

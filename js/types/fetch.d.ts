@@ -18,7 +18,7 @@
  */
 import type { ByKey, Common, EngineLike, Limits, Result } from './adapter.js';
 
-export type { EngineLike, EntryLike, Reply, Result } from './adapter.js';
+export type { EngineLike, EntryLike, Refusal, Reply, Result } from './adapter.js';
 
 /** The source of a client's address. */
 export type IpSource<Args extends unknown[]> =

@@ -11,15 +11,16 @@
  * @module
  */
 import type { Context, Env, MiddlewareHandler } from 'hono';
-import type { ByKey, Common, EngineLike, Limits, Result } from './adapter.js';
+import type { ByKey, Common, EngineLike, Limits, Property, Result } from './adapter.js';
 
-export type { EngineLike, EntryLike, Reply, Result } from './adapter.js';
+export type { EngineLike, EntryLike, Refusal, Reply, Result } from './adapter.js';
 
 /**
  * The limits, and the key: `key`, or the address by `getConnInfo` of your runtime (from `@hono/node-server/conninfo`,
  * `hono/cloudflare-workers`, `hono/bun` or `hono/deno`). One of them is required, unless an engine's rules have no key.
  */
 export type LeapgateOptions<E extends Env = any> = Limits<[c: Context<E>]> &
+  Property &
   Common<[c: Context<E>], Response, (c: Context<E>, result: Result) => Response | Promise<Response>> &
   (ByAddress | (ByKey<[c: Context<E>]> & { getConnInfo?: never }) | { engine: EngineLike; getConnInfo?: never; key?: never });
 
@@ -29,9 +30,9 @@ interface ByAddress {
 }
 
 /**
- * A middleware that answers refused requests itself. `c.get('rateLimit')` is the decision. With an engine, the entry of a request
- * ends with the response; for clients that leave in Workers, see `leapgate/fetch`.
+ * A middleware that answers refused requests itself. `c.get('rateLimit')` is the decision, or another `requestPropertyName`. With an
+ * engine, the entry of a request ends with the response; for clients that leave in Workers, see `leapgate/fetch`.
  */
-export function leapgate<E extends Env = any>(
-  options: LeapgateOptions<E>,
-): MiddlewareHandler<{ Variables: { rateLimit: Result } }>;
+export function leapgate<E extends Env = any, Name extends string = 'rateLimit'>(
+  options: LeapgateOptions<E> & { requestPropertyName?: Name },
+): MiddlewareHandler<{ Variables: { [name in Name]: Result } }>;

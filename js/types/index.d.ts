@@ -17,7 +17,10 @@ export interface Limit {
   windowMs: number;
   /** What the window guarantees; `strict` unless given. */
   window?: WindowMode;
-  /** The number of buckets in the window: a divisor of `windowMs`. The largest up to 20 unless given. */
+  /**
+   * The number of buckets in the window: a divisor of `windowMs`. The largest up to 20 unless given; if that is below 10, the
+   * limiter decides by a window that is up to 20 ms longer and has up to 20 buckets.
+   */
   sampleCount?: number;
   /** The limit's name in results. The length of its window unless given, as in `60s`. */
   id?: string;
@@ -52,7 +55,10 @@ export interface Policy {
   resetMs: number;
 }
 
-/** The decision about a request. A plain object, yours to keep. */
+/**
+ * The decision about a request. It is yours to keep: no later request changes it. What a `Limiter` returns has `reset`, `rule` and
+ * `policies` as getters: `{ ...result }` and `Object.assign` leave them out; `JSON.stringify` and consoles show all.
+ */
 export interface LimitResult {
   /** Whether the request passes. */
   success: boolean;
@@ -61,13 +67,13 @@ export interface LimitResult {
   /** The whole passes left, of the limit with the fewest. */
   remaining: number;
   /** When to try again if refused, else when quota comes back: in epoch milliseconds, or in the time of the given `now`. */
-  reset: number;
+  readonly reset: number;
   /** 0 if the request passes; else the milliseconds until it would pass if no other came; `Infinity` if it never can. */
   retryAfterMs: number;
   /** The limit that refuses, else the limit with the fewest passes left; null if the key is blocked. */
-  rule: string | null;
+  readonly rule: string | null;
   /** The state of each limit. */
-  policies: Policy[];
+  readonly policies: Policy[];
 }
 
 /** The properties of a request. */
@@ -145,6 +151,7 @@ export type LeapgateErrorCode =
   | 'ERR_LEAPGATE_CRASHED'
   | 'ERR_LEAPGATE_FREED'
   | 'ERR_LEAPGATE_FULL'
+  | 'ERR_LEAPGATE_TIMEOUT'
   | 'ERR_LEAPGATE_IP'
   | 'ERR_LEAPGATE_KEY'
   | 'ERR_LEAPGATE_NOT_READY'

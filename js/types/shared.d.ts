@@ -40,7 +40,10 @@ export interface SharedLimiterOptions {
   limit: number;
   /** The length of the window, in whole milliseconds. */
   windowMs: number;
-  /** The number of buckets in the window: a divisor of `windowMs`. The largest up to 20 unless given. */
+  /**
+   * The number of buckets in the window: a divisor of `windowMs`. The largest up to 20 unless given; if that is below 10, a warning
+   * says so (`LEAPGATE_BUCKETS`): with `n` buckets as little as `n / (n + 1)` of the limit may pass.
+   */
   sampleCount?: number;
   /** The store that the processes share. */
   store: LeaseStore;

@@ -12,7 +12,10 @@
  *
  * @module
  */
-import type { LimiterSettings, WindowMode } from 'leapgate';
+import type { LimitResult, LimiterSettings, WindowMode } from 'leapgate';
+import type { Refusal } from './adapter.js';
+
+export type { Refusal } from './adapter.js';
 
 /** The settings of a store. The limit and the window are options of the middleware. */
 export interface StoreOptions extends LimiterSettings {
@@ -20,6 +23,8 @@ export interface StoreOptions extends LimiterSettings {
   window?: WindowMode;
   /** The number of buckets in the window: a divisor of `windowMs`. */
   sampleCount?: number;
+  /** Reports a refusal, for logs and metrics: at most 10 calls in any second, and one for each key. */
+  onRefused?: (refusal: Refusal<LimitResult>) => unknown;
 }
 
 /** The store that both middlewares expect. */
@@ -38,7 +43,7 @@ export interface Store {
 /** The hits of a key. A refusal has one hit more than the limit; with a limit of 0, every hit is counted. */
 export interface Hits {
   totalHits: number;
-  /** When to try again if refused, else when all hits will have left the window. */
+  /** When to try again if refused, else when all hits will have left the window: by `Date.now()`, as middlewares read it. */
   resetTime: Date;
 }
 

@@ -31,7 +31,17 @@ const KEYS: [&str; 18] = [
     "limitApp",
 ];
 
-const MAX_SECONDS: u64 = Window::MAX_INTERVAL_MS / 1000;
+/// Seconds, of which Sentinel has whole ones, to the millisecond.
+fn time_window_ms(at: &Located<'_>) -> Result<u64, ConfigError> {
+    let millis = (at.number()? * 1000.0).round();
+    if (1.0..=Window::MAX_INTERVAL_MS as f64).contains(&millis) {
+        return Ok(millis as u64);
+    }
+    let most = Window::MAX_INTERVAL_MS / 1000;
+    Err(at.error(&format!(
+        "is not possible; use a number of seconds from 0.001 to {most}"
+    )))
+}
 
 pub(super) fn rule(at: &Located<'_>) -> Result<DegradeRule, ConfigError> {
     let fields = at.rule(&KEYS)?;
@@ -39,10 +49,9 @@ pub(super) fn rule(at: &Located<'_>) -> Result<DegradeRule, ConfigError> {
     let resource = fields.need("resource")?;
     let name = resource.string()?;
     let grade = grade(&fields)?;
-    let seconds = fields.need("timeWindow")?.integer(1..=MAX_SECONDS)?;
+    let millis = time_window_ms(&fields.need("timeWindow")?)?;
     // The time is in range, as is every number below.
-    let mut rule =
-        DegradeRule::new(name, grade, seconds * 1000).map_err(|_| name_error(&resource))?;
+    let mut rule = DegradeRule::new(name, grade, millis).map_err(|_| name_error(&resource))?;
     if let Some(id) = rule_id(&fields)? {
         rule = rule.with_id(id);
     }

@@ -3,7 +3,7 @@
 use super::parts::{counting, geometry, number_error, rule_id, window_error};
 use super::value::{ConfigError, Fields, Located, Value};
 use crate::limiter::{Limit, Limiter, LimiterError};
-use crate::rule::{Count, Counting, KEYED_SAMPLE_COUNT, MAX_KEYS, RuleGeometry, RuleId, span};
+use crate::rule::{Count, Counting, MAX_KEYS, RuleGeometry, RuleId, span};
 use crate::window::Window;
 
 /// How many keys have a window of their own unless the options say.
@@ -38,7 +38,7 @@ pub struct LimiterOptions {
 ///   "limit": 100,
 ///   "windowMs": 60000,
 ///   "window": "strict",   // "sentinel", "weighted"
-///   "sampleCount": 20,    // by default the window's largest divisor up to 20
+///   "sampleCount": 20,    // by default `RuleGeometry::covering`
 ///   "id": "60s",          // by default the length of the window
 ///   "maxKeys": 100000
 /// }
@@ -83,9 +83,11 @@ fn limit(at: &Located<'_>, fields: &Fields<'_>) -> Result<Limit, ConfigError> {
     let interval_ms = fields.need("windowMs")?;
     let interval_ms = interval_ms.integer(1..=Window::MAX_INTERVAL_MS)?;
     let (_, sample_count) = geometry(fields, "windowMs")?;
-    let finest = || Window::finest_sample_count(interval_ms, KEYED_SAMPLE_COUNT);
-    let window = RuleGeometry::new(interval_ms, Some(sample_count.unwrap_or_else(finest)))
-        .map_err(|error| window_error(at, fields, &error))?;
+    let window = match sample_count {
+        None => RuleGeometry::covering(interval_ms),
+        Some(samples) => RuleGeometry::new(interval_ms, Some(samples)),
+    };
+    let window = window.map_err(|error| window_error(at, fields, &error))?;
     Ok(Limit {
         id: rule_id(fields)?.unwrap_or_else(|| RuleId::made_of(&span(interval_ms))),
         count,

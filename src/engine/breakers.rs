@@ -83,6 +83,13 @@ impl Admissions {
         }
     }
 
+    /// Keeps what the request costs in other units than requests.
+    #[cold]
+    pub(super) fn keep_charged(&mut self, costs: &[(&str, u64)]) {
+        let costs = costs.iter().map(|(unit, n)| ((*unit).into(), *n));
+        self.rest.get_or_insert_default().charged = costs.collect();
+    }
+
     /// What it holds, to be settled.
     pub(super) fn extras_mut(&mut self) -> Option<&mut EntryExtras> {
         self.rest.as_deref_mut()
@@ -175,17 +182,18 @@ impl<B: BreakerStorage> BreakerChecks<B> {
         }
     }
 
-    /// Ends a call: the breakers count it.
+    /// Tells the breakers once how a call has ended: they count it.
     #[inline(never)]
     pub(super) fn complete(
         &self,
-        mut admissions: Admissions,
+        admissions: &mut Admissions,
         rt_ms: u64,
         failed: bool,
         now: Timestamp,
     ) {
+        let asked = std::mem::take(&mut admissions.asked);
         for (i, check) in self.0.iter().enumerate() {
-            if admissions.asked & (1 << i) != 0 {
+            if asked & (1 << i) != 0 {
                 let admission = admissions.take(i);
                 check
                     .breaker

@@ -92,6 +92,9 @@ impl<S: Backend> Resource<S> {
             }
         };
         admissions.keep(admitted.extras.take());
+        if self.charges_units && !request.other_costs().is_empty() {
+            admissions.keep_charged(request.other_costs());
+        }
         if S::STATISTICS {
             admissions.keep_apis(apis);
         }

@@ -4,6 +4,7 @@ use crate::engine::api_nodes::ApiNode;
 use crate::engine::breakers::Admissions;
 use crate::engine::caller::Caller;
 use crate::engine::check::{Applies, Check, Measures, measured_elsewhere};
+use crate::engine::cost::Costs;
 use crate::engine::keyed::{EntryExtras, KeyCaller};
 use crate::engine::origin::Origin;
 use crate::engine::request::Request;
@@ -69,7 +70,7 @@ impl<S: Backend> Entry<S> {
             self.scope.inbound = None;
         }
         if !self.admissions.are_none() {
-            let admissions = std::mem::take(&mut self.admissions);
+            let mut admissions = std::mem::take(&mut self.admissions);
             if S::STATISTICS {
                 for api in admissions.apis() {
                     api.complete(rt, self.cost, failed, now);
@@ -82,15 +83,25 @@ impl<S: Backend> Entry<S> {
             self.resource
                 .prechecks
                 .breakers
-                .complete(admissions, rt, failed, now);
+                .complete(&mut admissions, rt, failed, now);
         }
         let held = std::mem::take(&mut self.held);
         if held != 0 {
-            let leave = |_, _: &_, state: &Rc<ControllerOf<S>>| state.leave(now);
+            let leave = |_, _: &_, state: &Rc<ControllerOf<S>>| state.leave(self.cost, now);
             self.resource
                 .each_state(held, self.origin.as_deref(), leave);
         }
         self.origin = None;
+    }
+
+    /// Tells the breakers that the call has failed, though it goes on: its caller no longer waits for it. It is in flight until it
+    /// ends, and how it ends then tells the breakers nothing.
+    pub fn fail(&mut self, now: Timestamp) {
+        let (rt, breakers) = (
+            now.millis_since(self.started),
+            &self.resource.prechecks.breakers,
+        );
+        breakers.complete(&mut self.admissions, rt, true, now);
     }
 
     /// Says what the call has cost in that unit, before it ends: rules that hold an estimate of it charge so much instead, from
@@ -295,10 +306,14 @@ impl<S: Backend> Entry<S> {
     /// answer, if its caller no longer waits for one.
     #[inline]
     fn give_up(&mut self, unanswered: Option<u64>, now: Option<Timestamp>) {
+        let mut charged = Vec::new();
         if !self.admissions.are_none() {
-            let admissions = std::mem::take(&mut self.admissions);
+            let mut admissions = std::mem::take(&mut self.admissions);
             if S::STATISTICS {
                 admissions.apis().iter().for_each(ApiNode::abandon);
+            }
+            if let Some(extras) = admissions.extras_mut() {
+                charged = std::mem::take(&mut extras.charged);
             }
             let Resource {
                 prechecks, keys, ..
@@ -316,8 +331,15 @@ impl<S: Backend> Entry<S> {
         let held = std::mem::take(&mut self.held);
         if held != 0 {
             let release = (self.release > self.started).then_some(self.release);
-            let give_up =
-                |_, _: &_, state: &Rc<ControllerOf<S>>| state.give_up(self.cost, release, now);
+            let others = units_of(&charged);
+            let costs = Costs {
+                requests: self.cost,
+                others: &others,
+                values: &[],
+            };
+            let give_up = |_, check: &Check<S>, state: &Rc<ControllerOf<S>>| {
+                state.give_up(check.cost(&costs), release, now);
+            };
             self.resource
                 .each_state(held, self.origin.as_deref(), give_up);
         }
@@ -360,10 +382,16 @@ impl<S: Backend> fmt::Debug for Entry<S> {
     }
 }
 
+fn units_of(charged: &[(Box<str>, u64)]) -> Vec<(&str, u64)> {
+    charged.iter().map(|(unit, n)| (&**unit, *n)).collect()
+}
+
 impl<S: Backend> Resource<S> {
     /// Gives back what windows were charged for a call.
     fn refund(&self, call: &Entry<S>, keys: &[KeyValue<'_>], now: Timestamp) {
         let origin = call.origin.as_deref();
+        let extras = call.admissions.extras();
+        let others = units_of(extras.map_or(&[], |extras| &extras.charged));
         let caller = Caller {
             origin,
             context: call.scope.context_name(),
@@ -374,7 +402,7 @@ impl<S: Backend> Resource<S> {
                 origin: origin.map_or("", |origin| &*origin.name),
                 is_other: origin.map_or(0, |origin| origin.is_other),
                 cost: call.cost,
-                others: &[],
+                others: &others,
             },
             impatient: false,
         };
@@ -386,7 +414,7 @@ impl<S: Backend> Resource<S> {
                 && (check.enforced || !applies)
                 && let Some(state) = self.state(check, i, origin)
             {
-                state.refund(call.cost, call.release, waited, now);
+                state.refund(check.cost(&caller.keys.costs()), call.release, waited, now);
             }
         }
         if !self.name.is_empty() {

@@ -2,9 +2,12 @@
 
 use crate::engine::leased::{LeaseController, window_to_lease};
 use crate::engine::store::Store;
-use crate::rule::{FlowRule, Mode, RuleId};
+use crate::rule::{
+    Counting, DEFAULT_SAMPLE_COUNT, FlowRule, Grade, KEYED_SAMPLE_COUNT, Mode, RuleId,
+};
 use crate::state::backend::Backend;
 use crate::state::leased::NotLeased;
+use crate::window::Window;
 use std::rc::Rc;
 
 /// A flow rule, as it is called.
@@ -38,6 +41,8 @@ impl Listed {
                 }
             }
         }
+        let coarse = || coarseness(&rule).map(|why| format!("{list}[{index}].intervalMs: {why}"));
+        let warning = warning.or_else(coarse);
         Listed {
             id,
             rule: Rc::new(rule),
@@ -70,4 +75,28 @@ impl Listed {
         shadow.beside = Some(own).filter(|_| !is_leased);
         Some(id)
     }
+}
+
+/// Why a rule's window is coarse, if that is for want of a divisor of its interval: what follows, and the cure.
+fn coarseness(rule: &FlowRule) -> Option<String> {
+    let (Grade::Qps { window, counting }, false) =
+        (rule.grade(), rule.control_behavior().is_paced())
+    else {
+        return None;
+    };
+    let most = match rule.keyed_by() {
+        Some(_) => KEYED_SAMPLE_COUNT,
+        None => DEFAULT_SAMPLE_COUNT,
+    };
+    let (least, window) = (KEYED_SAMPLE_COUNT / 2, window.window());
+    let (samples, interval_ms) = (window.sample_count(), window.interval_ms());
+    let is_coarse = samples < least && interval_ms >= KEYED_SAMPLE_COUNT.into();
+    let is_default = samples == Window::finest_sample_count(interval_ms, most);
+    (counting == Counting::Strict && is_coarse && is_default).then(|| {
+        let buckets = if samples == 1 { "bucket" } else { "buckets" };
+        let (counted, even) = (samples + 1, interval_ms.next_multiple_of(most.into()));
+        format!(
+            "`{interval_ms}` has no divisor from {least} to {most}, so its window has {samples} {buckets} and may pass only {samples}/{counted} of the count; use `{even}`"
+        )
+    })
 }

@@ -15,6 +15,7 @@ use crate::rule::{
     FlowRule, MAX_SYSTEM_RULES, Mode, ResourceMode, RuleId, Rules, RulesError, SystemRule, Target,
 };
 use crate::state::backend::{Backend, BreakerKey};
+use crate::state::breaker::Phase;
 use crate::state::keyed::{Key, KeyHandle, KeyedStates, KeyedTerms};
 use crate::stats::node::ClusterNode;
 use crate::time::Timestamp;
@@ -200,6 +201,15 @@ impl<S: Backend> Prechecks<S> {
             && self.bans.is_empty()
             && self.system.is_empty()
             && self.breakers.0.is_empty()
+    }
+
+    /// As [`Resource::for_each_rule`](crate::Resource::for_each_rule).
+    pub(super) fn for_each_rule(&self, each: &mut dyn FnMut(&RuleId, Option<Phase>)) {
+        self.authority.iter().for_each(|rule| each(&rule.id, None));
+        self.bans.iter().for_each(|ban| each(&ban.rule.id, None));
+        for check in &self.breakers.0 {
+            each(&check.rule.id, Some(check.breaker.phase()));
+        }
     }
 
     /// Whether any of them is keyed.

@@ -7,7 +7,7 @@ use crate::engine::origin::Origin;
 use crate::engine::prechecks::Prechecks;
 use crate::engine::store::{BreakerOf, ControllerOf, Store};
 use crate::places::{Apart, NamePlace, Placed, Places};
-use crate::rule::{FlowRule, KeyPart, Target};
+use crate::rule::{FlowRule, KeyPart, RuleId, Target};
 use crate::state::backend::Backend;
 use crate::state::breaker::Phase;
 use crate::state::flow::Controller;
@@ -45,6 +45,8 @@ pub struct Resource<S: Backend> {
     /// Whether any rule without a key counts requests that it is not for, or looks at more of a request than its origin and its cost in
     /// requests, or whether permits are leased.
     pub(super) by_request: bool,
+    /// Whether any rule charges another unit than requests at once.
+    pub(super) charges_units: bool,
     /// Whether any rule takes turns.
     pub(super) may_wait: bool,
     /// Whether any other rules apply than flow rules without a key.
@@ -108,6 +110,18 @@ impl<S: Backend> Resource<S> {
     /// Whether any breaker looks at how calls end: by [`Entry::exit`](crate::Entry::exit).
     pub fn has_breakers(&self) -> bool {
         !self.prechecks.breakers.0.is_empty()
+    }
+
+    /// Calls `each` with the ids of its rules, and with the state of those that are circuit breakers. (System rules are for all
+    /// resources together.)
+    pub fn for_each_rule(&self, each: &mut dyn FnMut(&RuleId, Option<Phase>)) {
+        self.keys.all().for_each(|check| each(check.id(), None));
+        for check in &self.checks {
+            if !matches!(check.applies, Applies::Never) {
+                each(&check.id, None);
+            }
+        }
+        self.prechecks.for_each_rule(each);
     }
 
     /// Whether [`Engine::is_current`](crate::Engine::is_current) is always true of it.

@@ -14,7 +14,8 @@ use crate::engine::store::{Known, Store};
 use crate::places::{Apart, NamePlace, Places};
 use crate::rule::{
     Exempt, FLOW, FLOW_RULES, FlowRule, GATEWAY_FLOW_RULES, Grade, LimitApp,
-    MAX_RULES_PER_RESOURCE, Mode, PARAM_FLOW_RULES, ResourceMode, Rules, RulesError, Strategy,
+    MAX_RULES_PER_RESOURCE, Mode, PARAM_FLOW_RULES, REQUESTS, ResourceMode, Rules, RulesError,
+    Strategy,
 };
 use crate::state::backend::Backend;
 use crate::state::terms::{Terms, longest_wait};
@@ -360,6 +361,8 @@ impl<S: Backend> Table<S> {
             is_certain: !has_places && place.is_none() && origin_places.is_none(),
             origin_places,
             notify_on_exit: notify_on_exit.fold(0, |bits, (i, _)| bits | 1 << i),
+            charges_units: keys.all().any(|key| charges_unit(key.rule()))
+                || checks.iter().any(|check| charges_unit(&check.rule)),
             may_wait: checks
                 .iter()
                 .any(|check| check.rule.control_behavior().is_paced()),
@@ -397,6 +400,10 @@ impl<S: Backend> Table<S> {
             further: rules.further.clone(),
         }
     }
+}
+
+fn charges_unit(rule: &FlowRule) -> bool {
+    rule.unit() != REQUESTS && rule.cost().is_none()
 }
 
 fn is_exempt_by_origin(rule: &FlowRule) -> bool {

@@ -297,10 +297,10 @@ impl FlowCall {
     pub fn exit(self, now: Timestamp) {
         self.for_each(|rule, asked| match &rule.state {
             _ if !asked.is_in_flight => {}
-            State::One(state) => state.leave(now),
+            State::One(state) => state.leave(asked.cost, now),
             State::Keyed(keyed) => {
                 if let (Some(windows), Some(reserved)) = (keyed.windows.get(), asked.reserved) {
-                    windows.leave(reserved);
+                    windows.leave(reserved, asked.cost);
                 }
             }
         });
@@ -319,7 +319,7 @@ impl FlowCall {
             State::Keyed(keyed) => {
                 if let (Some(windows), Some(reserved)) = (keyed.windows.get(), asked.reserved) {
                     if asked.is_in_flight {
-                        windows.leave(reserved);
+                        windows.leave(reserved, asked.cost);
                     } else if let Some(now) = now.filter(|_| is_waiting && keyed.geometry.is_paced)
                     {
                         windows.release(reserved, asked.cost, now);

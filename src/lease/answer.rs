@@ -1,13 +1,15 @@
 //! What a store answers, as text.
 
+#[cfg(doc)]
+use super::request::Request;
 use super::request::{VERSION, numbers, push};
 use std::fmt;
 
 /// An answer.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Answer {
-    /// Which request it answers.
-    pub nonce: u64,
+    /// Which request it answers ([`Request::echo`]).
+    pub echo: u64,
     /// The new lease; 0 if there is none.
     pub id: u64,
     /// How many permits it has.
@@ -79,7 +81,7 @@ impl Answer {
         let mut text = String::with_capacity(48);
         let numbers = [
             VERSION,
-            self.nonce,
+            self.echo,
             self.id,
             self.granted,
             self.retry_ms,
@@ -97,8 +99,8 @@ impl Answer {
     /// If the text is not an answer.
     pub fn parse(text: &str) -> Result<Answer, AnswerError> {
         let read = || match *numbers(text, 7)? {
-            [VERSION, nonce, id, granted, retry_ms, remaining, nodes] => Some(Answer {
-                nonce,
+            [VERSION, echo, id, granted, retry_ms, remaining, nodes] => Some(Answer {
+                echo,
                 id,
                 granted,
                 retry_ms,

@@ -2,7 +2,7 @@
 
 use super::demand::Demand;
 use super::moment::Moment;
-use super::request::{Report, Settlement};
+use super::request::{Report, Request, Settlement};
 use super::ring::Ring;
 use super::terms::Terms;
 
@@ -108,6 +108,8 @@ impl Lease {
 pub(super) struct InFlight {
     pub(super) token: u64,
     pub(super) sent: Moment,
+    /// What its answer repeats.
+    pub(super) echo: u64,
     pub(super) ttl_ms: u64,
     pub(super) want: u64,
     pub(super) need: u64,
@@ -116,14 +118,15 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    pub(super) fn new(token: u64, sent: Moment, ttl_ms: u64, want: u64, need: u64) -> InFlight {
+    pub(super) fn new(token: u64, sent: Moment, request: &Request) -> InFlight {
         InFlight {
             token,
             sent,
-            ttl_ms,
-            want,
-            need,
-            settled: Vec::new(),
+            echo: request.echo(),
+            ttl_ms: request.ttl_ms,
+            want: request.want,
+            need: request.need,
+            settled: request.settlements.iter().map(|of| of.id).collect(),
         }
     }
 }
@@ -285,11 +288,7 @@ impl Leases {
     }
 
     /// What is to be settled now: it leaves here, and what is given back cannot be spent from now on.
-    pub(super) fn settlements(
-        &mut self,
-        now: Moment,
-        next_report: &mut u64,
-    ) -> (Vec<Settlement>, Vec<u64>) {
+    pub(super) fn settlements(&mut self, now: Moment, next_report: &mut u64) -> Vec<Settlement> {
         let mut settlements = Vec::new();
         self.open.retain_mut(|lease| {
             if !lease.is_open() {
@@ -309,7 +308,6 @@ impl Leases {
             !closes
         });
         self.left = self.open.iter().map(|lease| lease.left).sum();
-        let ids = settlements.iter().map(|of| of.id).collect();
         if self.reported.is_none() && !self.unreported.is_empty() {
             *next_report += 1;
             self.reported = Some(SentReport {
@@ -325,13 +323,7 @@ impl Leases {
                 used: report.uses.reports(now),
             });
         }
-        (settlements, ids)
-    }
-
-    /// Notes a request, and the leases that it settles.
-    pub(super) fn sent(&mut self, mut in_flight: InFlight, settled: Vec<u64>) {
-        in_flight.settled = settled;
-        self.in_flight = Some(in_flight);
+        settlements
     }
 
     /// There will be no answer. What it has settled may have been settled, and may not.
@@ -342,6 +334,11 @@ impl Leases {
         }
         self.waiting = 0;
         Some(lost)
+    }
+
+    /// Which part of the limit is this node's without the store: one of so many; 0 if it has been told none.
+    pub(super) fn told(&self) -> u64 {
+        self.told.unwrap_or(0)
     }
 
     /// The store has heard what was told it, and has said how much of the limit is this node's without it.

@@ -311,7 +311,7 @@ impl Node {
             return None;
         }
         let before = leases.left();
-        let (settlements, settled) = leases.settlements(now, &mut self.reports);
+        let settlements = leases.settlements(now, &mut self.reports);
         let most = (terms.limit() / PARTS).min(leases.most).max(need).max(1);
         let has_room =
             !self.is_closing && leases.has_room() && leases.refused_for(need.max(1), now).is_none();
@@ -332,16 +332,16 @@ impl Node {
         let token = (self.tokens << PLACE_BITS | u64::from(place)) & Terms::MAX_LIMIT;
         let need = need.max(1).min(want);
         let request = Request {
-            nonce: nonce(self.id, token),
+            seq: self.tokens,
             node: self.id,
+            nodes: leases.told(),
             terms: *terms,
             ttl_ms,
             want,
             need,
             settlements,
         };
-        let in_flight = InFlight::new(token, now, ttl_ms, want, need);
-        leases.sent(in_flight, settled);
+        leases.in_flight = Some(InFlight::new(token, now, &request));
         let left = leases.left();
         self.figures.permits = (self.figures.permits + left).saturating_sub(before);
         self.figures.asks += 1;
@@ -376,10 +376,14 @@ impl Node {
         }
     }
 
-    /// Whether an answer is that to the request with this token. One to an earlier request may grant permits whose time is over, and
+    /// Whether an answer is that to the request with this token, if that is in flight. One to an earlier request may grant permits whose time is over, and
     /// some proxies hand the answer of a closed connection to the next one.
     pub fn expects(&self, token: u64, answer: &Answer) -> bool {
-        answer.nonce == nonce(self.id, token)
+        let place = token & ((1 << PLACE_BITS) - 1);
+        let known = self.known.get(place as usize);
+        let sent = known.and_then(|known| known.leases.in_flight.as_ref());
+        let sent = sent.filter(|sent| sent.token == token);
+        sent.is_none_or(|sent| sent.echo == answer.echo)
     }
 
     /// Hands in an answer that [`Node::expects`]. If its permits last only until `expires_ms` after the request was sent, and nothing of them can be given
@@ -548,13 +552,6 @@ impl Node {
     pub fn figures(&self) -> Figures {
         self.figures
     }
-}
-
-/// The number of a request: no other of this node has it, and hardly one of another node.
-fn nonce(node: u64, token: u64) -> u64 {
-    // An odd factor loses nothing.
-    let token = token.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    node.wrapping_add(token) & Terms::MAX_LIMIT
 }
 
 /// For how long the permits of a lease should be enough.

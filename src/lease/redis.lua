@@ -10,8 +10,8 @@ for digits in string.gmatch('-' .. ARGV[1], '%-(%d+)') do
   q[#q + 1] = tonumber(digits)
   if #q > 1024 or q[#q] > MOST then return BAD end
 end
-if length ~= #ARGV[1] or #q < 9 or q[1] ~= 1 then return BAD end
-local node, limit, interval, buckets, ttl, want, need = q[3], q[4], q[5], q[6], q[7], q[8], q[9]
+if length ~= #ARGV[1] or #q < 10 or q[1] ~= 1 then return BAD end
+local seq, node, nodes, limit, interval, buckets, ttl, want, need = q[2], q[3], q[4], q[5], q[6], q[7], q[8], q[9], q[10]
 if interval < 1 or interval > 315360000000 or buckets < 1 or buckets > 1000 or interval % buckets > 0 then return BAD end
 local bucket, longest = interval / buckets, 4 * max(50, min(floor(interval / 20), 3000))
 local memory = interval + bucket + longest
@@ -79,33 +79,39 @@ for i = #holds - 4, 1, -5 do
   end
 end
 
--- Members: node, seen, told, before, reported. Each has a part of the limit for times without the store: what it was told, or,
--- where that answer was lost, what it was told before.
+-- Members: node, seen, told, before, reported, seq. Each has a part of the limit for times without the store: what it was told, or,
+-- where that answer was lost, what it believed when it asked.
 local me, others = nil, 0
-for i = #members - 4, 1, -5 do
+for i = #members - 5, 1, -6 do
   if members[i] == node then
     me = i
   elseif now - members[i + 1] >= memory then
-    remove(members, i, 5)
-    me = me and me - 5
+    remove(members, i, 6)
+    me = me and me - 6
   else
     local told, before = members[i + 2], members[i + 3]
     if told == 0 or before > 0 and before < told then told = before end
     if told > 0 then others = others + floor(WHOLE / told) end
   end
 end
-if not me and #members < 5120 then
+if not me and #members < 6144 then
   me = #members + 1
-  members[me], members[me + 1], members[me + 2], members[me + 3], members[me + 4] = node, now, 0, 0, 0
+  members[me], members[me + 1], members[me + 2] = node, now, 0
+  members[me + 3], members[me + 4], members[me + 5] = 0, 0, 0
 end
 local told = 0
 if me then
-  local part = min(floor(WHOLE / (#members / 5)), max(WHOLE - others, 0))
+  local part = min(floor(WHOLE / (#members / 6)), max(WHOLE - others, 0))
   if part > ROUNDING then told = math.ceil((WHOLE - ROUNDING) / part) end
-  members[me + 1], members[me + 2], members[me + 3] = now, told, members[me + 2]
+  members[me + 1] = now
+  -- A request that is late says nothing of what the node believes now.
+  if seq > members[me + 5] then
+    members[me + 2], members[me + 3], members[me + 5] = told, nodes, seq
+  end
+  told = members[me + 2]
 end
 
-local i = 10
+local i = 11
 while i <= #q do
   local id, seq, closes, from, to = q[i], q[i + 1], q[i + 2], i + 4, nil
   if i + 3 > #q then return BAD end
@@ -172,4 +178,6 @@ end
 packed = cmsgpack.pack({1, base, now, last, full}, ring, holds, members)
 local expiry = string.format('%.0f', base + max(now + memory, full) - clock)
 redis.call('SET', KEYS[1], packed, 'PX', expiry)
-return string.format('1-%.0f-%.0f-%.0f-%.0f-%.0f-%.0f', q[2], id, granted, retry, room - granted, told)
+-- (seq + node) modulo 2^53: their sum could be rounded.
+local echo = seq > MOST - node and seq - (MOST - node) - 1 or seq + node
+return string.format('1-%.0f-%.0f-%.0f-%.0f-%.0f-%.0f', echo, id, granted, retry, room - granted, told)

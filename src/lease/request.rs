@@ -11,10 +11,12 @@ const MAX_NUMBERS: usize = 1 << 10;
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// A number of this request alone, which its answer repeats: below 2^53.
-    pub nonce: u64,
+    /// It rises with each request of a node. Below 2^53.
+    pub seq: u64,
     /// The node: a random number below 2^53.
     pub node: u64,
+    /// Which part of the limit the node takes for its own without the store: one of so many parts. With 0 it has been told none.
+    pub nodes: u64,
     /// What is leased.
     pub terms: Terms,
     /// How long the lease is to last.
@@ -56,8 +58,9 @@ impl Request {
         let terms = &self.terms;
         let first = [
             VERSION,
-            self.nonce,
+            self.seq,
             self.node,
+            self.nodes,
             terms.limit(),
             terms.interval_ms(),
             terms.buckets(),
@@ -83,14 +86,20 @@ impl Request {
         text
     }
 
+    /// What the answer repeats: no other request of this node has it, and hardly one of another node.
+    pub fn echo(&self) -> u64 {
+        self.seq.wrapping_add(self.node) & Terms::MAX_LIMIT
+    }
+
     /// The request of a text; `None` if it is not one.
     pub fn parse(text: &str) -> Option<Request> {
         let numbers = numbers(text, MAX_NUMBERS)?;
-        let (first, mut rest) = numbers.split_first_chunk::<9>()?;
+        let (first, mut rest) = numbers.split_first_chunk::<10>()?;
         let [
             version,
-            nonce,
+            seq,
             node,
+            nodes,
             limit,
             interval_ms,
             buckets,
@@ -119,8 +128,9 @@ impl Request {
             });
         }
         Some(Request {
-            nonce,
+            seq,
             node,
+            nodes,
             terms,
             ttl_ms,
             want,

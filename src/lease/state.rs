@@ -21,7 +21,7 @@ const ROUNDING: u64 = 1 << 11;
 const MAX_NOW: u64 = 1 << 43;
 
 /// The most numbers that a state has.
-const MAX_NUMBERS: usize = 6 + 2 * 1001 + 5 * MAX_HOLDS + 5 * MAX_MEMBERS;
+const MAX_NUMBERS: usize = 6 + 2 * 1001 + 5 * MAX_HOLDS + 6 * MAX_MEMBERS;
 
 /// Permits that are out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,8 +42,10 @@ struct Member {
     seen: u64,
     /// It was told that its part is one of so many; 0 for none.
     told: u64,
-    /// It was told so before that: it is not known whether it has the latest answer.
+    /// What it believed when it asked: it is not known whether it has the answer.
     before: u64,
+    /// Its latest request. One that is older is late, and says nothing of what the node believes.
+    seq: u64,
     /// The latest report.
     reported: u64,
 }
@@ -88,7 +90,7 @@ impl KeyState {
         let now = self.now;
         self.ring.forget(terms, now);
         self.expire(terms);
-        let nodes = self.meet(request.node, terms);
+        let nodes = self.meet(request);
         for settlement in &request.settlements {
             self.settle(request.node, settlement, terms);
         }
@@ -123,7 +125,7 @@ impl KeyState {
             false => 0,
         };
         Answer {
-            nonce: request.nonce,
+            echo: request.echo(),
             id,
             granted,
             retry_ms,
@@ -191,10 +193,11 @@ impl KeyState {
     }
 
     /// Notes that the node was seen. Returns its part of the limit for times without the store: of so many parts one. The parts
-    /// of all nodes that were seen lately are together at most the whole, whenever each of them was told its own, also if an answer is
-    /// lost.
-    fn meet(&mut self, node: u64, terms: &Terms) -> u64 {
-        let (now, memory) = (self.now, terms.memory_ms());
+    /// of all nodes that were seen lately are together at most the whole, whenever each of them was told its own, whichever answers
+    /// were lost.
+    fn meet(&mut self, request: &Request) -> u64 {
+        let (now, memory) = (self.now, request.terms.memory_ms());
+        let node = request.node;
         self.members
             .retain(|member| member.node == node || now.saturating_sub(member.seen) < memory);
         if !self.members.iter().any(|member| member.node == node) {
@@ -206,6 +209,7 @@ impl KeyState {
                 seen: now,
                 told: 0,
                 before: 0,
+                seq: 0,
                 reported: 0,
             });
         }
@@ -219,10 +223,15 @@ impl KeyState {
         } else {
             0
         };
-        for member in self.members.iter_mut().filter(|of| of.node == node) {
-            (member.seen, member.before, member.told) = (now, member.told, told);
+        let Some(member) = self.members.iter_mut().find(|of| of.node == node) else {
+            return 0;
+        };
+        member.seen = now;
+        if request.seq > member.seq {
+            member.seq = request.seq;
+            (member.before, member.told) = (request.nodes, told);
         }
-        told
+        member.told
     }
 
     /// In how many milliseconds `need` permits may be there, at least one: once enough has left the window; or, where it is held
@@ -266,7 +275,7 @@ impl KeyState {
             .chain(
                 self.members
                     .iter()
-                    .flat_map(|of| [of.node, of.seen, of.told, of.before, of.reported]),
+                    .flat_map(|of| [of.node, of.seen, of.told, of.before, of.seq, of.reported]),
             )
             .for_each(|n| push(&mut text, n));
         text
@@ -281,7 +290,7 @@ impl KeyState {
             rest.split_at_checked(usize::try_from(buckets).ok()?.checked_mul(2)?)?;
         let (holds, members_of) =
             rest.split_at_checked(usize::try_from(holds).ok()?.checked_mul(5)?)?;
-        if members_of.len() != usize::try_from(members).ok()?.checked_mul(5)? {
+        if members_of.len() != usize::try_from(members).ok()?.checked_mul(6)? {
             return None;
         }
         Some(KeyState {
@@ -302,14 +311,15 @@ impl KeyState {
                 })
                 .collect(),
             members: members_of
-                .as_chunks::<5>()
+                .as_chunks::<6>()
                 .0
                 .iter()
-                .map(|&[node, seen, told, before, reported]| Member {
+                .map(|&[node, seen, told, before, seq, reported]| Member {
                     node,
                     seen,
                     told,
                     before,
+                    seq,
                     reported,
                 })
                 .collect(),

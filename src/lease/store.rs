@@ -51,7 +51,7 @@ impl Store {
         if self.keys.len() >= Store::MAX_KEYS && !self.keys.contains_key(key) {
             let retry_ms = if request.want > 0 { FULL_FOR_MS } else { 0 };
             let full = Answer {
-                nonce: request.nonce,
+                echo: request.echo(),
                 retry_ms,
                 ..Answer::default()
             };

@@ -156,8 +156,8 @@ impl FlowRule {
         }
     }
 
-    /// This rule, as a limit on calls in flight, which refuses further calls. Each counts as one: it has no unit and no cost at
-    /// the end.
+    /// This rule, as a limit on calls in flight, which refuses further calls. Each counts as what it costs in requests: the rule
+    /// has no unit and no cost at the end.
     #[must_use]
     pub fn concurrency(mut self) -> FlowRule {
         self.set_concurrency();
@@ -355,11 +355,12 @@ impl FlowRule {
         Ok(())
     }
 
-    /// This rule, deciding as Sentinel does: two buckets in a second, of which the current one and the previous one count.
+    /// This rule, deciding as Sentinel does: two buckets in a second, of which the current one and the previous one count. A call
+    /// in flight counts as one, whatever it costs.
     ///
-    /// With a key, a request that lacks a part passes, a call in flight counts as one whatever it costs, turns are in whole
-    /// milliseconds, and counts have no fraction. (Its window stays as it is: Sentinel's bucket of tokens, which lets nearly
-    /// twice the count through at once, is not available.) It has no cost at the end.
+    /// With a key, a request that lacks a part passes, turns are in whole milliseconds, and counts have no fraction. (Its
+    /// window stays as it is: Sentinel's bucket of tokens, which lets nearly twice the count through at once, is not available.)
+    /// It has no cost at the end.
     #[must_use]
     pub fn sentinel(mut self) -> FlowRule {
         self.set_sentinel();

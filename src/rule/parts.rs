@@ -472,6 +472,18 @@ impl RuleGeometry {
         }
     }
 
+    /// A window for `interval_ms` that is not coarse for want of a divisor: of its largest divisor up to [`KEYED_SAMPLE_COUNT`], or, if
+    /// that is below 10, of a few buckets more in a window that is up to 20 ms longer. What holds in any interval of its length
+    /// holds in any of `interval_ms`.
+    ///
+    /// # Errors
+    ///
+    /// If the interval is zero or longer than [`Window::MAX_INTERVAL_MS`].
+    pub fn covering(interval_ms: u64) -> Result<RuleGeometry, RuleError> {
+        let window = Window::covering(interval_ms, KEYED_SAMPLE_COUNT)?;
+        Ok(RuleGeometry(window))
+    }
+
     /// The window.
     pub fn window(self) -> Window {
         self.0

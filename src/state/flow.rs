@@ -62,7 +62,7 @@ impl<T: Counter> Controller<T> {
         past: Past,
     ) -> Controller<T> {
         let measure = match (grade, behavior) {
-            (Grade::Concurrency, _) => Measure::InFlight(InFlight::new(counter)),
+            (Grade::Concurrency, _) => Measure::InFlight(InFlight::new(compat, counter)),
             (Grade::Qps { .. }, ControlBehavior::Throttle) => {
                 Measure::Turns(Throttle::new(compat, counter))
             }
@@ -353,17 +353,17 @@ impl<T: Counter> Controller<T> {
         match &self.measure {
             Measure::Passes(window) => window.charge(ask.cost, ask.wait, now),
             Measure::Warm(warm) => warm.window.charge(ask.cost, ask.wait, now),
-            Measure::InFlight(in_flight) => return in_flight.admit(0),
+            Measure::InFlight(in_flight) => return in_flight.begin(ask.cost),
             Measure::Turns(..) | Measure::Another(..) => {}
         }
         false
     }
 
-    /// Records that a call in flight has ended at `now`.
+    /// Records that a call in flight of that cost has ended at `now`.
     #[inline]
-    pub(crate) fn leave(&self, now: Timestamp) {
+    pub(crate) fn leave(&self, cost: u64, now: Timestamp) {
         match &self.measure {
-            Measure::InFlight(in_flight) => in_flight.end(),
+            Measure::InFlight(in_flight) => in_flight.end(cost),
             _ => self.look(now),
         }
     }
@@ -381,7 +381,7 @@ impl<T: Counter> Controller<T> {
     #[inline(never)]
     pub(crate) fn give_up(&self, cost: u64, release: Option<Timestamp>, now: Option<Timestamp>) {
         let window = match &self.measure {
-            Measure::InFlight(in_flight) => return in_flight.end(),
+            Measure::InFlight(in_flight) => return in_flight.end(cost),
             Measure::Turns(throttle) => return throttle.give_up(cost, release, now),
             Measure::Warm(warm) if !warm.lends() => return warm.give_turn_up(cost, release, now),
             Measure::Warm(warm) => &warm.window,

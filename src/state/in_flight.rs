@@ -4,14 +4,16 @@ use crate::state::counter::Counter;
 use crate::state::terms::Terms;
 use std::time::Duration;
 
-/// Calls in flight, as reservations. A call reserves its cost to begin, and holds one for as long as it lasts.
+/// Calls in flight, as reservations. A call reserves its cost to begin, and holds it for as long as it lasts; one that decides as
+/// Sentinel does holds 1.
 pub(super) struct InFlight<T> {
     counter: T,
+    compat: bool,
 }
 
 impl<T: Counter> InFlight<T> {
-    pub(super) fn new(counter: T) -> InFlight<T> {
-        InFlight { counter }
+    pub(super) fn new(compat: bool, counter: T) -> InFlight<T> {
+        InFlight { counter, compat }
     }
 
     pub(super) fn counter(&self) -> &T {
@@ -48,28 +50,42 @@ impl<T: Counter> InFlight<T> {
         self.counter.release(cost);
     }
 
-    /// Begins a call whose cost was reserved: a call in flight counts as 1, whatever it cost. Returns whether it is counted.
+    /// Begins a call whose cost was reserved. Returns whether it holds anything.
     #[inline]
     pub(super) fn admit(&self, cost: u64) -> bool {
-        let is_counted = match cost.checked_sub(1) {
-            Some(0) => true,
-            Some(more) => {
-                self.counter.release(more);
-                true
-            }
-            None => self.counter.reserve(1).is_some(),
-        };
-        if is_counted {
-            self.counter.hold(1);
+        let held = self.held(cost);
+        match cost.checked_sub(held) {
+            Some(0) => {}
+            Some(more) => self.counter.release(more),
+            None => return self.begin(cost),
         }
-        is_counted
+        self.hold(held)
     }
 
-    /// Ends a call in flight.
+    /// Begins a call for which nothing was reserved. Returns whether it holds anything.
     #[inline]
-    pub(super) fn end(&self) {
-        if self.counter.unhold(1) {
-            self.counter.release(1);
+    pub(super) fn begin(&self, cost: u64) -> bool {
+        let held = self.held(cost);
+        self.counter.reserve(held).is_some() && self.hold(held)
+    }
+
+    fn held(&self, cost: u64) -> u64 {
+        if self.compat { 1 } else { cost }
+    }
+
+    fn hold(&self, held: u64) -> bool {
+        if held > 0 {
+            self.counter.hold(held);
+        }
+        held > 0
+    }
+
+    /// Ends a call of that cost.
+    #[inline]
+    pub(super) fn end(&self, cost: u64) {
+        let held = self.held(cost);
+        if held > 0 && self.counter.unhold(held) {
+            self.counter.release(held);
         }
     }
 
@@ -140,10 +156,19 @@ mod tests {
     }
 
     fn calls(is_settled: bool, act: impl FnOnce(&InFlight<Recorder>)) -> Vec<(&'static str, u64)> {
-        let in_flight = InFlight::new(Recorder {
+        calls_as(false, is_settled, act)
+    }
+
+    fn calls_as(
+        compat: bool,
+        is_settled: bool,
+        act: impl FnOnce(&InFlight<Recorder>),
+    ) -> Vec<(&'static str, u64)> {
+        let recorder = Recorder {
             is_settled,
             ..Recorder::default()
-        });
+        };
+        let in_flight = InFlight::new(compat, recorder);
         act(&in_flight);
         in_flight.counter.calls.take()
     }
@@ -151,15 +176,40 @@ mod tests {
     #[test]
     fn a_call_is_held_after_its_reservation_and_until_just_before_its_release() {
         let call = |in_flight: &InFlight<Recorder>| {
-            in_flight.admit(0);
-            in_flight.end();
+            assert!(in_flight.begin(3));
+            in_flight.end(3);
         };
-        let expected = [("reserve", 1), ("hold", 1), ("unhold", 1), ("release", 1)];
+        let expected = [("reserve", 3), ("hold", 3), ("unhold", 3), ("release", 3)];
         assert_eq!(calls(false, call), expected);
     }
 
     #[test]
+    fn a_call_holds_what_it_has_reserved_and_nothing_where_it_costs_nothing() {
+        let expected = [("hold", 3), ("unhold", 3), ("release", 3)];
+        let call = |in_flight: &InFlight<Recorder>| {
+            assert!(in_flight.admit(3));
+            in_flight.end(3);
+        };
+        assert_eq!(calls(false, call), expected);
+        assert_eq!(calls(false, |calls| assert!(!calls.admit(0))), []);
+    }
+
+    #[test]
+    fn differs_in_compat_where_a_call_holds_one_whatever_it_costs() {
+        let call = |in_flight: &InFlight<Recorder>| {
+            for cost in [3, 0] {
+                assert!(in_flight.admit(cost));
+                in_flight.end(cost);
+            }
+        };
+        let end = [("unhold", 1), ("release", 1)];
+        let three = [&[("release", 2), ("hold", 1)], &end[..]].concat();
+        let none = [&[("reserve", 1), ("hold", 1)], &end[..]].concat();
+        assert_eq!(calls_as(true, false, call), [three, none].concat());
+    }
+
+    #[test]
     fn a_call_that_has_been_settled_is_not_released_again() {
-        assert_eq!(calls(true, InFlight::end), [("unhold", 1)]);
+        assert_eq!(calls(true, |calls| calls.end(2)), [("unhold", 2)]);
     }
 }

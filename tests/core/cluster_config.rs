@@ -31,6 +31,33 @@ const GLOBAL: &str = r#""clusterMode": true, "clusterConfig": {"thresholdType": 
 const NO_STORE: &str = "clusterMode: `true` needs a store, and there is none, so each node limits by itself; leave it out";
 
 #[test]
+fn a_warning_tells_of_a_window_that_is_coarse_for_want_of_a_divisor() {
+    let sentence = |interval, most, samples, counted, cure| {
+        format!(
+            "flowRules[0].intervalMs: `{interval}` has no divisor from 10 to {most}, so its window has {samples} and may pass only {counted} of the count; use `{cure}`"
+        )
+    };
+    let key = r#""key": ["clientIp"]"#;
+    for (fields, warning) in [
+        (format!(r#""intervalMs": 60013, {key}"#), sentence(60_013, 20, "1 bucket", "1/2", 60_020)),
+        (format!(r#""intervalMs": 999, {key}"#), sentence(999, 20, "9 buckets", "9/10", 1000)),
+        (r#""intervalMs": 60013"#.to_owned(), sentence(60_013, 100, "1 bucket", "1/2", 60_100)),
+    ] {
+        assert_eq!(warnings(&one_rule(&fields)), [warning], "{fields}");
+    }
+    for fields in [
+        r#""intervalMs": 999"#,
+        r#""intervalMs": 60000, "sampleCount": 1"#,
+        r#""intervalMs": 7"#,
+        r#""intervalMs": 60013, "window": "sentinel""#,
+        r#""intervalMs": 60013, "controlBehavior": "throttle""#,
+        r#""grade": "concurrency""#,
+    ] {
+        assert_eq!(warnings(&one_rule(fields)), [""; 0], "{fields}");
+    }
+}
+
+#[test]
 fn cluster_mode_is_one_limit_for_all_machines_by_the_threshold_type_1() {
     let login = || FlowRule::new("login", 100.0).unwrap();
     let of = |cluster: ClusterConfig| login().in_cluster(cluster);

@@ -8,11 +8,11 @@ use leapgate::backend::{
     Past, StateKey, Store,
 };
 use leapgate::rule::{
-    AuthorityRule, AuthorityStrategy, Counting, FlowRule, KeyPart, KeyedBy, LimitApp,
+    AuthorityRule, AuthorityStrategy, Counting, FlowRule, KeyPart, KeyValue, KeyedBy, LimitApp,
     MAX_RULES_PER_RESOURCE, Mode,
 };
 use leapgate::stats::{MAX_CONTEXTS, MAX_ORIGINS, Node};
-use leapgate::{Blocked, Cause, Decision, Engine, Outcome, Request, Rules, RulesError};
+use leapgate::{Blocked, Cause, Decision, Engine, Entry, Outcome, Request, Rules, RulesError};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -332,7 +332,7 @@ fn where_one_rule_cannot_reserve_what_the_others_have_is_given_back() {
     assert_eq!(reserved(), [0, 0, 0]);
     counter("last").broken.set(false);
     let entry = pass(&engine, &Request::new("api").cost(2), 1000);
-    assert_eq!(reserved(), [2, 1, 2]);
+    assert_eq!(reserved(), [2, 2, 2]);
     entry.exit(Outcome::Success, at(1000));
     assert_eq!(reserved(), [2, 0, 2]);
     assert_eq!(counter("first").admitted.get(), 2);
@@ -560,36 +560,99 @@ fn differs_from_sentinel_resources_beyond_the_bound_are_limited() {
 // ---- calls in flight ----
 
 #[test]
-fn a_call_counts_as_one_from_its_entry_to_its_end() {
+fn a_call_counts_with_its_cost_from_its_entry_to_its_end() {
     let engine = engine([rule("r", "api", 3.0).concurrency()]);
-    let request = Request::new("api");
-    let first = pass(&engine, &request, 1000);
-    let second = pass(&engine, &Request::new("api").cost(2), 1000);
-    let third = pass(&engine, &request, 99_000); // no window: time frees nothing, and two are in flight
-    assert_eq!(retry_ms(&block(&engine, &request, 99_000)), Some(1));
-    assert_eq!(
-        block(&engine, &Request::new("api").cost(4), 99_000).retry_after(),
-        None
-    );
-    second.exit(Outcome::Error, at(99_000));
-    block(&engine, &Request::new("api").cost(2), 99_000);
+    let (one, two) = (Request::new("api"), Request::new("api").cost(2));
+    let first = pass(&engine, &one, 1000);
+    let second = pass(&engine, &two, 1000);
+    assert_eq!(remaining(&engine, "api", 99_000), [0], "time frees nothing");
+    assert_eq!(retry_ms(&block(&engine, &one, 99_000)), Some(1));
+    let never = block(&engine, &Request::new("api").cost(4), 99_000);
+    assert_eq!(never.retry_after(), None);
     drop(first); // not ended: given back all the same
-    let fourth = pass(&engine, &Request::new("api").cost(2), 99_000);
+    block(&engine, &two, 99_000);
+    second.exit(Outcome::Error, at(99_000));
+    let third = pass(&engine, &two, 99_000);
+    assert_eq!(remaining(&engine, "api", 99_000), [1]);
+    block(&engine, &two, 99_000);
     third.exit(Outcome::Success, at(99_000));
-    fourth.exit(Outcome::Success, at(99_000));
     assert_eq!(remaining(&engine, "api", 99_000), [3]);
 }
 
 #[test]
-fn a_call_that_costs_nothing_is_in_flight_all_the_same() {
+fn a_call_that_costs_nothing_takes_no_place() {
     let engine = engine([rule("r", "api", 2.0).concurrency()]);
+    let full = pass(&engine, &Request::new("api").cost(2), 1000);
     let open: Vec<_> = (0..3)
         .map(|_| pass(&engine, &Request::new("api").cost(0), 1000))
         .collect();
     assert_eq!(remaining(&engine, "api", 1000), [0]);
-    block(&engine, &Request::new("api"), 1000);
     drop(open);
+    block(&engine, &Request::new("api"), 1000);
+    drop(full);
     assert_eq!(remaining(&engine, "api", 1000), [2]);
+}
+
+#[test]
+fn differs_from_sentinel_a_call_in_flight_costs_what_it_costs() {
+    let rules = [rule("r", "api", 3.0), rule("r", "api", 3.0).sentinel()];
+    let passes = rules.map(|rule| {
+        let engine = engine([rule.concurrency()]);
+        let two = Request::new("api").cost(2);
+        let _first = pass(&engine, &two, 0);
+        matches!(engine.enter(&two, at(0)), Decision::Pass(_))
+    });
+    assert_eq!(passes, [false, true]);
+}
+
+#[test]
+fn calls_in_flight_never_cost_more_than_the_limit_and_give_all_of_it_back() {
+    let key = [KeyValue::One(b"a")];
+    let by = || KeyedBy::new([KeyPart::Header("x-key".into())]).unwrap();
+    for keyed in [false, true] {
+        for seed in 0..200 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let limit = random.u32(1..12);
+            let in_flight = rule("in flight", "api", limit.into()).concurrency();
+            let in_flight = match keyed {
+                true => in_flight.keyed(by()).unwrap(),
+                false => in_flight,
+            };
+            let window = rule("window", "api", 40.0);
+            let engine = engine([in_flight, window]);
+            let (mut open, mut used) = (Vec::new(), 0);
+            for now in (0..400).map(|step| step * 20) {
+                if random.bool() {
+                    let cost = random.u32(0..6);
+                    let request = Request::new("api").cost(cost).keys(&key);
+                    match engine.enter(&request, at(now)) {
+                        Decision::Pass(entry) => {
+                            open.push((entry, cost));
+                            used += cost;
+                        }
+                        Decision::Block(blocked) if blocked.id().as_str() == "in flight" => {
+                            assert!(used + cost > limit, "{keyed} {seed}: {used} + {cost}");
+                        }
+                        _ => {}
+                    }
+                    assert!(used <= limit, "{keyed} {seed}: {used} of {limit}");
+                } else if !open.is_empty() {
+                    let (entry, cost): (Entry, _) = open.swap_remove(random.usize(..open.len()));
+                    used -= cost;
+                    match random.u8(0..5) {
+                        0 => entry.exit(Outcome::Success, at(now)),
+                        1 => entry.exit_uncounted(&key, Outcome::Error, at(now)),
+                        2 => entry.exit_unanswered(at(now)),
+                        3 => entry.cancel(at(now)),
+                        _ => drop(entry),
+                    }
+                }
+            }
+            drop(open);
+            let all = Request::new("api").cost(limit).keys(&key);
+            drop(pass(&engine, &all, 99_000));
+        }
+    }
 }
 
 #[test]

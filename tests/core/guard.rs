@@ -2,7 +2,7 @@
 
 use crate::support::{admitted, at, block, pass, retry_ms, rule};
 use crate::vectors::{each_trace, n, outcome};
-use leapgate::backend::{Gauges, Inbound, Store};
+use leapgate::backend::{Gauges, Inbound, Phase, Store};
 use leapgate::rule::{
     AuthorityRule, AuthorityStrategy, Counting, DegradeGrade, DegradeRule, KeyPart, KeyValue,
     KeyedBy, MaxQueueing, Mode, RuleId, SystemLimit, SystemRule,
@@ -493,6 +493,56 @@ fn a_call_that_the_client_did_not_wait_for_was_slow_if_it_was_slow_by_then() {
         let next = engine.enter(&request, at(lasted));
         assert_eq!(matches!(next, Decision::Block(_)), opens, "{lasted} ms");
     }
+}
+
+#[test]
+fn a_call_whose_caller_gave_up_has_failed_at_once_and_is_in_flight_until_it_ends() {
+    let engine = guarded(Rules {
+        flow: vec![rule("in flight", "pay", 4.0).concurrency()],
+        degrade: vec![breaker("pay"), slow_breaker().with_id(RuleId::new("slow").unwrap())],
+        ..Rules::default()
+    });
+    let request = Request::new("pay").cost(2);
+    let mut calls = [pass(&engine, &request, 0), pass(&engine, &request, 0)];
+    for call in &mut calls {
+        call.fail(at(150));
+    }
+    let blocked = block(&engine, &request, 150);
+    assert_eq!((kind(&blocked), retry_ms(&blocked)), ("degrade", Some(2000)));
+    assert_eq!(decisions(&engine, "slow"), (0, 0), "one refusal counts once");
+    let full = block(&engine, &request, 2150);
+    assert_eq!((kind(&full), retry_ms(&full)), ("flow", Some(1)));
+    let [first, second] = calls;
+    first.exit(Outcome::Success, at(2200));
+    drop(second);
+    // Their ends were no outcomes of probes.
+    let states = || {
+        let mut states = Vec::new();
+        let known = engine.known_resource("pay").unwrap();
+        known.for_each_rule(&mut |id, phase| states.push((id.to_string(), phase)));
+        states
+    };
+    let open = Some(Phase::Open { retry_at: at(2150) });
+    let expected = [("in flight", None), ("pay/errorRatio", open), ("slow", open)];
+    assert_eq!(states(), expected.map(|(id, phase)| (id.to_owned(), phase)));
+    let mut probe = pass(&engine, &request, 2200);
+    probe.fail(at(2210));
+    probe.fail(at(2220));
+    probe.exit(Outcome::Success, at(2300));
+    assert_eq!(retry_ms(&block(&engine, &request, 2300)), Some(1910));
+}
+
+#[test]
+fn a_resource_that_is_looked_up_is_not_made() {
+    let engine = guarded(Rules {
+        degrade: vec![breaker("*")],
+        ..Rules::default()
+    });
+    assert!(engine.known_resource("pay").is_none());
+    assert!(engine.known_resource("pay").is_none());
+    assert_eq!(engine.store().breakers(), 0);
+    drop(pass(&engine, &Request::new("pay"), 0));
+    assert!(engine.known_resource("pay").is_some());
 }
 
 #[test]

@@ -580,18 +580,18 @@ fn calls_in_flight_survive_floods() {
         let place = enter(numbered(&table, number), at(number));
         open.extend(place.filter(|_| number % 3 == 0));
         if let Some(place) = place.filter(|_| number % 3 != 0) {
-            table.leave(place);
+            table.leave(place, 1);
         }
         assert!(enter(key, at(number)).is_none(), "{number}");
     }
     assert_eq!(table.len(), 1000);
-    table.leave(calls[0]);
+    table.leave(calls[0], 1);
     let again = enter(key, at(0)).unwrap();
     assert_eq!(table.status(key, &terms(2.0), at(0)).remaining, 0);
     [calls[1], again]
         .into_iter()
         .chain(open)
-        .for_each(|place| table.leave(place));
+        .for_each(|place| table.leave(place, 1));
     for number in 0..60_000 {
         assert_eq!(table.sum(numbered(&table, number), at(0)), 0.0);
     }
@@ -606,16 +606,16 @@ fn a_key_that_leaves_the_crowd_keeps_its_calls_in_flight() {
     assert!(enter(2).is_some());
     let third = enter(3).unwrap();
     assert!(third.handle.is_shared());
-    table.leave(first);
+    table.leave(first, 1);
     assert_eq!(enter(3), None, "its call is among the shared ones");
     assert!(table.find(key(3)).is_some());
-    table.leave(third);
+    table.leave(third, 1);
     assert!(enter(3).is_some_and(|own| !own.handle.is_shared()));
     assert_eq!(enter(3), None);
 }
 
 #[test]
-fn a_call_in_flight_is_one_whatever_it_costs() {
+fn a_call_in_flight_counts_what_it_costs() {
     let table = table(Grade::Concurrency, 2);
     let key = numbered(&table, 1);
     for cost in [0, 3] {
@@ -624,7 +624,7 @@ fn a_call_in_flight_is_one_whatever_it_costs() {
             .unwrap();
         assert!(table.admit(reserved, cost));
     }
-    assert_eq!(table.sum(key, at(0)), 2.0);
+    assert_eq!(table.sum(key, at(0)), 3.0);
     let soon = Some(Duration::from_millis(1));
     assert_eq!(retry(&table, key, 4.0, 3, at(0)), soon);
     assert_eq!(retry(&table, key, 4.0, 5, at(0)), None);
@@ -634,7 +634,7 @@ fn a_call_in_flight_is_one_whatever_it_costs() {
 fn calls_in_flight_that_share_are_never_more_than_the_limit_and_all_end() {
     let mut rng = Rng::with_seed(21);
     let table = table(Grade::Concurrency, 20);
-    let mut open: Vec<(u64, Reserved)> = Vec::new();
+    let mut open: Vec<(u64, Reserved, u64)> = Vec::new();
     let mut own: BTreeMap<u64, u64> = BTreeMap::new();
     let (mut shared, mut refused) = (0, 0);
     for step in 0..60_000 {
@@ -642,30 +642,32 @@ fn calls_in_flight_that_share_are_never_more_than_the_limit_and_all_end() {
         let key = numbered(&table, number);
         let comes = if step / 5000 % 2 == 0 { 70 } else { 30 };
         if rng.u32(..100) < comes {
-            let Some(reserved) = table.reserve(&mut KeyHandle::of(key), &terms(3.0), 1, at(step))
+            let cost = rng.u64(1..3);
+            let Some(reserved) =
+                table.reserve(&mut KeyHandle::of(key), &terms(3.0), cost, at(step))
             else {
                 refused += 1;
                 continue;
             };
             shared += u32::from(reserved.handle.is_shared());
             if rng.u32(..5) == 0 {
-                table.release(reserved, 1, at(step));
+                table.release(reserved, cost, at(step));
                 continue;
             }
-            assert!(table.admit(reserved, 1));
+            assert!(table.admit(reserved, cost));
             let calls = own.entry(number).or_default();
-            *calls += 1;
+            *calls += cost;
             assert!(*calls <= 3, "step {step}");
-            open.push((number, reserved));
+            open.push((number, reserved, cost));
         } else if !open.is_empty() {
-            let (number, reserved) = open.swap_remove(rng.usize(..open.len()));
-            table.leave(reserved);
-            own.entry(number).and_modify(|calls| *calls -= 1);
+            let (number, reserved, cost) = open.swap_remove(rng.usize(..open.len()));
+            table.leave(reserved, cost);
+            own.entry(number).and_modify(|calls| *calls -= cost);
         }
     }
     assert!(shared > 1000 && refused > 100, "{shared}, {refused}");
     open.into_iter()
-        .for_each(|(_, reserved)| table.leave(reserved));
+        .for_each(|(_, reserved, cost)| table.leave(reserved, cost));
     for number in 0..300 {
         assert_eq!(table.sum(numbered(&table, number), at(0)), 0.0, "{number}");
     }

@@ -77,7 +77,7 @@ fn refused_for(taken: Taken) -> u64 {
 
 /// An answer to a message: what follows the version and the number of the request.
 fn reply(message: &Message, rest: &str) -> String {
-    format!("1-{}-{rest}", request(message).nonce)
+    format!("1-{}-{rest}", request(message).echo())
 }
 
 fn request(message: &Message) -> Request {
@@ -91,8 +91,7 @@ fn the_first_request_of_a_key_waits_for_the_store_and_asks_for_itself_alone() {
     assert_eq!(taken, Taken::Wait);
     let message = message.unwrap();
     assert_eq!(message.key, b"login:1000:10:alice");
-    let nonce = request(&message).nonce;
-    assert_eq!(message.text, format!("1-{nonce}-7-100-1000-10-50-3-3"));
+    assert_eq!(message.text, "1-1-7-0-100-1000-10-50-3-3");
     // Another one does not ask again.
     assert_eq!(node.take(KEY, 1, at(0)), (Taken::Wait, None));
     node.answered(message.token, &reply(&message, "1-3-0-97-1"), at(1)).unwrap();
@@ -220,7 +219,7 @@ fn an_answer_to_another_request_grants_nothing() {
         let second = node.take(KEY, 1, at(21)).1.unwrap();
         (node, first, second)
     };
-    let mut of_another = Node::new(8, "login", terms(100), WhenDown::Refuse, 100, [1, 2]);
+    let mut of_another = Node::new(1 << 40, "login", terms(100), WhenDown::Refuse, 100, [1, 2]);
     let (_, first, second) = asked();
     let own = reply(&second, "1-1-0-99-1");
     let others = [
@@ -310,7 +309,7 @@ fn what_passes_without_the_store_is_told_it_once_when_it_is_back() {
         millis += 1;
     }
     assert_eq!((millis, node.next_due(), node.is_down()), (602, None, false));
-    let message = Message { text: "1-3-8-10-1000-10-50-0-0".into(), ..first };
+    let message = Message { text: "1-3-8-0-10-1000-10-50-0-0".into(), ..first };
     let answer = store.answer(&message, millis);
     assert_eq!(Answer::parse(&answer).unwrap().remaining, 6);
 }
@@ -435,7 +434,7 @@ fn a_key_is_called_alike_by_all_nodes() {
 fn a_store_in_memory_is_full_at_some_number_of_keys_and_has_room_for_new_ones_once_those_are_over() {
     let mut store = Store::default();
     let ask = |store: &mut Store, key: &str, now| {
-        let answer = store.lease(key, "1-3-7-5-1000-10-50-1-1", now, u64::MAX).unwrap();
+        let answer = store.lease(key, "1-3-7-0-5-1000-10-50-1-1", now, u64::MAX).unwrap();
         let answer = Answer::parse(&answer).unwrap();
         (answer.granted, answer.retry_ms)
     };

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use leapgate::lease::{Answer, KeyState, Report, Request, Settlement, Store, Terms};
 use leapgate::stats::Window;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// When the rows of a test begin.
 const START: u64 = 1_800_000_000_000;
@@ -17,25 +17,42 @@ fn terms(limit: u64) -> Terms {
 struct Key {
     state: KeyState,
     limit: u64,
+    seq: u64,
+    /// What each node was told of its part, in the latest answer that it has heard.
+    told: HashMap<u64, u64>,
 }
 
 impl Key {
     fn new(limit: u64) -> Key {
         let state = KeyState::missing(&terms(limit), START, u64::MAX);
-        Key { state, limit }
+        let (seq, told) = (0, HashMap::new());
+        Key { state, limit, seq, told }
     }
 
-    fn ask(&mut self, node: u64, at: u64, want: u64, settlements: &[Settlement]) -> Answer {
-        let request = Request {
-            nonce: 3,
+    /// What a node asks.
+    fn request(&mut self, node: u64, want: u64, settlements: &[Settlement]) -> Request {
+        self.seq += 1;
+        Request {
+            seq: self.seq,
             node,
+            nodes: self.told.get(&node).copied().unwrap_or(0),
             terms: terms(self.limit),
             ttl_ms: 200,
             want,
             need: want.min(1),
             settlements: settlements.to_vec(),
-        };
-        self.state.lease(&request, START + at)
+        }
+    }
+
+    fn run(&mut self, request: &Request, at: u64) -> Answer {
+        self.state.lease(request, START + at)
+    }
+
+    fn ask(&mut self, node: u64, at: u64, want: u64, settlements: &[Settlement]) -> Answer {
+        let request = self.request(node, want, settlements);
+        let answer = self.run(&request, at);
+        self.told.insert(node, answer.nodes);
+        answer
     }
 
     /// What there would be at a time.
@@ -127,8 +144,9 @@ fn nothing_is_granted_that_is_less_than_what_is_needed() {
     let mut key = Key::new(100);
     key.ask(1, 0, 95, &[]);
     let ask = |want, need| Request {
-        nonce: 3,
+        seq: 3,
         node: 2,
+        nodes: 0,
         terms: terms(100),
         ttl_ms: 200,
         want,
@@ -152,8 +170,9 @@ fn without_permits_that_are_out_there_is_room_after_the_time_that_was_said_and_n
             let need = rng.u64(1..=limit);
             let mut state = key.state.clone();
             let mut request = Request {
-                nonce: 3,
+                seq: 3,
                 node: 1,
+                nodes: 0,
                 terms: terms(limit),
                 ttl_ms: 200,
                 want: need,
@@ -182,17 +201,25 @@ fn the_parts_of_all_nodes_are_together_at_most_the_limit() {
         let limit = [1, 7, 100, 99_999, 1 << 28][rng.usize(..5)];
         let nodes = [2, 5, 40, 1100][rng.usize(..4)];
         let (mut key, mut now) = (Key::new(limit), 0);
-        let (mut parts, mut lost) = (HashMap::new(), HashSet::new());
+        let (mut parts, mut late) = (HashMap::new(), Vec::new());
         for _ in 0..2000 {
             now += rng.u64(..20);
             let node = rng.u64(..nodes);
-            let told = key.ask(node, now, 0, &[]).nodes;
-            // Some answers are lost, but never two in a row to the same node.
-            if rng.u64(..4) == 0 && lost.insert(node) {
+            let request = key.request(node, 0, &[]);
+            let told = key.run(&request, now).nodes;
+            if rng.u64(..4) == 0 {
+                late.push(request);
+            }
+            // Answers are lost, some in a row, and requests arrive twice, the second time late.
+            if rng.u64(..3) == 0 {
                 parts.entry(node).and_modify(|(seen, _)| *seen = now);
             } else {
-                lost.remove(&node);
+                key.told.insert(node, told);
                 parts.insert(node, (now, limit.checked_div(told).unwrap_or(0)));
+            }
+            if rng.u64(..8) == 0 && !late.is_empty() {
+                let request = late.swap_remove(rng.usize(..late.len()));
+                key.run(&request, now);
             }
             // Of the nodes that were met in the time for which anything counts.
             parts.retain(|_, (seen, _)| now - *seen < terms(1).memory_ms());
@@ -203,14 +230,22 @@ fn the_parts_of_all_nodes_are_together_at_most_the_limit() {
 }
 
 #[test]
-fn a_part_that_was_told_in_an_answer_that_may_be_lost_is_given_to_another_after_the_next_one() {
+fn a_part_is_given_to_another_node_when_the_one_that_had_it_has_heard_of_it() {
     let mut key = Key::new(100);
     let mut told = |node, at| key.ask(node, at, 0, &[]).nodes;
     // A part is one of so many; 0 is none.
     assert_eq!((told(1, 0), told(2, 1)), (1, 0));
-    // If the first node has not heard of its half, it still has the whole.
+    // As far as the store knows, the first node still has the whole.
     assert_eq!((told(1, 2), told(2, 3)), (2, 0));
     assert_eq!((told(1, 4), told(2, 5)), (2, 2));
+    // However many answers are lost.
+    let mut key = Key::new(100);
+    key.ask(1, 0, 0, &[]);
+    for at in 1..9 {
+        let lost = key.request(1, 0, &[]);
+        let answer = key.run(&lost, at);
+        assert_eq!((answer.nodes, key.ask(2, at, 0, &[]).nodes), (if at == 1 { 1 } else { 2 }, 0));
+    }
 }
 
 #[test]
@@ -254,7 +289,7 @@ fn a_key_that_is_missing_in_a_young_store_is_full_for_as_long_as_anything_may_co
 fn a_key_is_forgotten_when_nothing_of_it_counts_and_not_before() {
     let mut store = Store::default();
     let mut ask = |at, want| {
-        let request = format!("1-3-7-100-1000-10-200-{want}-1");
+        let request = format!("1-3-7-0-100-1000-10-200-{want}-1");
         let answer = store.lease("key", &request, START + at, u64::MAX).unwrap();
         Answer::parse(&answer).unwrap()
     };
@@ -267,7 +302,7 @@ fn a_key_is_forgotten_when_nothing_of_it_counts_and_not_before() {
     // An id is never used again, also by a store that has forgotten the key.
     assert_eq!(first.id, START * 1000);
     let mut other = Store::default();
-    let later = other.lease("key", "1-3-7-100-1000-10-200-1-1", START + 1, u64::MAX);
+    let later = other.lease("key", "1-3-7-0-100-1000-10-200-1-1", START + 1, u64::MAX);
     assert!(Answer::parse(&later.unwrap()).unwrap().id > first.id);
 }
 
@@ -301,13 +336,14 @@ fn a_key_is_bounded_whatever_nodes_say() {
             assert_eq!(answer.retry_ms, 200 - 40);
         }
     }
-    assert!(size(&key.state) <= 6 + 2 * 11 + 5 * 4096 + 5 * 1024);
+    assert!(size(&key.state) <= 6 + 2 * 11 + 5 * 4096 + 6 * 1024);
     // By nodes that mistake the key: it has the buckets of one window, never of several.
     for (i, interval_ms) in (1..=200).cycle().take(2000).enumerate() {
         let window = Window::new(interval_ms, interval_ms as u32).unwrap();
         let request = Request {
-            nonce: 3,
+            seq: 3,
             node: 1,
+            nodes: 0,
             terms: Terms::new(5, window),
             ttl_ms: 1,
             want: 0,
@@ -315,7 +351,7 @@ fn a_key_is_bounded_whatever_nodes_say() {
             settlements: vec![used(0, 6001 + i as u64, false, i as u64 % 200, 1)],
         };
         key.state.lease(&request, START + 10_000 + i as u64);
-        assert!(size(&key.state) <= 6 + 2 * 201 + 5 * 1024, "{i}");
+        assert!(size(&key.state) <= 6 + 2 * 201 + 6 * 1024, "{i}");
     }
 }
 
@@ -343,28 +379,28 @@ fn a_snapshot_is_the_state() {
 
 #[test]
 fn what_is_not_a_request_is_refused() {
-    let request = "1-3-7-100-1000-10-200-5-1-4-2-1-1-30-5";
+    let request = "1-3-7-0-100-1000-10-200-5-1-4-2-1-1-30-5";
     assert_eq!(Request::parse(request).unwrap().to_text(), request);
     for text in [
         "",
         "-",
         "1",
         "hello",
-        "1-3-7-100-1000-10-200-5",
-        "1-3-7-100-1000-10-200-5-",
-        "1-3-7-100-1000-10-200-5-+1",
+        "1-3-7-0-100-1000-10-200-5",
+        "1-3-7-0-100-1000-10-200-5-",
+        "1-3-7-0-100-1000-10-200-5-+1",
         "2-3-7-100-1000-10-200-5-1",
-        "1-3-9007199254740992-100-1000-10-200-5-1",
-        "1-3-7-100-0-10-200-5-1",
-        "1-3-7-100-1000-0-200-5-1",
-        "1-3-7-100-1000-3-200-5-1",
-        "1-3-7-100-1001-1001-200-5-1",
-        "1-3-7-100-1000-10-0-5-1",
-        "1-3-7-100-1000-10-201-5-1",
-        "1-3-7-100-1000-10-200-5-6",
-        "1-3-7-100-1000-10-200-5-1-4",
-        "1-3-7-100-1000-10-200-5-1-4-2-1-2-30-5",
-        "1-3-7-100-1000-10-200-5-1-4-2-1-9007199254740991-30-5",
+        "1-3-9007199254740992-0-100-1000-10-200-5-1",
+        "1-3-7-0-100-0-10-200-5-1",
+        "1-3-7-0-100-1000-0-200-5-1",
+        "1-3-7-0-100-1000-3-200-5-1",
+        "1-3-7-0-100-1001-1001-200-5-1",
+        "1-3-7-0-100-1000-10-0-5-1",
+        "1-3-7-0-100-1000-10-201-5-1",
+        "1-3-7-0-100-1000-10-200-5-6",
+        "1-3-7-0-100-1000-10-200-5-1-4",
+        "1-3-7-0-100-1000-10-200-5-1-4-2-1-2-30-5",
+        "1-3-7-0-100-1000-10-200-5-1-4-2-1-9007199254740991-30-5",
     ] {
         assert_eq!(Request::parse(text), None, "{text}");
     }

@@ -461,8 +461,68 @@ fn options_are_one_limit_or_several() {
     );
     assert_eq!(
         several,
-        Ok((vec![weighted, limit("999ms", 7.0, 999, 9)], 5))
+        Ok((vec![weighted, limit("999ms", 7.0, 1000, 20)], 5))
     );
+}
+
+/// The window that `windowMs` has by default.
+fn default_window(window_ms: u64) -> RuleGeometry {
+    let json = format!(r#"{{"limit": 1, "windowMs": {window_ms}}}"#);
+    options(&json).unwrap().0[0].window
+}
+
+#[test]
+fn a_window_without_a_good_divisor_has_nearly_equal_buckets() {
+    for (window_ms, [ring_ms, samples]) in [
+        // As divisors are: at least 10 of them, or buckets of 1 ms.
+        (60_000, [60_000, 20]),
+        (999_999, [999_999, 13]),
+        (7, [7, 7]),
+        (19, [19, 19]),
+        // Up to as many milliseconds longer as there are buckets.
+        (60_013, [60_020, 20]),
+        (1009, [1020, 20]),
+        (23, [24, 12]),
+        (315_359_999_998, [315_360_000_000, 20]),
+    ] {
+        let window = default_window(window_ms).window();
+        let is = [window.interval_ms(), window.sample_count().into()];
+        assert_eq!(is, [ring_ms, samples], "{window_ms}");
+    }
+    for window_ms in 62..5000 {
+        let window = default_window(window_ms).window();
+        let span = window.interval_ms() as f64 + window.bucket_length().as_millis() as f64;
+        assert!(window.interval_ms() >= window_ms, "{window_ms}");
+        assert!(window_ms as f64 / span >= 0.9, "{window_ms}");
+    }
+    // A number of buckets that is given divides the window, as ever.
+    let uneven = options(r#"{"limit": 1, "windowMs": 60013, "sampleCount": 20}"#).unwrap_err();
+    assert_eq!(
+        uneven,
+        "options.sampleCount: `20` does not divide the 60013 ms interval; use one of 1"
+    );
+}
+
+#[test]
+fn a_window_of_prime_length_holds_in_any_interval_and_passes_nine_tenths() {
+    for window_ms in [23, 61, 997, 60_013] {
+        let options = options(&format!(r#"{{"limit": 100, "windowMs": {window_ms}}}"#));
+        let limiter = limiter(&options.unwrap().0);
+        let (client, mut rng) = (key(&limiter, "a"), Rng::with_seed(window_ms));
+        let (mut log, mut now) = (Vec::new(), 0.0);
+        // Five requests where one passes.
+        while now < window_ms as f64 * 50.0 {
+            now += rng.f64() * window_ms as f64 / 250.0;
+            let at = Timestamp::from_nanos((now * 1e6) as u64);
+            if ask(&limiter, client, 1, at) == Verdict::Pass {
+                log.push(at.as_nanos());
+            }
+        }
+        let in_less_than_a_window = |pair: &[u64]| pair[100] - pair[0] < window_ms * 1_000_000;
+        assert!(!log.windows(101).any(in_less_than_a_window), "{window_ms}");
+        let part = log.len() as f64 / (50.0 * 100.0);
+        assert!(part >= if window_ms < 62 { 0.88 } else { 0.9 }, "{window_ms}: {part}");
+    }
 }
 
 #[test]

@@ -547,7 +547,7 @@ fn long_random_sequences_of_an_engine_are_as_the_log_says() {
 
 /// Three rules of different lengths and ways to count, and a limit on calls in flight that end at once.
 fn several(random: &mut fastrand::Rng) -> Rules {
-    let mut flow = vec![rule("in flight", "api", 4.0).concurrency()];
+    let mut flow = vec![rule("in flight", "api", 6.0).concurrency()];
     for (i, (interval, sample_count)) in [(1000, 10), (400, 4), (3000, 3)].into_iter().enumerate() {
         let limit = random.u64(8..80) as f64 / 8.0;
         let rule = rule(&i.to_string(), "api", limit)

@@ -144,13 +144,14 @@ fn plays_like_a_table(geometry: KeyedGeometry, count: f64, max_queueing_ns: u64,
                     shelf.give_back(taken, cost);
                     table.release(expected, cost, at);
                 } else if table.admit(expected, cost) {
-                    in_flight.push((taken, expected));
+                    in_flight.push((taken, expected, cost));
                 }
             }
             if !in_flight.is_empty() && random.bool() {
-                let (taken, expected) = in_flight.swap_remove(random.usize(..in_flight.len()));
-                shelf.leave(taken);
-                table.leave(expected);
+                let at = random.usize(..in_flight.len());
+                let (taken, expected, cost) = in_flight.swap_remove(at);
+                shelf.give_back(taken, cost);
+                table.leave(expected, cost);
             }
         }
     }

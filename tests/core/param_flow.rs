@@ -1018,8 +1018,8 @@ impl KeyedStates for Noted {
         self.states.admit(reserved, cost)
     }
 
-    fn leave(&self, reserved: Reserved) {
-        self.states.leave(reserved);
+    fn leave(&self, reserved: Reserved, cost: u64) {
+        self.states.leave(reserved, cost);
     }
 
     fn count_as(&self, counting: Counting) {

@@ -72,14 +72,15 @@ fn requests_of_all_origins_are_measured() {
 
 #[test]
 fn calls_in_flight_of_the_other_resource_are_measured() {
-    for rule in [
-        polite(2.0).concurrency(),
-        polite(2.0).concurrency().sentinel(),
+    // Sentinel looks at no cost of a call that has begun.
+    for (rule, cost) in [
+        (polite(2.0).concurrency(), 1),
+        (polite(2.0).concurrency().sentinel(), 7),
     ] {
         let engine = engine([rule]);
         let _own: Vec<_> = (0..5).map(|_| pass(&engine, &report(), 0)).collect();
         let first = pass(&engine, &orders(), 0);
-        let second = pass(&engine, &orders().cost(7), 0);
+        let second = pass(&engine, &orders().cost(cost), 0);
         drop(block(&engine, &report(), 0));
         first.exit(Outcome::Success, at(1));
         drop(pass(&engine, &report(), 1));
@@ -465,7 +466,7 @@ impl Words {
             counted.cloned().collect()
         };
         let used: u64 = match self.concurrency {
-            true => counted(open).len() as u64,
+            true => counted(open).iter().map(|call| call.cost).sum(),
             false => {
                 let passed = counted(passed);
                 passed.iter().filter(in_window).map(|call| call.cost).sum()

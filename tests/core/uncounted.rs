@@ -2,7 +2,7 @@
 
 use crate::support::{at, engine, pass, rule, rules, wait};
 use fastrand::Rng;
-use leapgate::rule::{Counting, KeyPart, KeyValue, KeyedBy, LimitApp, MaxQueueing, Mode, WarmUp};
+use leapgate::rule::{Counting, KeyPart, KeyValue, KeyedBy, LimitApp, MaxQueueing, Mode, Unit, WarmUp};
 use leapgate::{Decision, Engine, Entry, Outcome, Request, Rules};
 
 const KEYS: [KeyValue<'_>; 1] = [KeyValue::One(b"a")];
@@ -217,4 +217,42 @@ fn calls_that_count_and_those_alone_are_never_more_than_the_limit_in_any_window(
         }
     }
     assert!(refunded > 1000, "only {refunded} did not count");
+}
+
+#[test]
+fn what_was_charged_in_other_units_comes_back_in_them() {
+    let by_key = || KeyedBy::new([KeyPart::Arg(0)]).unwrap();
+    let tokens = |id: &str| rule(id, "api", 100.0).in_unit(Unit::new("tokens").unwrap());
+    let both = [(); 2].map(|()| {
+        engine([
+            rule("requests", "api", 9.0),
+            tokens("tokens"),
+            tokens("of a key").keyed(by_key()).unwrap(),
+        ])
+    });
+    for engine in &both {
+        drop(pass(engine, &request().cost(2).cost_of("tokens", 30), 1000));
+    }
+    let [engine, without] = both;
+    for asked in [
+        request().cost_of("tokens", 60),
+        request().cost(3),
+        request().cost_of("tokens", 0).cost_of("other", 9),
+    ] {
+        let entry = pass(&engine, &asked, 1005);
+        assert_ne!(remaining(&engine, 1005), remaining(&without, 1005));
+        uncounted(entry, 1006);
+        assert_eq!(remaining(&engine, 1006), remaining(&without, 1006));
+    }
+}
+
+#[test]
+fn a_loan_in_another_unit_that_is_given_up_comes_back_in_it() {
+    let tokens = rule("tokens", "api", 100.0).in_unit(Unit::new("tokens").unwrap());
+    let engine = engine([tokens.per(1000, Some(10)).unwrap()]);
+    drop(pass(&engine, &request().cost_of("tokens", 100), 1000));
+    let asked = request().cost_of("tokens", 60).cost(3).prioritized();
+    wait(&engine, &asked, 1900, 200).cancel(at(1950));
+    wait(&engine, &asked, 1960, 140).exit_uncounted(&KEYS, Outcome::Error, at(1970));
+    assert_eq!(remaining(&engine, 2150), [100]);
 }

@@ -177,6 +177,7 @@ class Store(EnvoyTest):
             time.sleep(0.6)
             return redis.calls() == calls
 
+        eventually("all is given back", lambda: self.metric(envoy, "lease_permits") == 0)
         eventually("the store is asked no more", is_quiet)
         self.assertEqual(self.metric(envoy, "lease_permits"), 0)
 

@@ -603,7 +603,10 @@ impl<'a> Fleet<'a> {
         let plan = self.plan;
         let now_ms = self.store_clock.at(self.now).wall.as_millis();
         let limit = self.largest;
-        let text = format!("1-0-0-{limit}-{}-{}-50-0-0", plan.interval_ms, plan.buckets);
+        let text = format!(
+            "1-0-0-0-{limit}-{}-{}-50-0-0",
+            plan.interval_ms, plan.buckets
+        );
         let answer = self.store.lease("fleet", &text, now_ms, u64::MAX).unwrap();
         limit - Answer::parse(&answer).unwrap().remaining
     }
@@ -720,8 +723,6 @@ fn a_fleet_never_admits_more_than_the_limit_in_any_interval() {
         // Without the store the nodes have the limit once more, but for those that it has not met; and what it has told them it
         // must know, or they may have it twice.
         let forgets = plan.faults.flushes || plan.faults.restarts;
-        // Nor does it know what a node believes that several answers in a row have not reached.
-        let forgets = forgets || plan.faults.lost + plan.faults.mixed_up > 0;
         let bound = match plan.when_down {
             WhenDown::Refuse => largest + outcome.forgotten,
             _ if forgets => continue,

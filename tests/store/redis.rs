@@ -6,10 +6,10 @@ use leapgate::lease::{Answer, REDIS_SCRIPT, REDIS_SCRIPT_SHA1, Request};
 use std::time::{Duration, Instant};
 
 /// At most 100 in 400 ms: a key counts for at most 700 ms.
-const REQUEST: &str = "1-3-7-100-400-4-50-10-1";
+const REQUEST: &str = "1-3-7-0-100-400-4-50-10-1";
 
 /// The same in a minute, which counts for 73 s.
-const MINUTE: &str = "1-3-7-100-60000-60-50-10-1";
+const MINUTE: &str = "1-3-7-0-100-60000-60-50-10-1";
 
 fn eval(server: &mut Server, key: &str, request: &str) -> Result<String, String> {
     let command = ["EVAL", REDIS_SCRIPT, "1", key, request].map(str::as_bytes);
@@ -90,19 +90,19 @@ fn what_is_not_a_request_writes_nothing() {
         "-",
         "1",
         "hello",
-        "1-3-7-100-400-4-50-10",
-        "1-3-7-100-400-4-50-10-",
+        "1-3-7-0-100-400-4-50-10",
+        "1-3-7-0-100-400-4-50-10-",
         "2-3-7-100-400-4-50-10-1",
-        "1-3-7-9007199254740992-400-4-50-10-1",
-        "1-3-7-100-0-1-50-10-1",
-        "1-3-7-100-315360000001-1-50-10-1",
-        "1-3-7-100-400-3-50-10-1",
-        "1-3-7-100-1001-1001-50-10-1",
-        "1-3-7-100-400-4-0-10-1",
-        "1-3-7-100-400-4-201-10-1",
-        "1-3-7-100-400-4-50-10-11",
-        "1-3-7-100-400-4-50-10-1-3-1-0",
-        "1-3-7-100-400-4-50-10-1-3-1-0-2-5-1",
+        "1-3-7-0-9007199254740992-400-4-50-10-1",
+        "1-3-7-0-100-0-1-50-10-1",
+        "1-3-7-0-100-315360000001-1-50-10-1",
+        "1-3-7-0-100-400-3-50-10-1",
+        "1-3-7-0-100-1001-1001-50-10-1",
+        "1-3-7-0-100-400-4-0-10-1",
+        "1-3-7-0-100-400-4-201-10-1",
+        "1-3-7-0-100-400-4-50-10-11",
+        "1-3-7-0-100-400-4-50-10-1-3-1-0",
+        "1-3-7-0-100-400-4-50-10-1-3-1-0-2-5-1",
     ] {
         let answer = eval(&mut server, "key", request);
         assert_eq!(answer.as_deref(), Ok(BAD), "{request}");
@@ -134,7 +134,7 @@ fn only_a_store_that_remembers_a_window_grants() {
     while server.say("EXISTS key").unwrap() == "1" {
         server.say("BLPOP none 0.02").unwrap();
     }
-    let all = "1-3-7-100-400-4-50-100-1";
+    let all = "1-3-7-0-100-400-4-50-100-1";
     assert_eq!(lease(&mut server, "key", all).granted, 100);
     assert_eq!(lease(&mut server, "key", all).granted, 0);
     // The nodes do not learn that the server forgets here: so much is over.

@@ -54,6 +54,8 @@ struct Trace {
     nodes: u64,
     /// The leases that were granted: id, node, permits.
     granted: Vec<(u64, u64, u64)>,
+    /// Of the latest request.
+    seq: u64,
 }
 
 impl Trace {
@@ -73,6 +75,7 @@ impl Trace {
             ],
         );
         Trace {
+            seq: 0,
             window: Window::new(interval_ms, buckets).unwrap(),
             limit: pick(&mut rng, &[0, 1, 5, 50, 5000, Terms::MAX_LIMIT]),
             nodes: pick(&mut rng, &[1, 2, 10, 40, 1500]),
@@ -153,8 +156,19 @@ impl Trace {
         });
         let any = self.rng.u64(..self.nodes) * 6_004_799_503_160_661 % (1 << 53);
         let want = self.amount();
+        self.seq += 1;
+        let seq = match self.rng.u64(..20) {
+            0 => self.rng.u64(..=self.seq), // late
+            1 => Terms::MAX_LIMIT - self.rng.u64(..3),
+            _ => self.seq,
+        };
+        let nodes = match self.rng.u64(..20) {
+            0 => self.amount(),
+            _ => self.rng.u64(..4),
+        };
         let request = Request {
-            nonce: self.rng.u64(..=Terms::MAX_LIMIT),
+            seq,
+            nodes,
             node: owner.filter(|_| self.rng.u64(..10) > 0).unwrap_or(any),
             terms,
             ttl_ms: match self.rng.u64(..40) {
@@ -356,7 +370,7 @@ fn tables_of_leases_and_nodes_are_full_at_the_same_request() {
     for i in 0..4300 {
         // 4096 leases at once, then those that are there when the first are over; 1024 nodes.
         now_ms += 10 * u64::from(i > 4150);
-        let request = format!("1-3-{}-9000-60000-60-1000-1-1-0-{i}-0-1-0-1", i % 1200);
+        let request = format!("1-{i}-{}-0-9000-60000-60-1000-1-1-0-{i}-0-1-0-1", i % 1200);
         let answer = store.lease("key", &request, now_ms, u64::MAX).unwrap();
         let (_, over_at) = store.snapshot("key").unwrap();
         steps.push(Step {
@@ -368,7 +382,7 @@ fn tables_of_leases_and_nodes_are_full_at_the_same_request() {
     }
     let refused = |step: &Step| step.expected.split('-').nth(2) == Some("0");
     assert_eq!(steps.iter().position(refused), Some(4096));
-    assert_eq!(steps[4096].expected, "73000 1-3-0-0-1000-0-1024");
+    assert_eq!(steps[4096].expected, "73000 1-4592-0-0-1000-0-1024");
     assert!(steps[1024].expected.ends_with("-0"), "no place for a node");
     compare(&mut Server::start(&[]), "full", &steps);
 }
@@ -377,7 +391,7 @@ fn tables_of_leases_and_nodes_are_full_at_the_same_request() {
 fn a_key_takes_few_bytes() {
     let mut server = Server::start(&[]);
     let script = script();
-    for (buckets, nodes, most) in [(20, 1, 240), (20, 10, 640), (100, 1, 400), (100, 10, 800)] {
+    for (buckets, nodes, most) in [(20, 1, 240), (20, 10, 800), (100, 1, 440), (100, 10, 1000)] {
         let key = format!("leapgate:login:1000:{buckets}:192.0.2.{nodes}");
         let mut ids = vec![0; nodes];
         // It has been in use for an hour. In each bucket some hundred were used, and each node has a lease.
@@ -385,7 +399,7 @@ fn a_key_takes_few_bytes() {
             let (node, ms) = (i % nodes, i * 10);
             let id = ids[node];
             let request = format!(
-                "1-3-{}-50000-1000-{buckets}-200-50-1-{id}-{i}-1-1-0-50",
+                "1-{i}-{}-0-50000-1000-{buckets}-200-50-1-{id}-{i}-1-1-0-50",
                 node as u64 * 6_004_799_503_160_661 % (1 << 53),
             );
             let seconds = (1_800_000_000 + ms / 1000).to_string();

@@ -208,8 +208,8 @@ fn upstash_is_asked_in_json_with_a_bearers_token() {
         ("EVAL", lease::REDIS_SCRIPT)
     );
     assert_eq!(again[2..], command[2..]);
-    let nonce = command[4].split('-').nth(1).unwrap();
-    let answer = format!(r#"{{"result":"1-{nonce}-7-5-0-95-1"}}"#);
+    let echo = lease::Request::parse(&command[4]).unwrap().echo();
+    let answer = format!(r#"{{"result":"1-{echo}-7-5-0-95-1"}}"#);
     vm.answer(call, Some(200), &answer);
     assert_eq!(vm.resumed(), [1]);
     end(&vm, paused.unwrap());

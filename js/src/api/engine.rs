@@ -1,6 +1,7 @@
 //! What JavaScript calls for engines.
 
 use crate::buffer::text_at;
+use crate::changes::name_of;
 use crate::engine::Call;
 use crate::keys::Form;
 use crate::layout::*;
@@ -186,6 +187,45 @@ pub fn engine_settle(entry: u32) {
 #[wasm_bindgen]
 pub fn engine_exit(entry: u32, how: u32, now: f64) -> bool {
     shell(|shell| shell.engines.exit(entry, how, instant(now)))
+}
+
+/// Tells the breakers that a call has failed, while it goes on.
+#[wasm_bindgen]
+pub fn engine_fail(entry: u32, now: f64) {
+    shell(|shell| shell.engines.fail(entry, instant(now)));
+}
+
+/// Writes what the breakers have done since the last call into the buffer, and returns the length of all: for each change the
+/// resource, the rule, the state before it and the state after it, each with its length before it. Later changes are kept for the
+/// next call if `are_kept`.
+#[wasm_bindgen]
+pub fn engine_changes(engine: u32, are_kept: bool) -> f64 {
+    shell(|shell| {
+        let mut texts = Texts::default();
+        if let Some(open) = shell.engines.get(engine) {
+            open.store().backend().changes.take(are_kept, &mut texts);
+        }
+        shell.buffer.write(texts.bytes())
+    })
+}
+
+/// Writes the ids of the rules of the resource whose name is in the buffer into the buffer, each with its length before it, and
+/// behind each the state of a breaker, or an empty text; returns the length of all. None if neither rules nor requests have named
+/// the resource.
+#[wasm_bindgen]
+pub fn engine_about(engine: u32, bytes: usize) -> f64 {
+    shell(|shell| {
+        let mut texts = Texts::default();
+        let name = text_at(&shell.buffer.text, 0, bytes);
+        let engine = shell.engines.get(engine);
+        if let Some(resource) = engine.and_then(|engine| engine.known_resource(name)) {
+            resource.for_each_rule(&mut |id, phase| {
+                texts.add(id.as_str());
+                texts.add(phase.map_or("", name_of));
+            });
+        }
+        shell.buffer.write(texts.bytes())
+    })
 }
 
 /// Ends a call that turns out not to count, with an error or without one. `flags` has `KEYED` if the call has a key.

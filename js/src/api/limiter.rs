@@ -22,16 +22,13 @@ pub fn limiter_free(limiter: u32) {
     shell(|shell| shell.limiters.free(limiter));
 }
 
-/// Writes the id of a limit into the buffer and returns its length; its window, in milliseconds, is the first result. Negative
-/// if there is no such limit.
+/// Writes the id of a limit into the buffer and returns its length. Negative if there is no such limit.
 #[wasm_bindgen]
 pub fn limiter_about(limiter: u32, index: usize) -> f64 {
     shell(|shell| {
         let Some(limit) = shell.limiters.about(limiter, index) else {
             return -1.0;
         };
-        let [to, ..] = &mut shell.buffer.results;
-        *to = limit.window.window().interval_ms() as f64;
         shell.buffer.write_text(limit.id.as_str())
     })
 }

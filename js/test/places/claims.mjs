@@ -25,8 +25,9 @@ const adapter = {
 const granting = (permits) => {
   let isGranted = false;
   return (key, request) => {
-    const nonce = request.split('-')[1];
-    const answer = isGranted ? `1-${nonce}-0-0-9000-0-1` : `1-${nonce}-1-${permits}-0-0-1`;
+    const [, seq, node] = request.split('-').map(BigInt);
+    const echo = (seq + node) % 2n ** 53n;
+    const answer = isGranted ? `1-${echo}-0-0-9000-0-1` : `1-${echo}-1-${permits}-0-0-1`;
     isGranted = true;
     return answer;
   };
@@ -206,7 +207,7 @@ const CLAIMS = {
       };
       const object = new LeaseStore({ storage });
       const namespace = { idFromName: (name) => name, get: () => ({ fetch: (url, init) => object.fetch(new Request(url, init)) }) };
-      const [version, , , granted] = (await durableObject(namespace).lease('a', '1-3-7-5-60000-20-3000-2-1')).split('-');
+      const [version, , , granted] = (await durableObject(namespace).lease('a', '1-3-7-0-5-60000-20-3000-2-1')).split('-');
       equal([version, granted], ['1', '2'], 'two permits');
       equal([...stored.keys()], ['leases', 'alarm'], 'what is stored');
     },
@@ -251,6 +252,23 @@ const CLAIMS = {
       equal((await limited(request('a'))).status, 200, 'when it has been read');
     },
   },
+  'leapgate/client': {
+    'keeps to its limit, and to what an upstream says': async ({ limitedFetch }) => {
+      const sent = [];
+      const answers = [['X-RateLimit-Remaining', '1'], ['Retry-After', '0.05'], ['X-RateLimit-Remaining', '0']];
+      const upstream = async (url) => {
+        sent.push(new URL(url).pathname);
+        const [name, value] = answers[sent.length - 1];
+        return new Response('hello', { status: sent.length === 2 ? 429 : 200, headers: { [name]: value, 'X-RateLimit-Reset': '60' } });
+      };
+      const limited = limitedFetch(upstream, { limit: 3, windowMs: MINUTE, maxWaitMs: 5000 });
+      const statuses = [(await limited('http://localhost/a')).status, (await limited('http://localhost/b')).status];
+      equal([statuses, sent], [[200, 200], ['/a', '/b', '/b']], 'statuses, and what was sent');
+      let refusal;
+      await limited('http://localhost/c').catch((error) => (refusal = error));
+      equal([refusal?.code, refusal?.result.rule, sent.length], ['ERR_LEAPGATE_BLOCKED', 'upstream', 3], 'while nothing is left');
+    },
+  },
   'leapgate/hono': adapter,
   'leapgate/express': adapter,
   'leapgate/fastify': adapter,
@@ -261,6 +279,15 @@ const CLAIMS = {
       const hits = [];
       for (let i = 0; i < 3; i++) hits.push((await store.increment('a')).totalHits);
       equal(hits, [1, 2, 3], 'hits');
+    },
+  },
+  'leapgate/nestjs': {
+    'counts, and blocks a refused key': async ({ leapgate }) => {
+      const storage = leapgate({ now: () => 0 });
+      const hits = [];
+      for (let i = 0; i < 3; i++) hits.push(await storage.increment('a', MINUTE, 2, MINUTE, 'default'));
+      equal(hits.map(({ totalHits }) => totalHits), [1, 2, 3], 'hits');
+      equal([hits[2].isBlocked, hits[2].timeToBlockExpire], [true, 63], 'the refusal');
     },
   },
 };

@@ -4,10 +4,13 @@ import { Limiter } from 'leapgate';
 import { Engine, type EngineResult } from 'leapgate/engine';
 import { leapgate, type LeapgateOptions, type Result } from 'leapgate/express';
 import { ipKey } from 'leapgate/http';
+import { SharedLimiter } from 'leapgate/shared';
+import { MemoryStore } from 'leapgate/shared/memory';
 
 const app = express();
 const limiter = new Limiter({ limit: 1, windowMs: 1000 });
 const engine = new Engine({ flowRules: [{ resource: 'login', count: 1 }] });
+const shared = new SharedLimiter({ id: 'api', limit: 1, windowMs: 1000, store: new MemoryStore() });
 
 app.use(leapgate({ limit: 100, windowMs: 60_000 }));
 app.use(
@@ -53,6 +56,20 @@ app.use(
   }),
 );
 
+app.use(
+  leapgate({
+    limit: async (request) => (request.get('x-plan') === 'pro' ? Infinity : 10),
+    windowMs: 60_000,
+    cost: (request, response) => (request.method === 'POST' && !response.headersSent ? 5 : 1),
+    onRefused: ({ key, result, suppressed }) => console.log(key, result.rule, suppressed + 1),
+    requestPropertyName: 'perUser',
+  }),
+);
+app.use(leapgate({ limiter, limit: (request) => request.path.length, cost: 2 }));
+app.use(leapgate({ limits: [{ limit: 1, windowMs: 1000 }], cost: () => 2 }));
+app.use(leapgate({ engine, resource: () => 'a', cost: (request) => ({ tokens: request.path.length }) }));
+app.use(leapgate({ limiter: shared, key: () => 'a', cost: async () => 2 }));
+
 export const handler: RequestHandler = leapgate({ limit: 1, windowMs: 1000 });
 export const options: LeapgateOptions = { limit: 1, windowMs: 1000, key: (request: Request) => request.ip ?? '' };
 export const result = (request: Request): Result | undefined => request.rateLimit;
@@ -67,6 +84,20 @@ createServer((request, response) => limit(request, response, (error) => response
 
 // @ts-expect-error an option that is not there
 leapgate({ limit: 1, windowMs: 1000, keyGenerator: () => 'a' });
+// @ts-expect-error a text
+leapgate({ limit: () => '1', windowMs: 1000 });
+// @ts-expect-error perhaps no limit
+leapgate({ limit: (request) => (request.ip ? 1 : undefined), windowMs: 1000 });
+// @ts-expect-error several limits
+leapgate({ limit: () => 1, limits: [{ limit: 1, windowMs: 1000 }] });
+// @ts-expect-error a shared limiter has one limit
+leapgate({ limiter: shared, limit: () => 1 });
+// @ts-expect-error an engine has its rules
+leapgate({ engine, resource: () => 'a', limit: () => 1 });
+// @ts-expect-error units are for an engine
+leapgate({ limit: 1, windowMs: 1000, cost: () => ({ tokens: 1 }) });
+// @ts-expect-error no text
+leapgate({ limit: 1, windowMs: 1000, requestPropertyName: 1 });
 // @ts-expect-error as if it were seconds
 leapgate({ limit: 1, window: 60 });
 // @ts-expect-error no window

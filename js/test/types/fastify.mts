@@ -29,6 +29,13 @@ app.register(
 app.get('/own', { config: { rateLimit: { limit: 5, windowMs: 1000 } } }, (request) => request.rateLimit?.remaining ?? null);
 app.get('/none', { config: { rateLimit: false } }, () => '');
 app.get('/reply', { config: { rateLimit: { reply: { status: 503 } } } }, () => '');
+app.get('/report', { config: { rateLimit: { cost: (request) => request.url.length } } }, () => '');
+app.get('/plan', { config: { rateLimit: { limit: async (request, reply) => request.url.length + reply.statusCode, windowMs: 1000 } } }, () => '');
+app.register(leapgate, { limit: 1, windowMs: 1000, requestPropertyName: 'perUser', onRefused: ({ result }) => console.log(result.rule) });
+// @ts-expect-error a name is for the plugin
+export const named: RouteOptions = { requestPropertyName: 'perUser' };
+// @ts-expect-error a text
+leapgate({ limit: () => '1', windowMs: 1000 });
 
 const engine = new Engine({ flowRules: [] });
 app.register(leapgate({ engine, resource: (request) => request.url }));

@@ -32,6 +32,9 @@ export const response: Promise<Response> = early(new Request('http://localhost')
 class OtherResponse extends Response {}
 export const other: Promise<Response> = limited(async () => new OtherResponse())(new Request('http://localhost'));
 leapgate({ limit: 1, windowMs: 1000, ip: { header: 'x-forwarded-for', hops: 2 } });
+leapgate<[Request, Bindings]>({ limit: (request, env) => env.NAME.length, windowMs: 1000, cost: () => 2, ip: 'cloudflare' });
+// @ts-expect-error a fetch handler has no property
+leapgate({ limit: 1, windowMs: 1000, ip: 'cloudflare', requestPropertyName: 'a' });
 leapgate({ limit: 1, windowMs: 1000, ip: (request, info) => info.remoteAddr.hostname ?? request.headers.get('a') });
 leapgate<[Request, Bindings]>({ limit: 1, windowMs: 1000, key: (request, env) => request.url + env.NAME });
 leapgate({

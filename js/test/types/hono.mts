@@ -20,6 +20,16 @@ app.get(
   }),
   (c) => c.text(`${c.get('rateLimit').remaining}`),
 );
+app.get(
+  '/named',
+  leapgate({ limit: (c) => c.req.path.length, windowMs: 1000, cost: async () => 2, getConnInfo, requestPropertyName: 'perUser' }),
+  leapgate<Env, 'perKey'>({ limit: 1, windowMs: 1000, key: (c) => c.get('user'), requestPropertyName: 'perKey' }),
+  (c) => c.text(`${c.get('perUser').remaining} ${c.get('perKey').remaining}`),
+);
+// @ts-expect-error no variable of that name
+app.get('/', leapgate({ limit: 1, windowMs: 1000, getConnInfo, requestPropertyName: 'a' }), (c) => c.text(c.get('rateLimit').rule));
+// @ts-expect-error a text
+leapgate({ limit: () => '1', windowMs: 1000, getConnInfo });
 
 const engine = new Engine({ flowRules: [] });
 app.use(leapgate({ engine, resource: (c) => c.req.path }));

@@ -9,6 +9,17 @@ export const nothing: Promise<void> = engine.run('pay', {}, () => {});
 const entry: Entry = await engine.acquire('pay');
 entry.exit({ error: new Error('broken') });
 entry.exit({ unanswered: true });
+export const timed: Promise<Response> = engine.run('pay', { timeoutMs: 500 }, (entry, signal) => fetch(`http://localhost/${entry.limit}`, { signal }));
+engine.run('pay', { isError: (error) => error instanceof TypeError, priority: -1, signal }, (entry, signal) => signal?.aborted);
+engine.acquire('pay', { priority: 0.5 });
+const remove: () => void = engine.on('breaker', ({ resource, rule, from, to }) => `${resource ?? ''} ${rule} ${from}` && to === 'halfOpen');
+engine.on('refused', async ({ resource, result }) => resource === 'pay' && result.retryAfterMs);
+remove();
+const { concurrency, waiting } = engine.stats();
+export const all: number = concurrency + waiting + engine.stats('pay').passQps + engine.stats('pay').waiting;
+export const states: string[] = engine.stats('pay').breakers.map(({ rule, state }) => (state === 'open' ? rule : state));
+export const drained: Promise<void> = engine.drain();
+new Engine({}, { maxWaiting: Infinity });
 using other = await engine.acquire('pay', { key: { clientIp: '::1' }, maxWaitMs: Infinity, signal, prioritized: true });
 export const within = engine.acquire('pay', { within: other, origin: 'shop', context: 'web', inbound: true });
 engine.setGauges({ load: 1 });
@@ -26,6 +37,16 @@ engine.acquire('pay', { timeout: 5 });
 engine.acquire('pay', { signal: undefined });
 // @ts-expect-error run waits only where a rule says so
 engine.run('pay', { maxWaitMs: 5 }, () => {});
+// @ts-expect-error acquire calls nothing
+engine.acquire('pay', { timeoutMs: 5 });
+// @ts-expect-error no event
+engine.on('open', () => {});
+// @ts-expect-error no state
+engine.on('breaker', ({ to }) => to === 'half-open');
+// @ts-expect-error a text
+engine.run('pay', { priority: 'high' }, () => {});
+// @ts-expect-error only with a resource
+engine.stats().breakers;
 // @ts-expect-error no gauge
 engine.setGauges({ memory: 1 });
 // @ts-expect-error a text

@@ -308,7 +308,7 @@ impl Keys {
             if held.ends == KeyEnd::Leaves
                 && let Some((_, opened)) = self.opened(held.check)
             {
-                opened.states().leave(held.reserved);
+                opened.states().leave(held.reserved, held.held.amount);
             }
         }
     }

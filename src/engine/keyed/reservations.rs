@@ -76,6 +76,8 @@ pub(crate) struct EntryExtras {
     pub(crate) apis: Vec<ApiNode>,
     /// By breaker: how it let a probe in.
     pub(crate) probes: Vec<(usize, Admission)>,
+    /// By unit: what windows were charged in other units than requests.
+    pub(crate) charged: Vec<(Box<str>, u64)>,
 }
 
 impl EntryExtras {

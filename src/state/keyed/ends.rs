@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 
 impl KeyedPages {
     /// [`KeyedStates::release`](crate::backend::KeyedStates::release) in the key's page, and
-    /// [`KeyedStates::leave`](crate::backend::KeyedStates::leave), with a cost of 1. Returns whether the page has changed.
+    /// [`KeyedStates::leave`](crate::backend::KeyedStates::leave). Returns whether the page has changed.
     pub fn release(&self, page: &mut Vec<u8>, reserved: Reserved, cost: u64) -> bool {
         let work = &mut *self.work.borrow_mut();
         let KeyHandle { key, at, is_shared } = reserved.handle;
@@ -31,7 +31,7 @@ impl KeyedPages {
             // From the bucket where it was counted: taken from a newer one, it would leave too soon.
             let behind = (found.to.number as u32).wrapping_sub(at) as usize;
             if self.shape.buckets == 0 {
-                *held.used = held.used.saturating_sub(1);
+                *held.used = held.used.saturating_sub(cost);
             } else if behind < self.shape.buckets {
                 held.take_off(self.shape.before(found.to.counter, behind), cost);
             }

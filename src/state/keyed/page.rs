@@ -6,7 +6,7 @@
 //!   entry     hash            8 bytes; of one that keys share, which of the 3 it is
 //!             newest bucket   8 bytes, with three flags
 //!             counters        1 byte per bucket, n + 1 of them, rounded up to 8 bytes; 8 bytes each, where one has outgrown its
-//!                             byte. Of calls in flight it is their number; of turns there is only how far they reach
+//!                             byte. Of calls in flight it is what they cost; of turns there is only how far they reach
 //!             room            none, or where the third flag is set n in 8 bytes and n words of 8 bytes, n <= 8: what requests
 //!                             hold of a window (`room.rs`). So a key takes 16 bytes more while one worker holds, and 8 for
 //!                             each further one. Of turns there is none

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   a cell    windows           8 bytes: when it was written last, and a byte for each of at most five coarse buckets
-//!             calls in flight   4 bytes: how many
+//!             calls in flight   4 bytes: what they cost
 //!             turns             8 bytes: how far they reach
 //! ```
 //!
@@ -330,11 +330,12 @@ impl Sketch {
         Some((held, now))
     }
 
-    /// Charges `key`. A call in flight counts as 1, whatever its cost.
+    /// Charges `key`.
     pub(super) fn charge(&mut self, key: Key, cost: u64) {
         self.charged = self.charged.wrapping_add(1);
         if self.shape.window.is_none() {
-            return self.change_calls(key, |calls| calls.saturating_add(1));
+            let cost = u32::try_from(cost).unwrap_or(u32::MAX);
+            return self.change_calls(key, |calls| calls.saturating_add(cost));
         }
         let current = self.current().counter;
         let cells = self.cells_of(key);
@@ -369,9 +370,13 @@ impl Sketch {
         }
     }
 
-    /// Records that a charged call of `key` has ended.
-    pub(super) fn leave(&mut self, key: Key) {
-        self.change_calls(key, |calls| calls.saturating_sub(1));
+    /// Records that a charged call of `key` has ended. A cell that is full stays full: it does not know by how much.
+    pub(super) fn leave(&mut self, key: Key, cost: u64) {
+        let cost = u32::try_from(cost).unwrap_or(u32::MAX);
+        self.change_calls(key, |calls| match calls {
+            u32::MAX => u32::MAX,
+            calls => calls.saturating_sub(cost),
+        });
     }
 
     // === Turns ===

@@ -51,8 +51,8 @@ pub trait KeyedStates {
     /// because it holds ([`KeyedStates::settle`]), or because it is in flight from now on ([`KeyedStates::leave`]).
     fn admit(&self, reserved: Reserved, cost: u64) -> bool;
 
-    /// Records that a call in flight has ended: once for each [`KeyedStates::admit`] of it that returned true.
-    fn leave(&self, reserved: Reserved);
+    /// Records that a call in flight of that cost has ended: once for each [`KeyedStates::admit`] of it that returned true.
+    fn leave(&self, reserved: Reserved, cost: u64);
 
     /// A request that has held `cost` has ended: gives that back, and charges the `actual` cost at `now`, even if it is more and
     /// exceeds the limit. Once for each [`KeyedStates::admit`] of a reservation that is held. (By default nothing is held.)

@@ -443,9 +443,7 @@ impl<'a> StateMut<'a> {
     #[inline(always)]
     pub(super) fn admit(&mut self, cost: u64, known: BucketPos) {
         if self.shape.window.is_none() {
-            // A call in flight counts as 1, whatever it cost.
-            *self.used = self.used.saturating_sub(cost).saturating_add(1);
-            return;
+            return; // a call in flight is in no bucket
         }
         let counter = self.newest_counter(known);
         let count = self.counter(counter).saturating_add(cost);

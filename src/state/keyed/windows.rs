@@ -471,19 +471,19 @@ impl KeyedStates for KeyedWindows {
         reserved.is_held || self.shape.window.is_none()
     }
 
-    fn leave(&self, reserved: Reserved) {
+    fn leave(&self, reserved: Reserved, cost: u64) {
         if self.shape.window.is_some() {
             return;
         }
         let table = &mut *self.table.borrow_mut();
         if let Some(mut held) = table.held(reserved.handle) {
-            held.release(1);
+            held.release(cost);
             let heat = held.has(LISTED).then_some(*held.used);
             if let Some(heat) = heat {
                 table.labels().cool_to(heat);
             }
         } else if reserved.handle.is_shared {
-            table.sketch().leave(reserved.handle.key);
+            table.sketch().leave(reserved.handle.key, cost);
         }
     }
 

@@ -95,7 +95,7 @@ fn the_hottest_keys_of_calls_in_flight_are_those_with_the_most() {
     calls.extend((0..3).map(|_| enter("some")));
     enter("one");
     assert_eq!(shown(&table.top(2, at(0))), [("many", 5), ("some", 3)]);
-    calls.drain(..4).for_each(|call| table.leave(call));
+    calls.drain(..4).for_each(|call| table.leave(call, 1));
     assert_eq!(shown(&table.top(2, at(0))), [("some", 3), ("many", 1)]);
 }
 

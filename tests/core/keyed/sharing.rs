@@ -527,7 +527,7 @@ fn as_much_can_be_reserved_of_keys_that_share_as_one_request_can() {
     let late = reserve(300).unwrap();
     assert!(full.table.admit(late, 1));
     assert_eq!(reserve(300), None, "its call is in flight");
-    full.table.leave(late);
+    full.table.leave(late, 1);
     assert!(reserve(300).is_some());
 }
 

@@ -52,8 +52,9 @@ fn grant(vm: &mut Vm, n: u32) -> Vec<Outgoing> {
         let id = 1000 + call.token;
         let asked = String::from_utf8_lossy(&call.body).into_owned();
         let (_, text) = asked.rsplit_once('/').unwrap();
-        let nonce = text.split('-').nth(1).unwrap();
-        let body = format!(r#"{{"EVALSHA":"1-{nonce}-{id}-{n}-0-{n}-1"}}"#);
+        let numbers: Vec<u64> = text.split('-').map(|n| n.parse().unwrap()).collect();
+        let echo = (numbers[1] + numbers[2]) % (1 << 53);
+        let body = format!(r#"{{"EVALSHA":"1-{echo}-{id}-{n}-0-{n}-1"}}"#);
         vm.answer(call.token, Answer::http(200, &body)).unwrap();
     }
     calls

@@ -196,7 +196,7 @@ fn measure(names: &[String], rate: u64, what: &str, table: &mut Table) -> Result
             keys,
             |key, now| {
                 let call = calls.admit_now(key, &terms, 1, now);
-                call.map(|call| calls.leave(call)).is_some()
+                call.map(|call| calls.leave(call, 1)).is_some()
             },
         ),
     ];
