@@ -19,13 +19,13 @@ const MODULES = [
     name: 'engine',
     path: 'engine/',
     entries: ['workerd', 'edge-light'],
-    budgets: { wasm: 412_000, 'default import, gzipped': 222_000, 'in Workers, gzipped': 196_000 },
+    budgets: { wasm: 412_000, 'default import, gzipped': 222_000, 'in Workers, gzipped': 199_000 },
   },
   {
     name: 'shared',
     path: 'shared/',
     entries: ['workerd', 'edge-light'],
-    budgets: { wasm: 37_500, 'default import, gzipped': 25_000, 'in Workers, gzipped': 24_300 },
+    budgets: { wasm: 37_500, 'default import, gzipped': 25_400, 'in Workers, gzipped': 24_300 },
   },
   {
     name: 'memory',

@@ -1,5 +1,6 @@
 // Browsers, bundlers, Node, Deno, Bun: the module is inlined, as text that is decoded when the first limiter or engine is made.
 import text from './leapgate_bg.wasm';
+import { clock } from './clock.js';
 import { link } from './core.js';
 
 // Decodes the text, which build.mjs has written.
@@ -21,5 +22,5 @@ function decode() {
   return bytes.subarray(0, length);
 }
 
-link(() => new WebAssembly.Module(decode()), () => performance.now());
+link(() => new WebAssembly.Module(decode()), clock);
 export * from './index.js';

@@ -1,8 +1,8 @@
 // The module is not inlined: the user passes it to `init`.
+import { clock } from './clock.js';
 import { link } from './core.js';
 import { beginAt, fault, wrong } from './errors.js';
 
-const clock = () => performance.now();
 let isLoaded = false;
 
 link(() => {

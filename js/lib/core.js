@@ -39,12 +39,21 @@ export function link(source, clock) {
 
 export let defaultClock;
 
-// The time of day at an instant of the default clock, whose zero is arbitrary. The two are compared once a second: reading a clock
-// takes as long as the rest of a decision.
+// The time of day at an instant of the default clock, whose zero is arbitrary, in whole milliseconds. The two are compared once a
+// second: reading a clock takes as long as the rest of a decision. What rounding changes is left out, so that instants do not flicker.
 let [ahead, comparedAt] = [0, Infinity];
 export function timeOfDay(now) {
-  if (!(Math.abs(now - comparedAt) < 1000)) [ahead, comparedAt] = [Date.now() - now, now];
-  return now + ahead;
+  if (!(Math.abs(now - comparedAt) < 1000)) {
+    const compared = Math.ceil(Date.now() - now);
+    if (Math.abs(compared - ahead) > 1) ahead = compared;
+    comparedAt = now;
+  }
+  return Math.floor(now) + ahead;
+}
+
+// Compares them at the next call: one of them has jumped.
+export function forgetTimeOfDay() {
+  comparedAt = Infinity;
 }
 
 // Instantiates the module, unless it is already.

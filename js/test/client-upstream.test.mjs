@@ -74,6 +74,8 @@ const quotas = [
   [['RateLimit: "a";r=0;t=0'], []],
   [['RateLimit: "a";r=-1;t=5, "b";r=0;t=-5'], []],
   [['RateLimit: "a";r=0;t=5;acme-note="x";flag;on=?1;at=@1700000000'], ['a 0 5000']],
+  [[`RateLimit: "${'a'.repeat(128)}";r=0;t=5`], [`${'a'.repeat(128)} 0 5000`]],
+  [[`RateLimit: "${'a'.repeat(129)}";r=0;t=5`], []],
   // Of what is not requests only the end is known.
   [['RateLimit: "a";r=1;t=5', 'RateLimit-Policy: "a";q=9;qu="content-bytes";w=60'], []],
   [['RateLimit: "a";r=0;t=5', 'RateLimit-Policy: "a";q=9;qu="content-bytes";w=60'], ['a 0 5000']],

@@ -1,6 +1,6 @@
 // The examples of the README, exactly as printed.
 import assert from 'node:assert/strict';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import { test } from 'node:test';
@@ -191,6 +191,20 @@ test('the example of an engine before a server admits its limit', async () => {
     assert.equal(await overHttp(server, 110), 100);
   } finally {
     closed(server);
+  }
+});
+
+test('the example of a fake clock passes as printed', async () => {
+  const { code, passed } = await example('node:test', 'passed');
+  const [first, second] = [...code.matchAll(/ \/\/ (\[.*\]|true)$/gm)].map(([, shown]) => JSON.parse(shown));
+  assert.deepEqual(passed, [...first, second]);
+});
+
+test('no document keeps the real Date.now as a clock', () => {
+  const dist = new URL('node_modules/leapgate/dist/', import.meta.url);
+  const types = readdirSync(dist).filter((name) => name.endsWith('.d.ts'));
+  for (const text of [readme, ...types.map((name) => readFileSync(new URL(name, dist), 'utf8'))]) {
+    assert.doesNotMatch(text, /\bnow: ?Date\.now\b/);
   }
 });
 

@@ -6,6 +6,17 @@ export const settled = () => new Promise(setImmediate);
 export function virtualTime(t, apis = ['setTimeout'], epoch = 0) {
   t.mock.timers.enable({ apis, now: epoch });
   const time = { ms: 0, now: () => time.ms };
+  // Timers that are set. Only these are cleared: to clear one of an earlier test would clear another one of this test.
+  const timers = new Set();
+  const { setTimeout: set, clearTimeout: clear } = globalThis;
+  globalThis.setTimeout = (then, ...args) => {
+    const timer = set((...given) => (timers.delete(timer), then(...given)), ...args);
+    timers.add(timer);
+    return timer;
+  };
+  globalThis.clearTimeout = (timer) => timers.delete(timer) && clear(timer);
+  t.after(() => Object.assign(globalThis, { setTimeout: set, clearTimeout: clear }));
+  Object.defineProperty(time, 'timers', { get: () => timers.size });
   const step = async () => {
     await settled();
     time.ms++;

@@ -407,7 +407,10 @@ export interface RulesDocument {
 
 /** The settings of an engine beside its rules. */
 export interface EngineSettings {
-  /** The clock, in milliseconds. `performance.now()` unless given, `Date.now()` in Workers. */
+  /**
+   * The clock, in milliseconds. `performance.now()` unless given, `Date.now()` in Workers; while a test fakes `Date`, the fake is followed.
+   * A clock by `Date` is `() => Date.now()`: the function itself would stay the real one.
+   */
   now?: () => number;
   /** How many requests may wait in `acquire` and `run` together: 1000 unless given; may be `Infinity`. Further ones reject: `ERR_LEAPGATE_FULL`. */
   maxWaiting?: number;

@@ -30,7 +30,10 @@ export interface Limit {
 export interface LimiterSettings {
   /** How many keys have a window of their own: 100,000 unless given. Further keys share windows, which is stricter for them. */
   maxKeys?: number;
-  /** The clock, in milliseconds. `performance.now()` unless given, `Date.now()` in Workers. */
+  /**
+   * The clock, in milliseconds. `performance.now()` unless given, `Date.now()` in Workers; while a test fakes `Date`, the fake is followed.
+   * A clock by `Date` is `() => Date.now()`: the function itself would stay the real one.
+   */
   now?: () => number;
 }
 

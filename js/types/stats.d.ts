@@ -33,7 +33,10 @@ export interface WindowOptions {
 
 /** An option for the clock. */
 export interface Clock {
-  /** The clock, in milliseconds. `performance.now()` unless given, `Date.now()` in Workers. */
+  /**
+   * The clock, in milliseconds. `performance.now()` unless given, `Date.now()` in Workers; while a test fakes `Date`, the fake is followed.
+   * A clock by `Date` is `() => Date.now()`: the function itself would stay the real one.
+   */
   now?: () => number;
 }
 

@@ -32,3 +32,32 @@ for (const [environment, format] of [
     assertHeld(readFileSync(join(cwd, 'held.json'), 'utf8'), subpaths);
   });
 }
+
+test('Jest: the default clock follows its fakes', async () => {
+  const program = `
+import { Limiter } from 'leapgate';
+import { jest } from '@jest/globals';
+import { assertFollowed } from './clocks.mjs';
+const [advance, set, uninstall] = [(ms) => jest.advanceTimersByTime(ms), (to) => jest.setSystemTime(to), () => jest.useRealTimers()];
+let time = Date.now();
+let spied;
+const FAKES = {
+  all: { install: () => jest.useFakeTimers(), advance, set, uninstall },
+  'without performance': { install: () => jest.useFakeTimers({ doNotFake: ['performance'] }), advance, set, uninstall },
+  setSystemTime: { install: () => jest.useFakeTimers(), advance: (ms) => jest.setSystemTime(Date.now() + ms), set, uninstall },
+  spyOn: {
+    install: () => (spied = jest.spyOn(Date, 'now').mockImplementation(() => time)),
+    advance: (ms) => (time += ms),
+    set: (to) => (time = to),
+    uninstall: () => spied.mockRestore(),
+  },
+};
+test.each(Object.keys(FAKES))('%s', (name) => assertFollowed(Limiter, FAKES[name]));
+`;
+  const config = { testEnvironment: 'node', transform: {}, testMatch: ['**/*.test.mjs'], moduleFileExtensions: ['js', 'mjs', 'cjs', 'json'] };
+  const clocks = readFileSync(new URL('../../clocks.mjs', import.meta.url), 'utf8');
+  const files = { 'clocks.mjs': clocks, 'clock.test.mjs': program, 'jest.config.json': JSON.stringify(config) };
+  const cwd = project(files, { within: 'heavy' });
+  const env = { NODE_OPTIONS: '--experimental-vm-modules' };
+  await run(bin('heavy', 'jest'), ['--rootDir', cwd, '--no-cache'], { cwd, env });
+});

@@ -1,9 +1,13 @@
-// Next.js, as deployed: a route in Node, a route in the edge runtime, and a page in the browser.
+// Next.js, as deployed: a route in Node, a route in the edge runtime, a page in the browser, and the recipes for Next.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
 import { MODULES, assertHeld, bin, modulesIn, project, run, start, toolsOf, until } from '../place.mjs';
+import { recipe } from '../../recipes.mjs';
 import { assertHeldAt } from './browser.mjs';
+
+const document = readFileSync(new URL('../../../../docs/recipes.md', import.meta.url), 'utf8');
 
 const routeOf = (runtime) => `
 import { claims } from '../../app.mjs';
@@ -25,6 +29,7 @@ export default function Page() {
 `,
   'app/nodejs/route.js': routeOf('nodejs'),
   'app/edge/route.js': routeOf('edge'),
+  ...Object.fromEntries(['app/api/hello/route.js', 'proxy.js'].map((file) => [file, recipe(document, 'Next.js', file)])),
 };
 
 test('Next.js', async (t) => {
@@ -41,4 +46,16 @@ test('Next.js', async (t) => {
     });
   }
   await t.test('Next.js: a page', () => assertHeldAt(url));
+  await t.test('Next.js: the recipes admit their limits, of the route and of the proxy before it', async () => {
+    const reached = { route: 0, proxy: 0 };
+    const ask = async (path) => {
+      const response = await fetch(`${url}/api/${path}`, { headers: { 'X-Forwarded-For': '192.0.2.1' } });
+      assert.equal(response.headers.get('ratelimit-policy'), '"60s";q=1000;w=60');
+      return [response.status, await response.text()];
+    };
+    for (let i = 0; i < 110; i++) reached.route += (await ask('hello'))[1] === 'hello';
+    for (let i = 0; i < 900; i++) reached.proxy += (await ask('nothing'))[0] === 404;
+    assert.deepEqual(reached, { route: 100, proxy: 890 });
+    assert.deepEqual(await ask('nothing'), [429, 'too many requests']);
+  });
 });
