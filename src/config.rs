@@ -172,10 +172,9 @@ pub use key_part::read_part;
 pub use limiter::{LimiterOptions, read_limiter};
 pub use value::{ConfigError, Fields, Located, Value};
 
-use crate::flow::MAX_RULES;
 use crate::rule::{
-    AuthorityRule, AuthorityStrategy, BanRule, FlowRule, MAX_NAME, RuleError, Rules, RulesError,
-    SystemRule, Target,
+    AuthorityRule, AuthorityStrategy, BanRule, MAX_NAME, RuleError, Rules, RulesError, SystemRule,
+    Target,
 };
 use crate::window::Window;
 use key::keyed_by;
@@ -237,26 +236,6 @@ pub fn read(document: &Value) -> Result<Document<'_>, ConfigError> {
     })
 }
 
-/// Reads a document of flow rules for a [`FlowEngine`](crate::FlowEngine), whose rules may have `id`, `resource`, a number as `count`,
-/// `intervalMs`, `sampleCount`, `window`, `grade`, `controlBehavior`, `warmUpPeriodSec`, `coldFactor`, `maxQueueingTimeMs`,
-/// `key`, `maxKeys`, `burst` and `unit`. `cure` says what takes the rest of a document: `use an Engine`.
-///
-/// # Errors
-///
-/// The first error in it, or the first thing that is not among these.
-pub fn read_flow(document: &Value, cure: &str) -> Result<Vec<FlowRule>, ConfigError> {
-    let at = Located::new(DOCUMENT, document);
-    let fields = at.object(KEYS)?;
-    flow::refuse_more(&fields, KEYS.get(1..).unwrap_or_default(), cure)?;
-    let Some(rules) = fields.get("flowRules") else {
-        return Ok(Vec::new());
-    };
-    if rules.array()?.len() > MAX_RULES {
-        return Err(rules.error(&format!("has more than {MAX_RULES} rules; {cure}")));
-    }
-    rules.list(|at| flow::plain_rule(at, cure))
-}
-
 fn list<'a, R>(
     fields: &Fields<'a>,
     key: &'a str,
@@ -274,7 +253,9 @@ impl ConfigError {
         let field = match error {
             RulesError::SameId { .. } => ".id",
             RulesError::ManyRules { .. } => ".resource",
-            RulesError::ManySystemRules { .. } | RulesError::NoStatistics => "",
+            RulesError::ManySystemRules { .. }
+            | RulesError::NoStatistics
+            | RulesError::More { .. } => "",
         };
         let (list, index) = error.place();
         ConfigError::from_display(format!("{list}[{index}]{field}"), error)

@@ -6,14 +6,14 @@ use crate::layout::*;
 use crate::slab::Slab;
 use crate::time::ceiled;
 use crate::tree;
-use leapgate::config::{ConfigError, read_flow};
-use leapgate::rule::{FlowRule, Grade, REQUESTS, RuleId};
+use leapgate::config::ConfigError;
+use leapgate::rule::{
+    Counting, FlowRule, Grade, KeyPart, KeyedBy, MaxQueueing, REQUESTS, RuleError, RuleId, Unit,
+    WarmUp,
+};
 use leapgate::{FlowCall, FlowEngine, FlowRequest, FlowResource, Timestamp};
 use std::rc::Rc;
 use std::time::Duration;
-
-/// What takes the rest of a rules document.
-const CURE: &str = "use `leapgate/engine`, which has them all";
 
 /// A resource that JavaScript knows by number.
 struct KnownResource {
@@ -55,8 +55,95 @@ impl Default for Flows {
     }
 }
 
-fn rules_of(bytes: &[u8]) -> Result<Vec<FlowRule>, ConfigError> {
-    read_flow(&tree::read(bytes), CURE)
+/// A rule, which `js/lib/flow-rules.js` has checked: numbers in the order of `FLOW_RULE`, negative where they are not said, and then
+/// its texts, each with its length before it: the resource, the id, the unit, and the parts of its key.
+fn rule_of(bytes: &mut &[u8]) -> Result<FlowRule, RuleError> {
+    let mut numbers = [NONE; FLOW_RULE.len()];
+    for number in &mut numbers {
+        *number = tree::take_number(bytes).unwrap_or(NONE);
+    }
+    let [
+        count,
+        interval_ms,
+        sample_count,
+        window,
+        behavior,
+        warm_up_sec,
+        cold_factor,
+        max_queueing_ms,
+        max_keys,
+        burst,
+        parts,
+    ] = numbers;
+    let mut text = || tree::take_str(bytes).unwrap_or_default();
+    let said = |number: f64| (number >= 0.0).then_some(number);
+    let (resource, id, unit) = (text(), text(), text());
+    let mut key = Vec::new();
+    for _ in 0..parts.max(0.0) as u32 {
+        key.push(part_of(text()));
+    }
+    // Each builder moves a rule, which is large: what may fail comes first.
+    let default = WarmUp::default();
+    let warm_up = WarmUp::new(
+        said(warm_up_sec).map_or(default.period_sec(), |sec| sec as u32),
+        said(cold_factor).map_or(default.cold_factor(), |factor| factor as u32),
+    )?;
+    let max_queueing = match said(max_queueing_ms) {
+        Some(millis) => MaxQueueing::from_millis(millis as u64)?,
+        None => MaxQueueing::default(),
+    };
+    let mut rule = FlowRule::new(resource, count)?;
+    rule = match said(interval_ms) {
+        Some(interval_ms) => rule.per(interval_ms as u64, said(sample_count).map(|n| n as u32))?,
+        None => rule.concurrency(),
+    };
+    if !key.is_empty() {
+        let mut by = KeyedBy::new(key)?;
+        if let Some(max_keys) = said(max_keys) {
+            by = by.with_max_keys(max_keys as usize)?;
+        }
+        rule = rule.keyed(by.with_burst(burst.max(0.0) as u64))?;
+    }
+    if !id.is_empty() {
+        rule = rule.with_id(RuleId::new(id)?);
+    }
+    if unit != REQUESTS {
+        rule = rule.in_unit(Unit::new(unit)?);
+    }
+    rule = rule.counting(match window as i32 {
+        1 => Counting::Sentinel,
+        2 => Counting::Weighted,
+        _ => Counting::Strict,
+    });
+    Ok(match behavior as i32 {
+        1 => rule.warm_up(warm_up),
+        2 => rule.throttle(max_queueing),
+        3 => rule.warm_up_throttle(warm_up, max_queueing),
+        _ => rule,
+    })
+}
+
+/// The part of a key that is written so, as `Display` writes it.
+fn part_of(text: &str) -> KeyPart {
+    match text.split_once(':') {
+        Some(("header", name)) => KeyPart::Header(name.into()),
+        Some(("query", name)) => KeyPart::Query(name.into()),
+        Some(("cookie", name)) => KeyPart::Cookie(name.into()),
+        Some((_, index)) => KeyPart::Arg(index.parse().unwrap_or_default()),
+        None if text == "method" => KeyPart::Method,
+        None if text == "host" => KeyPart::Host,
+        None => KeyPart::Path,
+    }
+}
+
+/// The rules in the buffer; an error where these make none, which `js/lib/flow-rules.js` has excluded.
+fn rules_of(mut bytes: &[u8]) -> Result<Vec<FlowRule>, ConfigError> {
+    let mut rules = Vec::new();
+    while !bytes.is_empty() {
+        let rule = rule_of(&mut bytes);
+        rules.push(rule.map_err(|_| ConfigError::new("flowRules", "", "is not a list of rules"))?);
+    }
+    Ok(rules)
 }
 
 /// How long a rule remembers a charge at most.

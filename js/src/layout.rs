@@ -111,6 +111,21 @@ pub(crate) const FIGURES: [&str; 6] = ["permits", "asks", "granted", "lost", "do
 
 // ---- engines ----
 
+/// The numbers of a rule of an engine of flow rules alone.
+pub(crate) const FLOW_RULE: [&str; 11] = [
+    "count",
+    "intervalMs",
+    "sampleCount",
+    "window",
+    "controlBehavior",
+    "warmUpPeriodSec",
+    "coldFactor",
+    "maxQueueingTimeMs",
+    "maxKeys",
+    "burst",
+    "parts",
+];
+
 /// The flags of a request: one bit each.
 pub(crate) const PRIORITIZED: u32 = 1;
 pub(crate) const INBOUND: u32 = 2;

@@ -55,8 +55,8 @@ mod texts;
 ))]
 mod time;
 #[cfg_attr(
-    not(any(feature = "limiter", feature = "engine", feature = "flow")),
-    allow(dead_code, reason = "shared limiters and stores take no options")
+    not(any(feature = "limiter", feature = "engine")),
+    allow(dead_code, reason = "only these take a tree")
 )]
 mod tree;
 

@@ -37,6 +37,18 @@ fn take_text<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(taken)
 }
 
+/// The next number of a flat list.
+#[cfg(feature = "flow")]
+pub(crate) fn take_number(bytes: &mut &[u8]) -> Option<f64> {
+    take(bytes).map(f64::from_le_bytes)
+}
+
+/// The next text of a flat list.
+#[cfg(feature = "flow")]
+pub(crate) fn take_str<'a>(bytes: &mut &'a [u8]) -> Option<&'a str> {
+    std::str::from_utf8(take_text(bytes)?).ok()
+}
+
 fn string(bytes: &mut &[u8]) -> Option<String> {
     String::from_utf8(take_text(bytes)?.to_vec()).ok()
 }

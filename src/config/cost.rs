@@ -14,7 +14,16 @@ pub(super) fn read_cost(
     concurrency: bool,
     fields: &Fields<'_>,
 ) -> Result<(), ConfigError> {
-    read_unit(rule, concurrency, fields)?;
+    if let Some(at) = fields.get("unit") {
+        if concurrency {
+            return Err(at.error("means nothing to a limit on concurrency; leave it out"));
+        }
+        rule.set_unit(Unit::new(at.string()?).map_err(|_| {
+            at.error(&format!(
+                "is not a valid unit; use 1 to {MAX_NAME} characters of printable ASCII"
+            ))
+        })?);
+    }
     let Some(at) = fields.get("cost") else {
         return Ok(());
     };
@@ -24,26 +33,6 @@ pub(super) fn read_cost(
         )),
         error => ConfigError::from_display(at.to_string(), &error),
     })
-}
-
-/// The rule gets the unit that the fields name.
-pub(super) fn read_unit(
-    rule: &mut FlowRule,
-    concurrency: bool,
-    fields: &Fields<'_>,
-) -> Result<(), ConfigError> {
-    let Some(at) = fields.get("unit") else {
-        return Ok(());
-    };
-    if concurrency {
-        return Err(at.error("means nothing to a limit on concurrency; leave it out"));
-    }
-    rule.set_unit(Unit::new(at.string()?).map_err(|_| {
-        at.error(&format!(
-            "is not a valid unit; use 1 to {MAX_NAME} characters of printable ASCII"
-        ))
-    })?);
-    Ok(())
 }
 
 fn cost(at: &Located<'_>) -> Result<Cost, ConfigError> {

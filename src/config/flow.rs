@@ -5,16 +5,12 @@ use super::cost;
 use super::count_from;
 use super::exempt::read_exempt;
 use super::key;
-use super::key_part::named_part;
 use super::parts::{
     BEHAVIORS, as_sentinel, compat, counting, geometry, is_concurrency, is_number, mode,
-    name_error, number_error, refuse_pattern, rule_id, window_error,
+    name_error, refuse_pattern, rule_id, window_error,
 };
 use super::value::{ConfigError, Fields, Located, Value};
-use crate::rule::{
-    ControlBehavior, Count, CountFrom, FlowRule, KeyPart, LimitApp, MaxQueueing, Strategy, Target,
-    WarmUp,
-};
+use crate::rule::{ControlBehavior, CountFrom, FlowRule, LimitApp, MaxQueueing, Strategy, WarmUp};
 
 const KEYS: [&str; 25] = [
     "id",
@@ -53,87 +49,6 @@ pub(super) fn rule(at: &Located<'_>) -> Result<FlowRule, ConfigError> {
     let mut rule = FlowRule::new(name, own.get()).map_err(|_| name_error(&resource))?;
     fill(&mut rule, at, &fields, &count, from)?;
     Ok(rule)
-}
-
-/// The fields that a [`FlowEngine`](crate::FlowEngine) leaves out.
-const LEFT_OUT: [&str; 11] = [
-    "limitApp",
-    "strategy",
-    "refResource",
-    "keyItems",
-    "enforcePercent",
-    "exempt",
-    "cost",
-    "compat",
-    "regex",
-    "clusterMode",
-    "mode",
-];
-
-/// Whether a value that is left out says nothing: it is a default.
-fn says_nothing(value: &Value) -> bool {
-    match value {
-        Value::String(text) => matches!(&**text, "" | "default" | "direct" | "enforce"),
-        Value::Array(items) => items.is_empty(),
-        Value::Bool(value) => !value,
-        _ => false,
-    }
-}
-
-/// Refuses what a [`FlowEngine`](crate::FlowEngine) leaves out; `cure` says what has it.
-pub(super) fn refuse_more(
-    fields: &Fields<'_>,
-    keys: &[&'static str],
-    cure: &str,
-) -> Result<(), ConfigError> {
-    let given = keys.iter().filter_map(|key| fields.get(key));
-    match given.filter(|at| !says_nothing(at.value())).next() {
-        Some(at) => Err(more(&at, cure)),
-        None => Ok(()),
-    }
-}
-
-fn more(at: &Located<'_>, cure: &str) -> ConfigError {
-    at.error(&["is not part of flow rules alone; ", cure].concat())
-}
-
-/// A rule of a [`FlowEngine`](crate::FlowEngine); `cure` says what takes others.
-pub(super) fn plain_rule(at: &Located<'_>, cure: &str) -> Result<FlowRule, ConfigError> {
-    let fields = at.rule(&KEYS)?;
-    refuse_more(&fields, &LEFT_OUT, cure)?;
-    let (resource, count) = (fields.need("resource")?, fields.need("count")?);
-    if let Value::Object(_) = count.value() {
-        return Err(more(&count, cure));
-    }
-    let own = Count::new(count.number()?).map_err(|error| number_error(&count, &error))?;
-    let mut rule =
-        FlowRule::new(resource.string()?, own.get()).map_err(|_| name_error(&resource))?;
-    if *rule.target() == Target::Each {
-        return Err(more(&resource, cure));
-    }
-    rule.id = rule_id(&fields)?;
-    let concurrency = is_concurrency(&fields)?;
-    let behavior = behavior(concurrency, &fields)?;
-    key::read_parts(&mut rule, &fields, &|at| plain_part(at, cure))?;
-    if rule.keyed_by().is_some() {
-        key::goes_with(concurrency, behavior, &fields)?;
-    }
-    if concurrency {
-        refuse_window(&mut rule, &fields)?;
-    } else {
-        read_window(&mut rule, at, &fields)?;
-    }
-    read_behavior(&mut rule, behavior, &fields)?;
-    cost::read_unit(&mut rule, concurrency, &fields)?;
-    Ok(rule)
-}
-
-/// A part of the keys of such a rule: the shell hands its value in as it is.
-fn plain_part(at: &Located<'_>, cure: &str) -> Result<KeyPart, ConfigError> {
-    match named_part(at)? {
-        Some(part) => Ok(part),
-        None => Err(more(at, cure)),
-    }
 }
 
 /// The rule gets all but its resource and its count.

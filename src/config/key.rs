@@ -16,52 +16,6 @@ pub(super) fn read_key(
     count: Option<CountFrom>,
     fields: &Fields<'_>,
 ) -> Result<(), ConfigError> {
-    let more = |mut by: KeyedBy, key: &Located<'_>| {
-        if let Some(items) = fields.get("keyItems") {
-            let items = items.list(|at| item(at, &by))?;
-            // `item` has checked that each has as many values as there are parts.
-            by = by.with_items(items).map_err(|_| {
-                key.error("does not go with `keyItems`; use as many values as parts")
-            })?;
-        }
-        by = with_burst(by, fields)?;
-        if let Some(at) = fields.get("enforcePercent") {
-            let share = Ratio::new(at.number()? / 100.0);
-            by =
-                by.enforced_for(share.map_err(|_| {
-                    at.error("is not a valid percentage; use a number from 0 to 100")
-                })?);
-        }
-        Ok(match count {
-            Some(count) => by.with_count_from(count),
-            None => by,
-        })
-    };
-    read_key_with(rule, fields, &read_part, more)
-}
-
-/// The same of a rule whose keys all have its own count; `part` reads its parts.
-pub(super) fn read_parts(
-    rule: &mut FlowRule,
-    fields: &Fields<'_>,
-    part: &dyn Fn(&Located<'_>) -> Result<KeyPart, ConfigError>,
-) -> Result<(), ConfigError> {
-    read_key_with(rule, fields, part, |by, _| with_burst(by, fields))
-}
-
-fn with_burst(by: KeyedBy, fields: &Fields<'_>) -> Result<KeyedBy, ConfigError> {
-    match fields.get("burst") {
-        Some(burst) => Ok(by.with_burst(burst.integer(0..=Count::MAX as u64)?)),
-        None => Ok(by),
-    }
-}
-
-fn read_key_with(
-    rule: &mut FlowRule,
-    fields: &Fields<'_>,
-    part: &dyn Fn(&Located<'_>) -> Result<KeyPart, ConfigError>,
-    more: impl FnOnce(KeyedBy, &Located<'_>) -> Result<KeyedBy, ConfigError>,
-) -> Result<(), ConfigError> {
     let Some(key) = fields.get("key") else {
         return match fields.first(&["keyItems", "maxKeys", "burst", "enforcePercent"]) {
             Some((_, given)) => {
@@ -70,7 +24,26 @@ fn read_key_with(
             None => Ok(()),
         };
     };
-    let by = more(keyed_by_parts(&key, fields, part)?, &key)?;
+    let mut by = keyed_by(&key, fields)?;
+    if let Some(items) = fields.get("keyItems") {
+        let items = items.list(|at| item(at, &by))?;
+        // `item` has checked that each has as many values as there are parts.
+        by = by
+            .with_items(items)
+            .map_err(|_| key.error("does not go with `keyItems`; use as many values as parts"))?;
+    }
+    if let Some(burst) = fields.get("burst") {
+        by = by.with_burst(burst.integer(0..=Count::MAX as u64)?);
+    }
+    if let Some(at) = fields.get("enforcePercent") {
+        let share = Ratio::new(at.number()? / 100.0);
+        by = by.enforced_for(
+            share.map_err(|_| at.error("is not a valid percentage; use a number from 0 to 100"))?,
+        );
+    }
+    if let Some(count) = count {
+        by = by.with_count_from(count);
+    }
     // Its strategy may forbid it.
     let strategy = fields.get("strategy").unwrap_or(key);
     rule.set_key(by)
@@ -79,15 +52,7 @@ fn read_key_with(
 
 /// The parts of a `key`, and how many keys are kept apart.
 pub(super) fn keyed_by(key: &Located<'_>, fields: &Fields<'_>) -> Result<KeyedBy, ConfigError> {
-    keyed_by_parts(key, fields, &read_part)
-}
-
-fn keyed_by_parts(
-    key: &Located<'_>,
-    fields: &Fields<'_>,
-    part: &dyn Fn(&Located<'_>) -> Result<KeyPart, ConfigError>,
-) -> Result<KeyedBy, ConfigError> {
-    let mut by = KeyedBy::new(key.list(part)?).map_err(|_| {
+    let mut by = KeyedBy::new(key.list(read_part)?).map_err(|_| {
         key.error(&format!(
             "is not a valid key; use 1 to {MAX_KEY_PARTS} parts"
         ))

@@ -50,31 +50,6 @@ pub fn read_part(at: &Located<'_>) -> Result<KeyPart, ConfigError> {
     })
 }
 
-/// The part that a value names, if it is a name or an object with the name or the index of a value: not one whose values have a form,
-/// such as addresses and metadata.
-pub(super) fn named_part(at: &Located<'_>) -> Result<Option<KeyPart>, ConfigError> {
-    if let Value::String(name) = at.value() {
-        let part = PARTS.iter().skip(1).find(|(known, _)| known == name);
-        return Ok(part.map(|(_, part)| part.clone()));
-    }
-    let fields = part_fields(at, &[])?;
-    Ok(match fields.only(&PART_KEYS) {
-        Some((i, of)) => part_in(i, &of)?,
-        None => None,
-    })
-}
-
-/// The part that the key of that number stands for, whose value is `of`, unless its values have a form.
-fn part_in(i: usize, of: &Located<'_>) -> Result<Option<KeyPart>, ConfigError> {
-    Ok(Some(match i {
-        1 => KeyPart::Header(named(of)?.to_ascii_lowercase().into()),
-        2 => KeyPart::Query(named(of)?.into()),
-        3 => KeyPart::Cookie(named(of)?.into()),
-        4 => KeyPart::Arg(index(of)?),
-        _ => return Ok(None),
-    }))
-}
-
 /// The fields of an object that names a part and may have `more` keys.
 pub(super) fn part_fields<'b>(
     at: &'b Located<'_>,
@@ -110,9 +85,6 @@ pub(super) fn part_of(
         Some(kind) => kind.one_of(&[("string", false), ("number", true)])?,
         None => is_number && is_metadata,
     };
-    if let Some(part) = part_in(i, &of)? {
-        return Ok(part);
-    }
     let source = match i {
         0 => {
             let lengths = of.object(&PREFIX_KEYS)?;
@@ -125,6 +97,10 @@ pub(super) fn part_of(
                 v6: length("v6", 128, 64)?,
             });
         }
+        1 => return Ok(KeyPart::Header(named(&of)?.to_ascii_lowercase().into())),
+        2 => return Ok(KeyPart::Query(named(&of)?.into())),
+        3 => return Ok(KeyPart::Cookie(named(&of)?.into())),
+        4 => return Ok(KeyPart::Arg(index(&of)?)),
         7 => AttributeSource::TypedMetadata,
         8 => AttributeSource::RouteMetadata,
         FILTER_STATE => AttributeSource::FilterState,

@@ -144,6 +144,10 @@ pub fn engine_exit(entry: u32, how: u32, now: f64) -> bool {
     false
 }
 
+/// No breaker is to be told.
+#[wasm_bindgen]
+pub fn engine_fail(_entry: u32, _now: f64) {}
+
 /// Ends a call that turns out not to count.
 #[wasm_bindgen]
 pub fn engine_refund(entry: u32, _key: u32, _flags: u32, _failed: bool, now: f64) {
