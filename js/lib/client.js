@@ -2,6 +2,7 @@
 
 import { Engine } from 'leapgate/engine';
 import { checkNumber, checkOptions, fault, outermost, wrong } from './errors.js';
+import { after, nothing, onAbort } from './timers.js';
 import { read } from './upstream.js';
 
 const LIMIT = ['limit', 'windowMs', 'window', 'sampleCount', 'id'];
@@ -40,10 +41,8 @@ const MAX_RETRIES = 100;
 const IDEMPOTENT = ['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'];
 const REPLAYABLE = ['String', 'URLSearchParams', 'FormData', 'Blob', 'File', 'ArrayBuffer'];
 
-const nothing = () => {};
-
 // The engine of own rules, which also refuses while an upstream's limits do.
-class Line extends Engine {
+class Outbound extends Engine {
   // By key: how many requests are in flight, and `quotas`, the limits of the upstream by id: each has how many requests are `left`, and
   // `until` when. The keys of the latest requests come last.
   #upstreams = new Map();
@@ -106,7 +105,7 @@ class Line extends Engine {
     for (const [id, { until }] of quotas) if (until <= now) quotas.delete(id);
     const status = response?.status;
     // What stands for `fetch` may return anything.
-    const said = typeof response?.headers?.get === 'function' ? read(response.headers) : { quotas: [] };
+    const said = typeof response?.headers?.[Symbol.iterator] === 'function' ? read(response.headers) : { quotas: [] };
     const waits = said.retryAfterMs > 0 && [429, 503, 403].includes(status);
     // `Retry-After` takes precedence over a reset.
     if (waits) this.#learn(quotas, now, RETRY_AFTER, 0, said.retryAfterMs);
@@ -158,11 +157,11 @@ function rulesOf({ limits, concurrency = Infinity, ...single }, maxKeys) {
 // The name of a limit without an `id`, as a `Limiter` names it.
 const nameOf = (ms) => (ms % 1000 === 0 ? `${ms / 1000}s` : `${ms}ms`);
 
-// Makes the line. Errors about its rules name the options.
-function lineOf(options, { maxWaiting, now }, maxKeys, maxPauseMs) {
+// Makes the engine. Errors about its rules name the options.
+function outboundOf(options, { maxWaiting, now }, maxKeys, maxPauseMs) {
   const { flowRules, sources } = rulesOf(options, maxKeys);
   try {
-    return new Line({ flowRules }, { maxWaiting, now }, maxKeys, maxPauseMs);
+    return new Outbound({ flowRules }, { maxWaiting, now }, maxKeys, maxPauseMs);
   } catch (error) {
     let source = {};
     const message = String(error.message)
@@ -189,7 +188,10 @@ function requestOf(input, init) {
   return { url, origin, method, headers, signal, from, body: init?.body ?? from?.body ?? null };
 }
 
-function checkKey(key) {
+// The key of a request, as text; null if it is not limited.
+function keyOf({ url, origin, method, headers }, choose) {
+  const key = choose === undefined ? origin : choose({ url, method, get headers() { return headers(); } });
+  if (key === null) return null;
   if (typeof key !== 'string' && typeof key !== 'bigint' && !Number.isFinite(key)) {
     throw wrong('options.key()', key, 'is not a valid key; return a string, a number, a bigint, or null for no limit', TypeError, 'ERR_LEAPGATE_KEY');
   }
@@ -208,10 +210,9 @@ function isRepeatable({ method, headers, from, body }) {
 
 function sleep(ms, signal) {
   return new Promise((resolve, reject) => {
-    const abort = () => (clearTimeout(timer), reject(signal.reason));
-    const timer = setTimeout(() => (signal?.removeEventListener('abort', abort), resolve()), ms);
-    if (signal?.aborted) abort();
-    else signal?.addEventListener('abort', abort, { once: true });
+    if (signal?.aborted) return reject(signal.reason);
+    const cancel = after(ms, () => (forget(), resolve()));
+    const forget = onAbort(signal, () => (cancel(), forget(), reject(signal.reason)));
   });
 }
 
@@ -221,33 +222,28 @@ const cancel = async (response) => response?.body?.cancel?.();
 export const limitedFetch = outermost('limitedFetch', (fetch, options = {}) => {
   if (typeof fetch !== 'function') throw wrong('fetch', fetch, 'is not a function; use `fetch` itself, or one that is like it');
   checkOptions('options', options, OPTIONS, EXAMPLE);
-  const { key, maxKeys = MAX_KEYS, maxWaitMs = Infinity, maxPauseMs = HOUR_MS, retries = 2, maxWaiting, now, ...rules } = options;
-  if (key !== undefined && typeof key !== 'function') throw wrong('options.key', key, 'is not a function; use one of a request, or leave it out');
+  const { key: choose, maxKeys = MAX_KEYS, maxWaitMs = Infinity, maxPauseMs = HOUR_MS, retries = 2, maxWaiting, now, ...rules } = options;
+  if (choose !== undefined && typeof choose !== 'function') throw wrong('options.key', choose, 'is not a function; use one of a request, or leave it out');
   if (maxWaitMs !== Infinity) checkNumber('options.maxWaitMs', maxWaitMs, Number.MAX_VALUE, false);
   checkNumber('options.maxKeys', maxKeys, MAX_MAX_KEYS, true);
   checkNumber('options.maxPauseMs', maxPauseMs, MAX_TIMEOUT_MS, false);
   checkNumber('options.retries', retries, MAX_RETRIES, true);
-  const line = lineOf(rules, { maxWaiting, now }, maxKeys, maxPauseMs);
+  const outbound = outboundOf(rules, { maxWaiting, now }, maxKeys, maxPauseMs);
 
   return async (input, init) => {
     const request = requestOf(input, init);
-    const { url, origin, method, headers, signal } = request;
-    let keyed = origin;
-    if (key !== undefined) {
-      const shown = { url, method, get headers() { return headers(); } };
-      keyed = key(shown);
-      if (keyed === null) return fetch(input, init);
-    }
-    keyed = checkKey(keyed);
+    const { origin, signal } = request;
+    const key = keyOf(request, choose);
+    if (key === null) return fetch(input, init);
     let left = maxWaitMs;
     const waited = async (wait) => {
-      const since = line.now();
+      const since = outbound.now();
       const result = await wait;
-      left = Math.max(0, left - (line.now() - since));
+      left = Math.max(0, left - (outbound.now() - since));
       return result;
     };
     for (let attempt = 0; ; attempt++) {
-      const entry = await waited(line.acquire('fetch', { key: keyed, maxWaitMs: left, signal }));
+      const entry = await waited(outbound.acquire('fetch', { key, maxWaitMs: left, signal }));
       let response;
       let failure;
       try {
@@ -255,13 +251,13 @@ export const limitedFetch = outermost('limitedFetch', (fetch, options = {}) => {
       } catch (error) {
         failure = { error };
       }
-      const { isRefused, isTold } = line.answered(keyed, response);
+      const { isRefused, isTold } = outbound.answered(key, response);
       entry.exit();
       // Without an origin it has not come to the network.
       const hasFailed = failure !== undefined && origin !== '' && !signal?.aborted;
       const isRepeated = attempt < retries && (isRefused || hasFailed) && isRepeatable(request);
       const backoff = isTold ? 0 : Math.min(BACKOFF_MS * 2 ** attempt, MAX_BACKOFF_MS) * (0.5 + Math.random() / 2);
-      if (!isRepeated || Math.max(backoff, line.pause(keyed)) > left) {
+      if (!isRepeated || Math.max(backoff, outbound.pause(key)) > left) {
         if (failure !== undefined) throw failure.error;
         return response;
       }

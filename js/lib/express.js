@@ -26,6 +26,12 @@ function addressKey() {
   };
 }
 
+// Headers may have been sent already, as by a handler that streams.
+function setHeaders(response, headers) {
+  if (response.headersSent) return;
+  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+}
+
 export const leapgate = outermost('leapgate', (options) => {
   checkAdapter(options, PROPERTY);
   const property = propertyOf(options);
@@ -36,7 +42,7 @@ export const leapgate = outermost('leapgate', (options) => {
     const { result, end } = decision;
     request[property] = result;
     if (!result.success) return refuse(decision, request, response, next);
-    for (const [name, value] of Object.entries(gate.headers(decision))) response.setHeader(name, value);
+    setHeaders(response, gate.headers(decision));
     if (end !== undefined) whenOver(response, () => end(outcomeOf(response, response)));
     next();
   }
@@ -44,7 +50,7 @@ export const leapgate = outermost('leapgate', (options) => {
   function refuse(decision, request, response, next) {
     const { status, headers, body } = gate.refusal(decision);
     response.statusCode = status;
-    for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+    setHeaders(response, headers);
     if (gate.reply === undefined) return response.end(body);
     new Promise((resolve) => resolve(gate.reply(request, response, decision.result))).catch(next);
   }

@@ -26,16 +26,19 @@ function dateOf(text) {
   return Date.parse(`${day} ${month} ${year?.length === 2 ? `20${year}` : year} ${time} GMT`);
 }
 
-// How many milliseconds from `sentAt` a text says, at least 0; undefined if it says nothing.
+// How many milliseconds a text says, from the instant that `sentAt` returns; at least 0. Undefined if it says nothing.
 function msUntil(text, sentAt) {
-  let ms = NaN;
-  const [, hours = 0, minutes = 0, seconds = 0, millis = 0] = DURATION.exec(text) ?? [];
+  if (text === '') return undefined;
+  const duration = DURATION.exec(text);
+  let ms;
   if (NUMBER.test(text)) {
     const number = Number(text);
     if (number < EPOCH) ms = 1000 * number;
-    else ms = (number < EPOCH_MS ? 1000 * number : number) - sentAt;
-  } else if (DURATION.test(text)) ms = ((hours * 60 + Number(minutes)) * 60 + Number(seconds)) * 1000 + Number(millis);
-  else ms = (INSTANT.test(text) ? Date.parse(text) : dateOf(text)) - sentAt;
+    else ms = (number < EPOCH_MS ? 1000 * number : number) - sentAt();
+  } else if (duration !== null) {
+    const [hours, minutes, seconds, millis] = duration.slice(1).map((part = 0) => Number(part));
+    ms = ((hours * 60 + minutes) * 60 + seconds) * 1000 + millis;
+  } else ms = (INSTANT.test(text) ? Date.parse(text) : dateOf(text)) - sentAt();
   return Number.isFinite(ms) ? Math.max(0, ms) : undefined;
 }
 
@@ -48,6 +51,7 @@ const COMMA = /[ \t]*,[ \t]*/y;
 
 // The members of a list or a dictionary, which are `{ name, value, of }` with the parameters in `of`; none if the field is malformed.
 export function membersOf(field) {
+  if (field === '') return [];
   let at = 0;
   const take = (pattern) => {
     pattern.lastIndex = at;
@@ -91,13 +95,17 @@ const PAIRS = [
 // Returns `retryAfterMs`, if the headers say it, and `quotas`: of each limit its `id`, how many requests are `left`, and `resetMs`, when
 // there are more again. Of a limit that counts something else only its end is known, which leaves no request.
 export function read(headers) {
+  // Faster than asking for each.
+  const all = new Map(headers);
   const field = (name) => {
-    const text = headers.get(name) ?? '';
+    const text = all.get(name) ?? '';
     return text.length > MAX_FIELD ? '' : text.trim();
   };
   // By the upstream's own clock, if it tells the time: the local one may be wrong.
-  const date = dateOf(field('date'));
-  const sentAt = Number.isNaN(date) ? Date.now() : date;
+  const sentAt = () => {
+    const date = dateOf(field('date'));
+    return Number.isNaN(date) ? Date.now() : date;
+  };
   const quotas = [];
   const note = (id, unit, left, resetMs) => {
     if (left > 0 && !/^(content-)?requests?$/.test(unit)) return;
@@ -121,7 +129,7 @@ export function read(headers) {
   // GitHub has several limits, and names the one that counts a request.
   const resource = field('x-ratelimit-resource');
   for (const [unit, remaining, reset] of PAIRS) {
-    note(`${remaining} ${resource}`, unit, countOf(field(remaining)), msUntil(field(reset), sentAt));
+    if (all.has(remaining)) note(`${remaining} ${resource}`, unit, countOf(field(remaining)), msUntil(field(reset), sentAt));
   }
   // What a cache has kept is out of date.
   const isKept = countOf(field('age')) > 0;

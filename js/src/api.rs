@@ -2,6 +2,8 @@
 
 #[cfg(feature = "engine")]
 pub(crate) mod engine;
+#[cfg(feature = "flow")]
+pub(crate) mod flow;
 #[cfg(feature = "limiter")]
 pub(crate) mod limiter;
 #[cfg(feature = "memory")]
@@ -33,6 +35,13 @@ pub fn text_bytes() -> usize {
 #[wasm_bindgen]
 pub fn text_reserve(bytes: usize) {
     shell(|shell| shell.buffer.reserve(bytes));
+}
+
+/// Makes the buffer as small as it was at first.
+#[cfg(feature = "limiter")]
+#[wasm_bindgen]
+pub fn text_shrink() {
+    shell(|shell| shell.buffer = crate::buffer::Buffer::default());
 }
 
 /// Where the results of a decision are: doubles, in the order of `layout`.

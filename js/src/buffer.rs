@@ -6,7 +6,7 @@ use crate::layout::RESULTS_LEN;
 pub(crate) const KEYS: usize = 4096;
 
 /// Room for most keys.
-const TEXT: usize = 1024;
+pub(crate) const TEXT: usize = 1024;
 
 pub(crate) struct Buffer {
     pub(crate) text: Vec<u8>,

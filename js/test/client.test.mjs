@@ -25,7 +25,7 @@ function upstreamOf(t, answer = () => new Response('hello')) {
 }
 
 const reply = (status, headers = {}, body = 'hello') => new Response(body, { status, headers });
-const after = (time, ms, value) => new Promise((resolve) => setTimeout(() => resolve(value), ms));
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 // So many requests at once; what becomes of each.
 const ask = (limited, times, input = URL_A, init = undefined) => Array.from({ length: times }, () => limited(input, init));
@@ -60,7 +60,7 @@ test('concurrency counts requests until their headers arrive, whether bodies are
   let [inFlight, most] = [0, 0];
   const upstream = upstreamOf(t, async () => {
     most = Math.max(most, ++inFlight);
-    await after(upstream.time, 100);
+    await sleep(100);
     inFlight--;
     return reply(200);
   });
@@ -146,6 +146,23 @@ test('`Infinity` is no limit', async (t) => {
   assert.equal(sent.length, 50);
 });
 
+test('where requests must not wake each other, as in Workers, each finds its turn by itself', async (t) => {
+  globalThis.WebSocketPair = class {};
+  t.after(() => delete globalThis.WebSocketPair);
+  let [inFlight, most] = [0, 0];
+  const { time, sent, limited } = upstreamOf(t, async (n) => {
+    most = Math.max(most, ++inFlight);
+    await sleep(100);
+    inFlight--;
+    return n === 1 ? reply(429, { 'Retry-After': '3' }) : reply(200);
+  });
+  const fetch = limited({ concurrency: 1, limit: 4, windowMs: SECOND });
+  const answers = await time.until(Promise.all(ask(fetch, 6)));
+  assert.ok(answers.every(({ status }) => status === 200));
+  assert.deepEqual([sent.length, most], [7, 1]);
+  assert.ok(sent[2].at - sent[1].at >= 3100 && mostInAny(SECOND, sent.map(({ at }) => at)) <= 4);
+});
+
 // Signals.
 
 test('an aborted signal ends each stage, and the next in line takes the place', async (t) => {
@@ -194,6 +211,13 @@ test('an abort in the pause before a retry ends it, and what fetch throws for an
   assert.equal(sent.length, 2);
 });
 
+test('an abort that `fetch` has not seen ends the pause before a retry at once', async (t) => {
+  const controller = new AbortController();
+  const { time, sent, limited } = upstreamOf(t, () => (controller.abort('mine'), reply(429)));
+  await assert.rejects(limited()(URL_A, { signal: controller.signal }), (error) => error === 'mine');
+  assert.deepEqual([sent.length, time.timers], [1, 0]);
+});
+
 test('the signal of a Request counts unless `init` has another, or null', async (t) => {
   const { limited } = upstreamOf(t);
   const fetch = limited();
@@ -231,7 +255,7 @@ test('no more requests are in flight than are left', async (t) => {
   const upstream = upstreamOf(t, async () => {
     left--;
     most = Math.max(most, ++inFlight);
-    await after(upstream.time, 100);
+    await sleep(100);
     inFlight--;
     return reply(left < 0 ? 429 : 200, { 'RateLimit-Remaining': String(Math.max(0, left)), 'RateLimit-Reset': '60' });
   });
@@ -251,7 +275,7 @@ test('after a pause one request goes first, and the others when it is answered',
   const upstream = upstreamOf(t, async (n) => {
     if (n === 0) return reply(429, { 'Retry-After': '3' });
     most = n;
-    await after(upstream.time, 100);
+    await sleep(100);
     return reply(200);
   });
   const fetch = upstream.limited();
@@ -295,7 +319,7 @@ test('a pause of ten years is as long as `maxPauseMs`, an hour by default; 0 ign
 
 test('with `maxPauseMs: 0` what upstreams say is ignored, and a retry has the pause of one that was told nothing', async (t) => {
   const { time, sentAt, limited } = upstreamOf(t, async (n) => {
-    if (n > 0) await after(time, 100);
+    if (n > 0) await sleep(100);
     return reply(n < 4 ? 200 : 429, { 'X-RateLimit-Remaining': '0', 'X-RateLimit-Reset': '60', 'Retry-After': '60' });
   });
   const deaf = limited({ maxPauseMs: 0, retries: 1 });
@@ -405,8 +429,10 @@ test('an upstream that names a new limit in each answer fills no memory', async 
 
 test('429 for ever: as often as `retries` says, with pauses that grow, and the last answer is returned', async (t) => {
   const { time, sentAt, limited } = upstreamOf(t, (n) => reply(429, {}, `answer ${n}`));
-  const response = await time.until(limited({ retries: 3 })(URL_A));
-  assert.deepEqual([response.status, await response.text(), sentAt()], [429, 'answer 3', [0, 500, 1500, 3500]]);
+  const response = await time.until(limited({ retries: 8 })(URL_A));
+  const pauses = sentAt().slice(1).map((at, i) => at - sentAt()[i]);
+  assert.deepEqual([response.status, await response.text()], [429, 'answer 8']);
+  assert.deepEqual(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
   assert.equal((await limited({ retries: 0 })(URL_A)).status, 429);
 });
 

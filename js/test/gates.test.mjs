@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
+import { createRequire } from 'node:module';
 import test, { after } from 'node:test';
 import express from 'express';
 import Fastify from 'fastify';
@@ -12,94 +13,14 @@ import { leapgate as forExpress } from 'leapgate/express';
 import { leapgate as forFastify } from 'leapgate/fastify';
 import { leapgate as forFetch } from 'leapgate/fetch';
 import { leapgate as forHono } from 'leapgate/hono';
+import { ipKey } from 'leapgate/http';
 import { SharedLimiter } from 'leapgate/shared';
 import { MemoryStore } from 'leapgate/shared/memory';
+import { ADAPTERS, statusesOf } from './adapters.mjs';
 import { get, listen, until, warningsOf } from './http.mjs';
 
 const MINUTE = 60_000;
 const ONE = { limit: 1, windowMs: MINUTE, now: () => 0 };
-
-// For each adapter: a function that asks a server with these gates, one within the other; `header` reads a header of its requests.
-const ADAPTERS = {
-  express: {
-    header: (request, name) => request.headers[name],
-    serve: async (all, seen = () => {}) => {
-      const app = express();
-      for (const options of all) app.use(forExpress(options));
-      app.use((request, response) => (seen(request), response.status(Number(request.path.slice(1)) || 200).end('hello')));
-      app.use((error, request, response, next) => response.status(500).end(error.message));
-      const url = await listen(http.createServer(app));
-      return (headers, path = '') => get(`${url}/${path}`, { headers });
-    },
-  },
-  fastify: {
-    header: (request, name) => request.headers[name],
-    serve: async (all, seen = () => {}) => {
-      const app = Fastify();
-      after(() => app.close());
-      for (const options of all) app.register(forFastify, options);
-      app.setErrorHandler((error, request, reply) => reply.code(500).send(error.message));
-      app.get('/*', (request, reply) => (seen(request), reply.code(Number(request.params['*']) || 200).send('hello')));
-      return async (headers, path = '') => {
-        const { statusCode: status, headers: theirs, body } = await app.inject({ url: `/${path}`, headers });
-        return { status, headers: theirs, body };
-      };
-    },
-  },
-  'fastify, for a route': {
-    header: (request, name) => request.headers[name],
-    serve: async ([route, ...all], seen = () => {}) => {
-      const app = Fastify();
-      after(() => app.close());
-      await app.register(forFastify);
-      for (const options of all) app.addHook('onRequest', options);
-      app.setErrorHandler((error, request, reply) => reply.code(500).send(error.message));
-      const config = { rateLimit: route };
-      app.get('/*', { config }, (request, reply) => (seen(request), reply.code(Number(request.params['*']) || 200).send('hello')));
-      return async (headers, path = '') => {
-        const { statusCode: status, headers: theirs, body } = await app.inject({ url: `/${path}`, headers });
-        return { status, headers: theirs, body };
-      };
-    },
-  },
-  hono: {
-    header: (c, name) => c.req.header(name),
-    serve: async (all, seen = () => {}) => {
-      const app = new Hono();
-      for (const options of all) app.use(forHono(options));
-      app.onError((error, c) => c.text(error.message, 500));
-      app.get('/*', (c) => (seen(c), c.text('hello', Number(c.req.path.slice(1)) || 200)));
-      return async (headers, path = '') => told(await app.request(`/${path}`, { headers }));
-    },
-  },
-  fetch: {
-    header: (request, name) => request.headers.get(name),
-    serve: async (all, seen = () => {}) => {
-      const statusOf = ({ url }) => Number(new URL(url).pathname.slice(1)) || 200;
-      const handler = (request) => (seen(request), new Response('hello', { status: statusOf(request) }));
-      const limited = all.reduceRight((inner, options) => forFetch(options)(inner), handler);
-      return async (headers, path = '') => {
-        try {
-          return await told(await limited(new Request(`http://localhost/${path}`, { headers })));
-        } catch (error) {
-          return { status: 500, body: error.message };
-        }
-      };
-    },
-  },
-};
-
-const told = async (response) => ({
-  status: response.status,
-  headers: Object.fromEntries(response.headers),
-  body: await response.text(),
-});
-
-async function statusesOf(ask, requests) {
-  const statuses = [];
-  for (const headers of requests) statuses.push((await ask(headers)).status);
-  return statuses;
-}
 
 const key = () => 'all';
 const times = (n, value) => new Array(n).fill(value);
@@ -196,23 +117,18 @@ for (const [name, { serve, header }] of Object.entries(ADAPTERS)) {
     await limiter.close();
   });
 
-  test(`${name}: an engine has costs by unit`, async () => {
+  test(`${name}: an engine has costs by unit, and \`countIf\` refunds the same`, async () => {
     const rule = (unit, count) => ({ resource: 'chat', unit, count, intervalMs: MINUTE, key: ['clientIp'] });
     const engine = new Engine({ flowRules: [rule('requests', 9), rule('tokens', 100)] });
     const cost = async (...args) => ({ tokens: Number(header(args[0], 'tokens')) });
-    const ask = await serve([{ engine, resource: () => 'chat', key: () => ({ clientIp: 'a' }), cost }]);
+    const countIf = (_, response) => (response.statusCode ?? response.status) < 400;
+    const ask = await serve([{ engine, resource: () => 'chat', key: () => ({ clientIp: 'a' }), cost, countIf }]);
     const left = () => engine.policies('chat', { key: { clientIp: 'a' } }).map(({ remaining }) => remaining);
     assert.deepEqual(await statusesOf(ask, ['60', '60', '30'].map((tokens) => ({ tokens }))), [200, 429, 200]);
     assert.deepEqual(left(), [7, 10]);
-  });
-
-  test(`${name}: an engine is given back the cost of a request that does not count`, async () => {
-    const engine = new Engine({ flowRules: [{ resource: 'chat', count: 9, intervalMs: MINUTE }] });
-    const countIf = (_, response) => (response.statusCode ?? response.status) < 400;
-    const ask = await serve([{ engine, resource: () => 'chat', key: () => ({}), cost: () => 4, countIf }]);
-    assert.equal((await ask({}, '404')).status, 404);
-    await until(() => engine.policies('chat')[0].remaining === 9, 'the refund');
-    assert.deepEqual(await statusesOf(ask, times(3, {})), [200, 200, 429]);
+    assert.equal((await ask({ tokens: '10' }, '404')).status, 404);
+    await until(() => left()[0] === 7, 'the refund');
+    assert.deepEqual(left(), [7, 10]);
   });
 
   test(`${name}: an engine refuses a wrong cost of a request`, async () => {
@@ -225,6 +141,39 @@ for (const [name, { serve, header }] of Object.entries(ADAPTERS)) {
       const { status, body } = await ask({});
       assert.deepEqual([status, body], [500, message]);
     }
+  });
+
+  test(`${name}: a limit of Infinity lets a request pass, charges nothing, gives nothing back, and is not told`, async () => {
+    const limiter = new Limiter({ limit: 2, windowMs: MINUTE, now: () => 0 });
+    const plan = (...args) => Number(header(args[0], 'plan'));
+    const ask = await serve([{ limiter, key, limit: plan, countIf: () => false }]);
+    limiter.limit('all');
+    for (let i = 0; i < 5; i++) {
+      const { status, headers } = await ask({ plan: 'Infinity' });
+      assert.deepEqual([status, headers['ratelimit-policy'], headers.ratelimit], [200, undefined, undefined]);
+    }
+    await new Promise(setImmediate);
+    assert.equal(limiter.peek('all').remaining, 1);
+    limiter.block('all', 5000);
+    assert.equal((await ask({ plan: 'Infinity' })).status, 429, 'a blocked key stays blocked');
+    const free = await serve([{ limit: Infinity, windowMs: MINUTE, key }]);
+    assert.deepEqual(await statusesOf(free, times(3, {})), [200, 200, 200]);
+  });
+
+  test(`${name}: a refusal that a limiter in shadow mode lets pass is reported, and not given back`, async () => {
+    const limiter = new Limiter({ limit: 1, windowMs: MINUTE });
+    const limit = limiter.limit.bind(limiter);
+    // As a limiter with `mode: 'shadow'` answers.
+    limiter.limit = (...args) => {
+      const result = limit(...args);
+      return result.success ? result : Object.assign(result, { success: true, shadowBlocked: true });
+    };
+    const [reports, refunds] = [[], []];
+    limiter.refund = (key) => refunds.push(key);
+    const ask = await serve([{ limiter, key, countIf: async () => reports.length === 0, onRefused: ({ result }) => reports.push(result.shadowBlocked) }]);
+    assert.deepEqual(await statusesOf(ask, times(2, {})), [200, 200]);
+    await new Promise(setImmediate);
+    assert.deepEqual([reports, refunds], [[true], []]);
   });
 
   test(`${name}: requests are decided as their limits become known`, async () => {
@@ -260,8 +209,8 @@ for (const [name, { serve, header }] of Object.entries(ADAPTERS)) {
     await refuse('b');
     assert.deepEqual(reports.splice(0), [['b', false, '60s', 21]]);
     ms = 0;
-    await refuse('c');
-    assert.deepEqual(reports, [['c', false, '60s', 0]], 'a clock that goes back hides nothing');
+    await refuse('b');
+    assert.deepEqual(reports, [['b', false, '60s', 0]], 'a clock that goes back hides nothing');
   });
 
   test(`${name}: a request that passes is not reported`, async () => {
@@ -319,6 +268,11 @@ for (const [name, { serve }] of Object.entries(SEVERAL)) {
     }
   });
 
+  test(`${name}: beside a limit of Infinity, the other limits of a request are told`, async () => {
+    const ask = await serve([{ limit: Infinity, windowMs: MINUTE, key }, { ...ONE, key }]);
+    assert.equal((await ask({})).headers['ratelimit-policy'], '"60s";q=1;w=60');
+  });
+
   test(`${name}: a limit without headers is not told`, async () => {
     for (const [outer, inner, told] of [[false, 11, '"1s";r=4;t=2'], [11, false, '"60s";r=2;t=63'], [false, false, undefined]]) {
       const ask = await serve([{ limit: 3, windowMs: MINUTE, now: () => 0, key, draft: outer }, { ...SECOND, key, draft: inner }]);
@@ -326,6 +280,15 @@ for (const [name, { serve }] of Object.entries(SEVERAL)) {
     }
   });
 }
+
+test('limits of several adapters on one request are told together', async () => {
+  const app = new Hono().use(forHono({ ...SECOND, key })).get('/', (c) => c.text('hello'));
+  const { headers } = await forFetch({ ...ONE, key })(app.fetch)(new Request('http://localhost/'));
+  assert.equal(headers.get('ratelimit-policy'), '"60s";q=1;w=60, "1s";q=5;w=1');
+  const both = createRequire(import.meta.url)('leapgate/express').leapgate;
+  const url = await listen(http.createServer(express().use(forExpress({ ...ONE, key }), both({ ...SECOND, key }), (_, response) => response.end())));
+  assert.equal((await get(url)).headers['ratelimit-policy'], '"60s";q=1;w=60, "1s";q=5;w=1');
+});
 
 test('two requests tell nothing of each other', async () => {
   const ask = await ADAPTERS.express.serve([{ ...ONE, limit: 5, key }, { ...SECOND, key }]);
@@ -430,3 +393,23 @@ for (const [options, message] of [
 ]) {
   test(`options: ${message}`, () => assert.throws(() => forExpress(options), { code: 'ERR_LEAPGATE_OPTIONS', message }));
 }
+
+test('options: a wrong number is a RangeError, anything else a TypeError', () => {
+  for (const [name, value, error] of [
+    ['cost', -1, RangeError],
+    ['cost', '1', TypeError],
+    ['reply', { status: 200 }, RangeError],
+    ['reply', { status: '429' }, TypeError],
+    ['key', 5, TypeError],
+  ]) {
+    assert.throws(() => forExpress({ ...ONE, [name]: value }), error);
+  }
+});
+
+test('a client is let in again by its address', async () => {
+  const limiter = new Limiter(ONE);
+  const url = await listen(http.createServer(express().use(forExpress({ limiter }), (_, response) => response.end())));
+  assert.deepEqual([(await get(url)).status, (await get(url)).status], [200, 429]);
+  limiter.reset(ipKey('::ffff:127.0.0.1'));
+  assert.equal((await get(url)).status, 200);
+});

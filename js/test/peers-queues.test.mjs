@@ -290,7 +290,51 @@ test('p-queue and bottleneck: a process stays while calls wait, and ends after t
   assert.deepEqual([stdout, stderr, status], ['0\n1\n2\n', '', 0]);
 });
 
+test('p-queue: the queue is idle when nothing waits and nothing runs', async (t) => {
+  const queue = queueOf(t, inFlight(2));
+  const states = () => Object.values(queue.engine.stats()).join();
+  assert.equal(states(), '0,0');
+  await queue.engine.drain();
+  const all = queue.all(5, 100);
+  await settled();
+  assert.equal(states(), '2,3');
+  await queue.time.until(queue.engine.drain());
+  assert.ok(queue.time.ms >= 300 && queue.time.ms <= 302);
+  assert.equal(states(), '0,0');
+  await Promise.all(all);
+});
+
+test('p-queue: priorities hold across an interval, and first come is first served within one', async (t) => {
+  const queue = queueOf(t, fixed(1, 1000));
+  const priorities = [0, 1, 0, 2, 1, 0];
+  await queue.time.until(Promise.all(priorities.map((priority, i) => queue.schedule(queue.work(i), { priority }))));
+  assert.deepEqual(queue.log, [[0, 0], [3, 1000], [1, 2000], [4, 3000], [2, 4000], [5, 5000]]);
+});
+
+test('p-queue: a call that takes too long is rejected, and the next one starts', async (t) => {
+  const queue = queueOf(t, inFlight(1));
+  const timed = (name, ms) => queue.schedule(() => queue.engine.run('any', { timeoutMs: 50 }, queue.work(name, ms)));
+  const [slow, quick] = [timed('slow', 500), timed('quick', 30)];
+  await assert.rejects(queue.time.until(slow), { code: 'ERR_LEAPGATE_TIMEOUT' });
+  assert.equal(await queue.time.until(quick), 'quick');
+  assert.deepEqual(queue.log, [['slow', 0], ['quick', 50]]);
+});
+
 // bottleneck.
+
+test('bottleneck: weights of what runs together never exceed the limit, and a weight above it is refused at once', async (t) => {
+  const queue = queueOf(t, { ...inFlight(5), id: 'five' });
+  const weights = [3, 2, 4, 1, 5, 0, 2];
+  let [load, most] = [0, 0];
+  const job = (cost, i) => async () => {
+    most = Math.max(most, (load += cost));
+    await queue.work(i, 100)();
+    load -= cost;
+  };
+  await queue.time.until(Promise.all(weights.map((cost, i) => queue.schedule(job(cost, i), { cost }))));
+  assert.deepEqual([most, queue.log.map(([name]) => name)], [5, upTo(weights.length)]);
+  await assert.rejects(queue.schedule(queue.work(), { cost: 6 }), { message: 'api: `five` refuses; it never lets this request pass' });
+});
 
 for (const [maxWaiting, refused] of [[0, 2], [1, 1]]) {
   test(`bottleneck: while ${maxWaiting} may wait, ${refused} of 3 calls for one place are refused`, async (t) => {

@@ -2,6 +2,7 @@
 
 mod heat;
 mod reuse;
+mod saved;
 mod sharing;
 mod turns;
 
@@ -57,6 +58,7 @@ pub(super) struct Table {
 }
 
 impl Table {
+    #[inline(never)]
     pub(super) fn new(shape: Shape, compat: bool, max_keys: usize) -> Table {
         let mut table = Table {
             shape,
@@ -90,6 +92,7 @@ impl Table {
     }
 
     /// Empties the table and gives it room for `keys`.
+    #[inline(never)]
     fn resize(&mut self, keys: usize) {
         let slots = slots(keys);
         self.tags = vec![0; slots];

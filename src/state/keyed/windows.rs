@@ -2,12 +2,14 @@
 
 use super::answers::{KeyStatus, KeyVerdict, Reserved, Turn};
 use super::geometry::{KeyedGeometry, KeyedTerms};
-use super::hottest::{HotKey, MAX_LABELS, UnlabelledFilter};
+use super::hottest::{ARE_KEPT, HotKey, MAX_LABELS, UnlabelledFilter};
 use super::idle_ttl::reach_word;
 use super::key::{Key, KeyHandle};
+use super::saved::{Restoring, put, take};
 use super::states::KeyedStates;
 use super::table::Table;
 use super::window::{HOLDS, LISTED, Shape};
+use crate::compat::AsSentinel;
 use crate::rule::{Count, Counting};
 use crate::state::pacer::Spacing;
 use crate::time::Timestamp;
@@ -113,6 +115,9 @@ impl KeyedWindows {
     #[cold]
     #[inline(never)]
     fn list(&self, table: &mut Table, place: KeyHandle, heat: u64, now: Timestamp) {
+        if !ARE_KEPT {
+            return;
+        }
         table.list(place, heat, now);
         self.unlabelled.set(table.labels());
     }
@@ -165,7 +170,7 @@ impl KeyedWindows {
             table.longest_wait().max(terms.max_queueing_ns),
         );
         let (interval, count) = (window.interval_nanos(), terms.count);
-        if self.geometry.compat {
+        if AsSentinel::of(self.geometry.compat).is_some() {
             Spacing::of_hot_parameter(interval, count, queue, cost, now)
         } else {
             Spacing::evenly(interval, count, queue, cost, now)
@@ -340,6 +345,24 @@ impl KeyedWindows {
     /// How many requests have been charged to the sketch, because the table was full.
     pub fn shared(&self) -> u64 {
         self.table.borrow().charged_to_shared()
+    }
+
+    /// Appends what the windows count, by age.
+    pub(crate) fn save(&self, now: Timestamp, out: &mut Vec<u8>) {
+        let table = &mut *self.table.borrow_mut();
+        table.bucket(now);
+        put(out, now.since(table.known_start()).as_nanos() as u64);
+        table.save(now, out);
+        table.save_sketch(now, out);
+    }
+
+    /// Takes what [`KeyedWindows::save`] has written off the front, and counts it unless `at` is `None`. `None` if the bytes are
+    /// not such.
+    pub(crate) fn restore(&self, bytes: &mut &[u8], at: Option<Restoring>) -> Option<()> {
+        let table = &mut *self.table.borrow_mut();
+        let offset = take(bytes)?;
+        table.restore(bytes, offset, at)?;
+        table.restore_sketch(bytes, at)
     }
 
     /// [`KeyedWindows::len`] and [`KeyedWindows::shared`].
