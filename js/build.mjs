@@ -22,6 +22,12 @@ const MODULES = [
     budgets: { wasm: 412_000, 'default import, gzipped': 222_000, 'in Workers, gzipped': 199_000 },
   },
   {
+    name: 'flow',
+    path: 'flow/',
+    entries: ['workerd', 'edge-light'],
+    budgets: { wasm: 100_000, 'default import, gzipped': 60_000, 'in Workers, gzipped': 60_000 },
+  },
+  {
     name: 'shared',
     path: 'shared/',
     entries: ['workerd', 'edge-light'],
@@ -134,7 +140,7 @@ for (const name of around) {
 for (const file of readdirSync('js/types')) cpSync(`js/types/${file}`, `${dist}/${file}`);
 // Else TypeScript would take the result of `require` for an ES module.
 cpSync('js/types/index.d.ts', `${dist}/node.d.cts`);
-for (const name of ['adapter', 'engine', 'shared', 'shared-memory', ...around]) {
+for (const name of ['adapter', 'engine', 'flow', 'shared', 'shared-memory', ...around]) {
   const types = readFileSync(`js/types/${name}.d.ts`, 'utf8');
   writeFileSync(`${dist}/${name}.d.cts`, types.replace(/'\.\/([\w-]+)\.js'/g, "'./$1.cjs'"));
 }

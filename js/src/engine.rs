@@ -1,6 +1,7 @@
 //! The engines, and the calls in flight, behind the numbers.
 
 use crate::buffer::KEYS;
+use crate::keys::{Form, KeyText, costs, with_key};
 use crate::layout::*;
 use crate::rules::{self, RuleInfo};
 use crate::seed::LateSeed;
@@ -9,7 +10,7 @@ use crate::time::ceiled;
 use crate::tree;
 use leapgate::backend::Store;
 use leapgate::config::{ConfigError, read};
-use leapgate::rule::{Count, KeyValue, RuleId};
+use leapgate::rule::{Count, RuleId};
 use leapgate::{Blocked, Decision, Engine, Entry, Outcome, Request, Resource, Rules, Timestamp};
 use std::rc::Rc;
 use std::time::Duration;
@@ -70,25 +71,6 @@ struct Open {
     entry: Entry<LateSeed>,
     /// The units of its resource, if the call holds an estimate of its cost.
     units: Option<Units>,
-}
-
-/// The values of a request for the key parts of its resource.
-#[derive(Clone, Default)]
-struct KeyText {
-    bytes: Vec<u8>,
-    form: Form,
-}
-
-/// The layout of the values in the buffer.
-#[derive(Clone, Copy, Default)]
-pub(crate) enum Form {
-    /// One text, for the one part.
-    #[default]
-    One,
-    /// A text for each part, each with its length before it.
-    Parts,
-    /// For each part the number of its texts, in four bytes, and then the texts, each with its length before it.
-    Lists,
 }
 
 pub(crate) struct Engines {
@@ -153,9 +135,7 @@ impl Engines {
 
     pub(crate) fn put_key(&mut self, slot: u32, text: &[u8], form: Form) {
         if let Some(key) = self.keys.get_mut(slot as usize) {
-            key.form = form;
-            key.bytes.clear();
-            key.bytes.extend_from_slice(text);
+            key.put(text, form);
         }
     }
 
@@ -355,32 +335,9 @@ impl Decided {
     }
 }
 
-/// The costs that JavaScript has put among the results, by unit.
-fn costs<'a>(units: &'a [Box<str>], results: &[f64]) -> Vec<(&'a str, u64)> {
-    let row = results.iter().skip(COSTS);
-    let said = units.iter().zip(row).filter(|(_, n)| **n >= 0.0);
-    said.map(|(unit, n)| (&**unit, *n as u64)).collect()
-}
-
 fn settle(entry: &mut Entry<LateSeed>, costs: &[(&str, u64)]) {
     for (unit, n) in costs {
         entry.settle(unit, *n);
-    }
-}
-
-/// Calls `each` with the values of a key.
-fn with_key<R>(key: Option<&KeyText>, each: impl FnOnce(&[KeyValue<'_>]) -> R) -> R {
-    let Some(KeyText { bytes, form }) = key else {
-        return each(&[]);
-    };
-    match form {
-        Form::One => each(&[KeyValue::One(bytes)]),
-        Form::Parts => each(&tree::parts(bytes).map(KeyValue::One).collect::<Vec<_>>()),
-        Form::Lists => {
-            let lists = tree::lists(bytes);
-            let values: Vec<_> = lists.iter().map(|list| KeyValue::Each(list)).collect();
-            each(&values)
-        }
     }
 }
 

@@ -253,7 +253,7 @@ impl<S: Backend> Resource<S> {
             let bit = 1 << i;
             match (applies, counts) {
                 (true, true) => counting |= bit,
-                (true, false) if check.terms.compat && !state.is_met() => continue,
+                (true, false) if check.terms.compat.is_some() && !state.is_met() => continue,
                 (true, false) => {}
                 (false, true) => {
                     measured |= bit;

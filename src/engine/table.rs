@@ -1,7 +1,7 @@
 //! A set of rules in force, compiled: the rules of each resource.
 
 use crate::engine::applicable::Applicable;
-use crate::engine::check::{Applies, Check, Measures, longest_wait, measured_elsewhere};
+use crate::engine::check::{Applies, Check, Measures, measured_elsewhere};
 use crate::engine::cost::Tariff;
 use crate::engine::exempt::Exempted;
 use crate::engine::in_force::{Ids, Targets};
@@ -18,7 +18,7 @@ use crate::rule::{
     Strategy,
 };
 use crate::state::backend::Backend;
-use crate::state::terms::Terms;
+use crate::state::terms::{Terms, longest_wait};
 use crate::time::Timestamp;
 use hashbrown::HashMap;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -348,7 +348,7 @@ impl<S: Backend> Table<S> {
         let is_leased = !leases.is_empty();
         let (keys, checks) = (Keys::new(keys, leases), Box::<[Check<S>]>::from(checks));
         let notify_on_exit = checks.iter().enumerate().filter(|(_, check)| {
-            check.terms.compat && matches!(check.rule.grade(), Grade::Qps { .. })
+            check.terms.compat.is_some() && matches!(check.rule.grade(), Grade::Qps { .. })
         });
         let has_origins = checks.iter().any(Check::is_by_origin);
         let is_further = name.is_empty() && self.has_states_of_each();

@@ -2,7 +2,8 @@
 
 use crate::buffer::text_at;
 use crate::changes::name_of;
-use crate::engine::{Call, Form};
+use crate::engine::Call;
+use crate::keys::Form;
 use crate::layout::*;
 use crate::shell::shell;
 use crate::texts::Texts;
