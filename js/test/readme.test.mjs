@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
 import { test } from 'node:test';
 import { serve } from '@hono/node-server';
 import express from 'express';
@@ -198,6 +199,16 @@ test('the example of a fake clock passes as printed', async () => {
   const { code, passed } = await example('node:test', 'passed');
   const [first, second] = [...code.matchAll(/ \/\/ (\[.*\]|true)$/gm)].map(([, shown]) => JSON.parse(shown));
   assert.deepEqual(passed, [...first, second]);
+});
+
+test('the example of a restart goes on from what it has saved', async () => {
+  process.env.LEAPGATE_STATE = fileURLToPath(new URL('state.json', import.meta.url));
+  const first = await example('node:fs', 'logins', 'save');
+  for (let i = 0; i < 3; i++) first.logins.limit('ann');
+  first.save();
+  const second = await example('node:fs', 'logins', 'save');
+  assert.equal(second.logins.peek('ann').remaining, 2);
+  process.removeAllListeners('SIGTERM');
 });
 
 test('no document keeps the real Date.now as a clock', () => {
