@@ -4,13 +4,13 @@ use super::controller::{KeyedController, count};
 use crate::engine::cost::{Costs, Tariff};
 use crate::engine::exempt::Exempted;
 use crate::engine::key_parts::KeyParts;
+use crate::map::HashMap;
 use crate::rule::{
     Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,
     MAX_KEYS_OF_REQUEST, Network, RuleId, Target,
 };
 use crate::state::keyed::{Key, KeyedGeometry, KeyedStates, KeyedTerms};
 use crate::time::Timestamp;
-use hashbrown::HashMap;
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
