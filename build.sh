@@ -274,7 +274,7 @@ wasm() {
   echo "$WASM: $(wc -c <$WASM) bytes"
 }
 
-# The npm package: one module for `Limiter` alone, one for engines, one for shared limiters, and one for a store in memory. They are shrunk like the filter's module, for the same
+# The npm package: one module for `Limiter` alone, one for engines, one for those of flow rules alone, one for shared limiters, and one for a store in memory. They are shrunk like the filter's module, for the same
 # reason; each is the same for all targets of wasm-bindgen, of which `bundler` needs the least code around it.
 npm_package() {
   rust
@@ -286,7 +286,7 @@ npm_package() {
     die "cargo could not download the crates of leapgate-js (see .tools/log): check the network and run this again."
   mkdir -p dist
   work=$(mktemp -d dist/work.XXXXXX)
-  for module in limiter engine shared memory; do
+  for module in limiter engine flow shared memory; do
     RUSTFLAGS=$(no_paths) cargo rustc --locked --profile npm-$module --target wasm32-unknown-unknown -p leapgate-js --crate-type cdylib \
       --no-default-features --features $module
     .tools/wasm-bindgen/bin/wasm-bindgen "$TARGET/wasm32-unknown-unknown/npm-$module/leapgate_js.wasm" --target bundler \

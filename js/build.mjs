@@ -22,6 +22,12 @@ const MODULES = [
     budgets: { wasm: 412_000, 'default import, gzipped': 222_000, 'in Workers, gzipped': 199_000 },
   },
   {
+    name: 'flow',
+    path: 'flow/',
+    entries: ['workerd', 'edge-light'],
+    budgets: { wasm: 100_000, 'default import, gzipped': 60_000, 'in Workers, gzipped': 60_000 },
+  },
+  {
     name: 'shared',
     path: 'shared/',
     entries: ['workerd', 'edge-light'],
@@ -123,8 +129,11 @@ for (const { name, path, entries, budgets } of MODULES) {
 
 // These import `leapgate` by name: its `exports` choose the source of the module, and there is one instance.
 const around = ['stats', 'http', 'express', 'fastify', 'fetch', 'hono', 'store', 'nestjs', 'shared-redis', 'shared-durable-object', 'shared-cluster', 'client'];
-const sha1 = createHash('sha1').update(readFileSync('src/lease/redis.lua')).digest('hex');
-const options = { external: ['leapgate'], loader: { '.lua': 'text' }, define: { REDIS_SCRIPT_SHA1: `"${sha1}"` } };
+// The script for Redis as the core has it: without comments and indentation.
+const script = readFileSync('src/lease/redis.lua', 'utf8').replace(/^ *(--.*)?\n|^ +/gm, '');
+const sha1 = createHash('sha1').update(script).digest('hex');
+if (!readFileSync('src/lease/script.rs', 'utf8').includes(sha1)) throw new Error(`src/lease/script.rs does not have the SHA-1 of the script, ${sha1}.`);
+const options = { external: ['leapgate'], define: { REDIS_SCRIPT: JSON.stringify(script), REDIS_SCRIPT_SHA1: `"${sha1}"` } };
 for (const name of around) {
   for (const [format, extension] of [['esm', 'js'], ['cjs', 'cjs']]) {
     writeFileSync(`${dist}/${name}.${extension}`, await bundle(`js/lib/${name}.js`, { format, ...options }));
@@ -134,7 +143,7 @@ for (const name of around) {
 for (const file of readdirSync('js/types')) cpSync(`js/types/${file}`, `${dist}/${file}`);
 // Else TypeScript would take the result of `require` for an ES module.
 cpSync('js/types/index.d.ts', `${dist}/node.d.cts`);
-for (const name of ['adapter', 'engine', 'shared', 'shared-memory', ...around]) {
+for (const name of ['adapter', 'engine', 'flow', 'shared', 'shared-memory', ...around]) {
   const types = readFileSync(`js/types/${name}.d.ts`, 'utf8');
   writeFileSync(`${dist}/${name}.d.cts`, types.replace(/'\.\/([\w-]+)\.js'/g, "'./$1.cjs'"));
 }

@@ -253,7 +253,9 @@ impl ConfigError {
         let field = match error {
             RulesError::SameId { .. } => ".id",
             RulesError::ManyRules { .. } => ".resource",
-            RulesError::ManySystemRules { .. } | RulesError::NoStatistics => "",
+            RulesError::ManySystemRules { .. }
+            | RulesError::NoStatistics
+            | RulesError::More { .. } => "",
         };
         let (list, index) = error.place();
         ConfigError::from_display(format!("{list}[{index}]{field}"), error)

@@ -58,7 +58,9 @@
 // | Module | Owns |
 // |---|---|
 // | `text` | values as sentences show them |
+// | `compat` | whether rules decide as Sentinel does |
 // | `inline_vec` | a small vector: no allocation while it is short |
+// | `map` | the maps of names |
 // | `time` | `Timestamp` |
 // | `window` | geometry: which bucket, which slot, what still counts; every inclusive or exclusive decision |
 // | `leap_array` | the ring, reused in place; knows no counter |
@@ -73,18 +75,22 @@
 // | `engine` | resources, the order of checks, replacing rules |
 // | `backend` | what a shell needs that keeps counts elsewhere |
 // | `limiter` | some limits on each of many keys: the short form |
+// | `flow` | flow rules alone: the short form of an engine |
 // | `config` | a document in, rules out |
 
 #![forbid(unsafe_code)]
 
 pub mod api;
 pub mod backend;
+mod compat;
 pub mod config;
 mod engine;
+mod flow;
 mod inline_vec;
 mod leap_array;
 pub mod lease;
 mod limiter;
+mod map;
 mod places;
 mod refusal;
 pub mod rule;
@@ -96,6 +102,7 @@ mod time;
 mod window;
 
 pub use engine::{Blocked, Decision, Engine, Entry, Outcome, Policy, Request, Resource};
+pub use flow::{FlowCall, FlowEngine, FlowPolicy, FlowRefusal, FlowRequest, FlowResource};
 pub use limiter::{Hold, Left, Limit, Limiter, LimiterError, Verdict, snapshot::RestoreError};
 pub use refusal::RefusalKind;
 pub use rule::{Cause, Rules, RulesError};

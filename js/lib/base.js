@@ -7,7 +7,7 @@ import { Entry, InFlight, NO_ENTRY, numberOf, numberOfKey, registryOf, valuesOf 
 import { INSPECT, beginAt, checkClock, checkNumber, checkObject, checkOptions, fault, inspected, uncloneable, wrong } from './errors.js';
 import { Events } from './events.js';
 import * as layout from './layout.js';
-import { flatten, flattenTexts } from './tree.js';
+import { flattenTexts } from './tree.js';
 import { EXAMPLE, REQUEST, Waiting } from './waiting.js';
 
 // The longest name. Clients may choose names: memory must stay bounded.
@@ -42,6 +42,7 @@ export class BaseEngine {
   // The bundler shortens names.
   static name = 'BaseEngine';
   #at = { number: -1, generation: 0 };
+  #flat;
   #tree;
   // For the console.
   #about;
@@ -54,8 +55,10 @@ export class BaseEngine {
   #events = new Events();
   #inFlight = new InFlight(this.#events);
 
-  constructor(rules, settings = {}) {
+  // `flat` writes rules into bytes as the module reads them.
+  constructor(rules, settings = {}, flat) {
     try {
+      this.#flat = flat;
       this.#make(rules, settings);
     } catch (error) {
       throw beginAt(new.target, error);
@@ -63,7 +66,7 @@ export class BaseEngine {
   }
 
   #make(rules, settings) {
-    this.#tree = treeOf(rules);
+    this.#tree = treeOf(rules, this.#flat);
     checkOptions('settings', settings, ['now', 'maxWaiting'], '`{ now: () => Date.now() }`, or leave it out');
     const { now, maxWaiting = MAX_WAITING } = settings;
     if (now !== undefined && typeof now !== 'function') {
@@ -111,7 +114,7 @@ export class BaseEngine {
 
   replace(rules) {
     const number = this.#ready();
-    const tree = treeOf(rules);
+    const tree = treeOf(rules, this.#flat);
     const wrongs = this.#guarded(() => core.engine_replace(number, wasm.put(tree)));
     if (wrongs < 0) throw fault('ERR_LEAPGATE_RULES', wasm.readText(-wrongs), RangeError);
     this.#tree = tree;
@@ -361,13 +364,13 @@ export class BaseEngine {
 
 const freed = () => fault('ERR_LEAPGATE_FREED', 'engine: it has been freed; make another one, or free it later');
 
-function treeOf(rules) {
+function treeOf(rules, flat) {
   if (typeof rules !== 'object' || rules === null) {
     const cure = "use a rules document, as in `{ flowRules: [{ resource: 'login', count: 5 }] }`";
     throw wrong('rules', rules, `is not an object; ${cure}`, TypeError, 'ERR_LEAPGATE_RULES');
   }
   try {
-    return flatten('document', rules);
+    return flat('document', rules);
   } catch (error) {
     throw Object.assign(error, { code: 'ERR_LEAPGATE_RULES' });
   }

@@ -5,6 +5,7 @@ import * as wasm from './core.js';
 import { BaseEngine, insideOf, isEngine } from './base.js';
 import { bounded, checkNumber, checkOptions } from './errors.js';
 import { NodeTree, counters, top } from './statistics.js';
+import { flatten } from './tree.js';
 
 // The most keys that `top` returns.
 const MAX_TOP = 10_000;
@@ -23,7 +24,7 @@ export class Engine extends BaseEngine {
   #nodes;
 
   constructor(rules, settings) {
-    super(rules, settings);
+    super(rules, settings, flatten);
     this.#inside = insideOf(this, (number) => this.#gauges !== undefined && core.engine_gauges(number, ...this.#gauges));
     const { numberOf, events } = this.#inside;
     events.add('breaker', (areKept) => {

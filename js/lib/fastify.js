@@ -54,7 +54,7 @@ function pluginOf(options) {
   const key = addressKey();
   // The limits of the plugin, of which all routes without limits of their own have one count.
   const limits = hasLimits(options) ? decider(options) : undefined;
-  const gateFor = (route) => makeGate(optionsOf(route, options, limits), key, FORMATS);
+  const gateFor = (route) => makeGate(optionsOf(route, options, limits), key, FORMATS, undefined, ({ raw }) => raw);
   const common = limits && gateFor({});
 
   // The gates of routes with options of their own, by options and then by path: methods of one path share their limit.

@@ -155,8 +155,8 @@ export function addressKeys(cure) {
 const isMissing = (value) => value === undefined || value === null;
 
 // `key` is the key function if the options have none; `formats` are the reply formats that only this adapter has; `contextOf` returns
-// what keeps a runtime from stopping after a request, if the runtime has that.
-export function makeGate(options, key, formats = [], contextOf = () => undefined) {
+// what keeps a runtime from stopping after a request, if the runtime has that; `requestOf` returns the runtime's own request.
+export function makeGate(options, key, formats = [], contextOf = () => undefined, requestOf = (request) => request) {
   const { skip, countIf, onRefused, draft = 11, reply = {} } = options;
   const { engine, resource, origin, limiter, limit, cost } = decider(options);
   checkFunction('options.key', options.key, 'use one that returns whom to limit, as in `(request) => ipKey(address)`');
@@ -251,7 +251,7 @@ export function makeGate(options, key, formats = [], contextOf = () => undefined
   // Each decision is told in the headers, beside those of other gates, and refusals are reported.
   function noted(key, decision, args) {
     const { result } = decision;
-    if (draft !== false) decision.told = tell(args[0], gate, result, limitsOf(decision.policies ?? result.policies));
+    if (draft !== false) decision.told = tell(requestOf(args[0]), gate, result, limitsOf(decision.policies ?? result.policies));
     const reported = report?.(key, result);
     if (reported !== undefined) contextFor(args)?.waitUntil(reported);
     return decision;

@@ -58,6 +58,19 @@ export const RULE_LEN = 2;
 export const COSTS = 6;
 
 // Engines.
+export const FLOW_RULE = [
+  'count',
+  'intervalMs',
+  'sampleCount',
+  'window',
+  'controlBehavior',
+  'warmUpPeriodSec',
+  'coldFactor',
+  'maxQueueingTimeMs',
+  'maxKeys',
+  'burst',
+  'parts',
+];
 export const PRIORITIZED = 1;
 export const INBOUND = 2;
 export const CAN_WAIT = 4;

@@ -28,6 +28,16 @@ export function flattenLists(lists) {
   return tree.bytes.subarray(0, tree.used);
 }
 
+// Records, one behind the other: numbers, and then texts, each with its length before it.
+export function flattenRecords(records) {
+  const tree = { bytes: new Uint8Array(1024), used: 0 };
+  for (const { numbers, texts } of records) {
+    for (const number of numbers) room(tree, 8).setFloat64(0, number, true);
+    for (const text of texts) putText(tree, text);
+  }
+  return tree.bytes.slice(0, tree.used);
+}
+
 function room(tree, bytes) {
   const at = tree.used;
   tree.used += bytes;

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "engine")]
 pub(crate) mod engine;
+#[cfg(feature = "flow")]
+pub(crate) mod flow;
 #[cfg(feature = "limiter")]
 pub(crate) mod limiter;
 #[cfg(feature = "memory")]

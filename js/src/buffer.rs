@@ -48,6 +48,16 @@ impl Buffer {
         self.write(text.as_bytes())
     }
 
+    /// A number for JavaScript, or minus the length of an error message, which is written for it. (Out of line: there is one copy.)
+    #[cfg(feature = "engine")]
+    #[inline(never)]
+    pub(crate) fn said(&mut self, made: Result<u32, leapgate::config::ConfigError>) -> f64 {
+        match made {
+            Ok(number) => number.into(),
+            Err(error) => -self.write_text(&error.to_string()),
+        }
+    }
+
     /// Writes bytes for JavaScript. Returns their number.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> f64 {
         self.reserve(bytes.len());

@@ -1,6 +1,7 @@
 //! The engines, and the calls in flight, behind the numbers.
 
 use crate::buffer::KEYS;
+use crate::keys::{Form, KeyText, costs, with_key};
 use crate::layout::*;
 use crate::rules::{self, RuleInfo};
 use crate::seed::LateSeed;
@@ -9,7 +10,7 @@ use crate::time::ceiled;
 use crate::tree;
 use leapgate::backend::Store;
 use leapgate::config::{ConfigError, read};
-use leapgate::rule::{Count, KeyValue, RuleId};
+use leapgate::rule::{Count, RuleId};
 use leapgate::{Blocked, Decision, Engine, Entry, Outcome, Request, Resource, Rules, Timestamp};
 use std::rc::Rc;
 use std::time::Duration;
@@ -72,25 +73,6 @@ struct Open {
     units: Option<Units>,
 }
 
-/// The values of a request for the key parts of its resource.
-#[derive(Clone, Default)]
-struct KeyText {
-    bytes: Vec<u8>,
-    form: Form,
-}
-
-/// The layout of the values in the buffer.
-#[derive(Clone, Copy, Default)]
-pub(crate) enum Form {
-    /// One text, for the one part.
-    #[default]
-    One,
-    /// A text for each part, each with its length before it.
-    Parts,
-    /// For each part the number of its texts, in four bytes, and then the texts, each with its length before it.
-    Lists,
-}
-
 pub(crate) struct Engines {
     slots: Slab<Slot>,
     entries: Slab<Open>,
@@ -109,15 +91,18 @@ impl Default for Engines {
     }
 }
 
-fn rules_of(bytes: &[u8]) -> Result<Rules, ConfigError> {
+/// The rules, and how long they remember a charge at most.
+#[inline(never)]
+fn rules_of(bytes: &[u8]) -> Result<(Rules, Duration), ConfigError> {
     let tree = tree::read(bytes);
-    Ok(read(&tree)?.rules)
+    let rules = read(&tree)?.rules;
+    let longest = rules::longest_memory(&rules);
+    Ok((rules, longest))
 }
 
 impl Engines {
     pub(crate) fn add(&mut self, bytes: &[u8]) -> Result<u32, ConfigError> {
-        let rules = rules_of(bytes)?;
-        let longest = rules::longest_memory(&rules);
+        let (rules, longest) = rules_of(bytes)?;
         let store = Store::new(self.seed.for_engine());
         store.set_max_resources(MAX_RESOURCES);
         let engine = Engine::with_store(Rc::new(store), rules);
@@ -130,11 +115,10 @@ impl Engines {
     }
 
     pub(crate) fn replace(&mut self, engine: u32, bytes: &[u8]) -> Result<(), ConfigError> {
-        let rules = rules_of(bytes)?;
+        let (rules, longest) = rules_of(bytes)?;
         let Some(slot) = self.slots.get_mut(engine) else {
             return Ok(());
         };
-        let longest = rules::longest_memory(&rules);
         let replaced = slot.engine.replace(rules);
         replaced.map_err(|error| ConfigError::from_rules(&error))?;
         slot.longest = longest;
@@ -153,9 +137,7 @@ impl Engines {
 
     pub(crate) fn put_key(&mut self, slot: u32, text: &[u8], form: Form) {
         if let Some(key) = self.keys.get_mut(slot as usize) {
-            key.form = form;
-            key.bytes.clear();
-            key.bytes.extend_from_slice(text);
+            key.put(text, form);
         }
     }
 
@@ -355,32 +337,9 @@ impl Decided {
     }
 }
 
-/// The costs that JavaScript has put among the results, by unit.
-fn costs<'a>(units: &'a [Box<str>], results: &[f64]) -> Vec<(&'a str, u64)> {
-    let row = results.iter().skip(COSTS);
-    let said = units.iter().zip(row).filter(|(_, n)| **n >= 0.0);
-    said.map(|(unit, n)| (&**unit, *n as u64)).collect()
-}
-
 fn settle(entry: &mut Entry<LateSeed>, costs: &[(&str, u64)]) {
     for (unit, n) in costs {
         entry.settle(unit, *n);
-    }
-}
-
-/// Calls `each` with the values of a key.
-fn with_key<R>(key: Option<&KeyText>, each: impl FnOnce(&[KeyValue<'_>]) -> R) -> R {
-    let Some(KeyText { bytes, form }) = key else {
-        return each(&[]);
-    };
-    match form {
-        Form::One => each(&[KeyValue::One(bytes)]),
-        Form::Parts => each(&tree::parts(bytes).map(KeyValue::One).collect::<Vec<_>>()),
-        Form::Lists => {
-            let lists = tree::lists(bytes);
-            let values: Vec<_> = lists.iter().map(|list| KeyValue::Each(list)).collect();
-            each(&values)
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Positions in memory and numbers of things, shared with `js/lib/layout.js`, which has the same names and values:
 //! `js/test/sources.test.mjs` compares them. A name at index 2 of a list `X` there is `X_NAME = 2` here.
 
-#[cfg(feature = "engine")]
+#[cfg(any(feature = "engine", feature = "flow"))]
 use leapgate::rule::MAX_RULES_PER_RESOURCE;
 
 // ---- values in the buffer: the byte before each ----
@@ -79,9 +79,9 @@ pub(crate) const RULE_LEN: usize = 2;
 pub(crate) const COSTS: usize = 6;
 
 /// How many doubles results take.
-#[cfg(feature = "engine")]
+#[cfg(any(feature = "engine", feature = "flow"))]
 pub(crate) const RESULTS_LEN: usize = DECISION_LEN + POLICY_LEN * MAX_RULES_PER_RESOURCE + RULE_LEN;
-#[cfg(not(feature = "engine"))]
+#[cfg(not(any(feature = "engine", feature = "flow")))]
 pub(crate) const RESULTS_LEN: usize = VERDICT_LEN + LIMIT_LEN * leapgate::Limiter::MAX_LIMITS;
 
 // ---- shared limiters ----
@@ -110,6 +110,21 @@ pub(crate) const WHEN_DOWN: [&str; 3] = ["local", "refuse", "pass"];
 pub(crate) const FIGURES: [&str; 6] = ["permits", "asks", "granted", "lost", "downMs", "isDown"];
 
 // ---- engines ----
+
+/// The numbers of a rule of an engine of flow rules alone.
+pub(crate) const FLOW_RULE: [&str; 11] = [
+    "count",
+    "intervalMs",
+    "sampleCount",
+    "window",
+    "controlBehavior",
+    "warmUpPeriodSec",
+    "coldFactor",
+    "maxQueueingTimeMs",
+    "maxKeys",
+    "burst",
+    "parts",
+];
 
 /// The flags of a request: one bit each.
 pub(crate) const PRIORITIZED: u32 = 1;

@@ -17,6 +17,10 @@ mod buffer;
 mod changes;
 #[cfg(feature = "engine")]
 mod engine;
+#[cfg(feature = "flow")]
+mod flow;
+#[cfg(any(feature = "engine", feature = "flow"))]
+mod keys;
 #[cfg_attr(
     not(all(
         feature = "limiter",
@@ -41,16 +45,23 @@ mod shell;
 mod slab;
 #[cfg(feature = "engine")]
 mod stats;
-#[cfg(feature = "engine")]
+#[cfg(any(feature = "engine", feature = "flow"))]
 mod texts;
-#[cfg(any(feature = "limiter", feature = "engine", feature = "shared"))]
+#[cfg(any(
+    feature = "limiter",
+    feature = "engine",
+    feature = "flow",
+    feature = "shared"
+))]
 mod time;
 #[cfg_attr(
     not(any(feature = "limiter", feature = "engine")),
-    allow(dead_code, reason = "shared limiters and stores take no options")
+    allow(dead_code, reason = "only these take a tree")
 )]
 mod tree;
 
+#[cfg(feature = "flow")]
+pub use api::flow::*;
 #[cfg(feature = "limiter")]
 pub use api::limiter::*;
 #[cfg(feature = "memory")]

@@ -3,6 +3,8 @@
 use crate::buffer::Buffer;
 #[cfg(feature = "engine")]
 use crate::engine::Engines;
+#[cfg(feature = "flow")]
+use crate::flow::Flows;
 #[cfg(feature = "shared")]
 use crate::lease_node::Nodes;
 #[cfg(feature = "memory")]
@@ -27,6 +29,8 @@ pub(crate) fn shell<R>(act: impl FnOnce(&mut Shell) -> R) -> R {
 pub(crate) struct Shell {
     pub(crate) buffer: Buffer,
     pub(crate) seed: [u64; 2],
+    #[cfg(feature = "flow")]
+    pub(crate) flows: Flows,
     #[cfg(feature = "shared")]
     pub(crate) nodes: Nodes,
     #[cfg(feature = "memory")]
@@ -46,7 +50,12 @@ impl Shell {
     }
 
     #[cfg_attr(
-        not(any(feature = "limiter", feature = "engine", feature = "shared")),
+        not(any(
+            feature = "limiter",
+            feature = "engine",
+            feature = "flow",
+            feature = "shared"
+        )),
         allow(unused_variables, reason = "a store has no keys with numbers")
     )]
     pub(crate) fn name_key(&mut self, slot: u32, bytes: usize, parts: bool) -> u32 {
@@ -64,6 +73,8 @@ impl Shell {
         self.limiters.name_key(slot, key);
         #[cfg(feature = "engine")]
         self.engines.name_key(slot, text, parts);
+        #[cfg(feature = "flow")]
+        self.flows.name_key(slot, text, parts);
         #[cfg(feature = "shared")]
         self.nodes.name_key(slot, text, parts);
         key.hash() as u32

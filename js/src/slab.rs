@@ -31,7 +31,12 @@ impl<T> Slab<T> {
         self.slots.get(number as usize)?.as_ref()
     }
 
-    #[cfg(any(feature = "engine", feature = "shared", feature = "memory"))]
+    #[cfg(any(
+        feature = "engine",
+        feature = "flow",
+        feature = "shared",
+        feature = "memory"
+    ))]
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         self.slots.get_mut(number as usize)?.as_mut()
     }

@@ -37,6 +37,18 @@ fn take_text<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(taken)
 }
 
+/// The next number of a flat list.
+#[cfg(feature = "flow")]
+pub(crate) fn take_number(bytes: &mut &[u8]) -> Option<f64> {
+    take(bytes).map(f64::from_le_bytes)
+}
+
+/// The next text of a flat list.
+#[cfg(feature = "flow")]
+pub(crate) fn take_str<'a>(bytes: &mut &'a [u8]) -> Option<&'a str> {
+    std::str::from_utf8(take_text(bytes)?).ok()
+}
+
 fn string(bytes: &mut &[u8]) -> Option<String> {
     String::from_utf8(take_text(bytes)?.to_vec()).ok()
 }
@@ -63,7 +75,7 @@ fn value(bytes: &mut &[u8], depth: usize) -> Option<Value> {
 }
 
 /// The values of the parts of a key: each part has the number of its values before them, and each value its length.
-#[cfg(feature = "engine")]
+#[cfg(any(feature = "engine", feature = "flow"))]
 pub(crate) fn lists(mut bytes: &[u8]) -> Vec<Vec<&[u8]>> {
     let list = || {
         let values = 0..take_length(&mut bytes)?;

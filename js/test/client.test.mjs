@@ -581,7 +581,7 @@ const wrongs = [
   [[fetch, { interval: 5 }], 'options.interval: `5` means nothing here; use `windowMs`, in milliseconds'],
   [[fetch, { limit: -1, windowMs: 1000 }], 'options.limit: `-1` is not a valid count; use a number from 0 to 9007199254740992'],
   [[fetch, { limit: '5', windowMs: 1000 }], 'options.limit: `5` is a string; use a number'],
-  [[fetch, { limit: () => 5, windowMs: 1000 }], 'options.limit: `a function` means nothing here; use a value that JSON has'],
+  [[fetch, { limit: () => 5, windowMs: 1000 }], 'options.limit: `a function` is not a value; use a number'],
   [[fetch, { limit: 5 }], 'options: `windowMs` is missing; add it'],
   [[fetch, { windowMs: 1000 }], 'options: `limit` is missing; add it'],
   [[fetch, { limit: 5, windowMs: 0 }], 'options.windowMs: `0` is not possible; use a whole number from 1 to 315360000000'],

@@ -224,6 +224,11 @@ test('the example of statistics has the printed counts', async () => {
   assert.deepEqual(seen, JSON.parse(/ \/\/ (\[.*\])\n/.exec(code)[1]));
 });
 
+test('the example of flow rules alone runs to its end', async () => {
+  const { engine, entry } = await example('leapgate/flow', 'engine', 'entry');
+  assert.deepEqual([entry.success, engine.stats()], [true, { concurrency: 0, waiting: 0 }]);
+});
+
 test('the example of a limited fetch sends its limit', async (t) => {
   const sent = [];
   t.mock.method(globalThis, 'fetch', async (url) => (sent.push(url), new Response('items')));

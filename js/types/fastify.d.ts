@@ -35,7 +35,7 @@ type Shared = PerhapsByKey<Args> &
 type NoLimits = { [name in LimiterNames | 'limiter' | 'engine' | 'cost' | 'resource' | 'origin']?: undefined };
 
 /**
- * The limits, and the key: `request.ip` unless `key` is given, which is asked before the body is read. Without limits, only routes with
+ * The limits, and the key: `request.ip` unless `key` is given, which is called before the body is read. Without limits, only routes with
  * limits of their own are limited.
  */
 export type LeapgateOptions = (Limits<Args> | NoLimits) & Shared & Property;

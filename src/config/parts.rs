@@ -36,6 +36,9 @@ pub(super) fn mode(fields: &Fields<'_>) -> Result<Mode, ConfigError> {
 /// Whether the rule decides as Sentinel does.
 pub(super) fn compat(fields: &Fields<'_>) -> Result<bool, ConfigError> {
     match fields.get("compat") {
+        Some(compat) if !cfg!(feature = "sentinel") => {
+            Err(compat.error("is not supported by this build; leave it out"))
+        }
         Some(compat) => compat.one_of(&[("sentinel", true)]),
         None => Ok(false),
     }

@@ -9,7 +9,6 @@ use crate::places::NamePlace;
 use crate::rule::{ControlBehavior, FLOW, FlowRule, KeyValue, LimitApp, RuleId, Strategy, Target};
 use crate::state::backend::{Backend, StateKey};
 use crate::state::terms::Terms;
-use crate::stats::occupy::OCCUPY_TIMEOUT_MS;
 use crate::time::Timestamp;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -64,7 +63,8 @@ impl<S: Backend> Check<S> {
     pub(super) fn is_by_origin(&self) -> bool {
         *self.rule.limit_app() == LimitApp::Other
             && *self.rule.strategy() == Strategy::Direct
-            && !(self.terms.compat && self.rule.control_behavior() == ControlBehavior::Throttle)
+            && !(self.terms.compat.is_some()
+                && self.rule.control_behavior() == ControlBehavior::Throttle)
     }
 
     /// Whether each resource has a state of its own.
@@ -104,7 +104,7 @@ impl<S: Backend> Check<S> {
             grade: self.rule.grade().of_state(),
             strategy: self.rule.strategy().clone(),
             behavior: self.rule.control_behavior(),
-            compat: self.terms.compat,
+            compat: self.terms.compat.is_some(),
             parts: Rc::new([]),
         }
     }
@@ -185,14 +185,5 @@ pub(super) fn measured_elsewhere(rule: &FlowRule) -> Option<&Rc<str>> {
             Some(resource)
         }
         _ => None,
-    }
-}
-
-/// For how long `rule` lets a request wait at most, in nanoseconds.
-pub(super) fn longest_wait(rule: &FlowRule) -> u64 {
-    if rule.control_behavior().is_paced() {
-        rule.max_queueing().as_nanos()
-    } else {
-        OCCUPY_TIMEOUT_MS * 1_000_000
     }
 }

@@ -202,7 +202,7 @@ impl<S: Backend> Entry<S> {
     }
 
     /// Records that the call has begun.
-    #[inline(always)] // else the entry is kept in memory for its sake
+    #[cfg_attr(not(feature = "small"), inline(always))] // else the entry is kept in memory for its sake
     pub(super) fn begin(&self) {
         if !S::STATISTICS {
             return;
@@ -234,7 +234,7 @@ impl<S: Backend> Entry<S> {
         let (n, now) = (self.cost, self.started);
         let others = || self.others().into_iter().flatten();
         let apis = self.admissions.apis();
-        if lender.terms.compat {
+        if lender.terms.compat.is_some() {
             if let Some(node) = &self.scope.node {
                 node.begin_elsewhere(now);
             }

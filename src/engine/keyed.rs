@@ -15,7 +15,7 @@ mod keys;
 mod leases;
 mod reservations;
 
-pub(crate) use check::{KeyCaller, KeyCheck};
+pub(crate) use check::{KeyCaller, KeyCheck, count_keys, values_of};
 pub use controller::KeyedController;
 pub(crate) use keys::Keys;
 pub(crate) use leases::LeaseCheck;

@@ -61,7 +61,7 @@ impl Spacing {
     /// The spacing of a request of that cost under a throttle. `None` if it never passes.
     pub(super) fn new(terms: &Terms, cost: u64, now: Timestamp) -> Option<Spacing> {
         let count = terms.count.get();
-        if !terms.compat {
+        if terms.compat.is_none() {
             return Spacing::at_rate(terms, count, cost, now);
         }
         // Sentinel: `ThrottlingController.canPass`: in milliseconds where the count divides a second, else in nanoseconds. (A
@@ -80,7 +80,7 @@ impl Spacing {
 
     /// The spacing of a request of that cost at `rate` passes in the rule's interval. `None` if it never passes.
     pub(super) fn at_rate(terms: &Terms, rate: f64, cost: u64, now: Timestamp) -> Option<Spacing> {
-        if terms.compat {
+        if terms.compat.is_some() {
             // Sentinel: `WarmUpRateLimiterController.canPass`.
             let cost_ms = (cost as f64 / rate * 1000.0).round();
             return (!rate.is_nan()).then(|| Spacing::in_millis(terms, cost_ms as u64, now));

@@ -1,6 +1,8 @@
 //! The arguments of a flow rule's state: the rule's terms, and the request.
 
+use crate::compat::AsSentinel;
 use crate::rule::{ControlBehavior, Count, Counting, FlowRule, Grade, WarmUp};
+use crate::stats::occupy::OCCUPY_TIMEOUT_MS;
 
 /// The terms of a rule. They are not part of its state, so that they can change while the state goes on.
 pub(crate) struct Terms {
@@ -17,7 +19,7 @@ pub(crate) struct Terms {
     /// How far ahead turns can reach, in nanoseconds: the longest wait on the resource plus the spacing of the highest cost.
     pub(crate) furthest: u64,
     /// Whether it decides as Sentinel does.
-    pub(crate) compat: bool,
+    pub(crate) compat: Option<AsSentinel>,
     /// Whether requests hold an estimate until their cost is known.
     pub(crate) holds: bool,
 }
@@ -49,9 +51,18 @@ impl Terms {
             slowest,
             max_queueing: rule.max_queueing().as_nanos(),
             furthest: longest_wait.saturating_add(max_spacing),
-            compat: rule.is_compat(),
+            compat: AsSentinel::of(rule.is_compat()),
             holds: rule.cost().is_some(),
         }
+    }
+}
+
+/// For how long `rule` lets a request wait at most, in nanoseconds.
+pub(crate) fn longest_wait(rule: &FlowRule) -> u64 {
+    if rule.control_behavior().is_paced() {
+        rule.max_queueing().as_nanos()
+    } else {
+        OCCUPY_TIMEOUT_MS * 1_000_000
     }
 }
 

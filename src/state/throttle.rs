@@ -1,5 +1,6 @@
 //! A throttle: requests take turns, and each waits for its own.
 
+use crate::compat::AsSentinel;
 use crate::state::counter::Counter;
 use crate::state::pacer::{Pacer, Spacing, is_free};
 use crate::state::terms::{Ask, Terms};
@@ -9,7 +10,7 @@ use std::time::Duration;
 /// A throttle over one pacer. How far its turns reach is kept in the counter, where workers can share it.
 pub(super) struct Throttle<T> {
     pacer: Pacer,
-    is_compat: bool,
+    compat: Option<AsSentinel>,
     counter: T,
 }
 
@@ -17,7 +18,7 @@ impl<T: Counter> Throttle<T> {
     pub(super) fn new(is_compat: bool, counter: T) -> Throttle<T> {
         Throttle {
             pacer: Pacer::default(),
-            is_compat,
+            compat: AsSentinel::of(is_compat),
             counter,
         }
     }
@@ -29,7 +30,7 @@ impl<T: Counter> Throttle<T> {
     /// Whether no turn that was taken is still to come at `now`.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
         // In Sentinel the latest turn never expires: how long it delays a request depends on that request's cost.
-        !self.is_compat && is_free(self.counter.latest(), now)
+        self.compat.is_none() && is_free(self.counter.latest(), now)
     }
 
     /// Whether the turn of a request has come; a request without cost needs none.

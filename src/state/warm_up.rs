@@ -191,7 +191,7 @@ impl<T: Counter> Warm<T> {
                 .plus_nanos(pacer.time_to_queue(latest, &spacing, now).as_nanos() as u64)
                 .max(at);
             let next = Timestamp::from_millis((second + ahead) * 1000);
-            if !terms.compat || then < next {
+            if terms.compat.is_none() || then < next {
                 return Some(then.since(now));
             }
             at = next;

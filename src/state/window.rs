@@ -18,6 +18,7 @@
 mod ahead;
 mod held;
 
+use crate::compat::AsSentinel;
 use crate::rule::{Count, Counting};
 use crate::snapshots::Snapshots;
 use crate::state::counter::{Counter, Past};
@@ -123,8 +124,9 @@ impl<T: Counter> RuleWindow<T> {
         }
     }
 
+    #[inline]
     pub(crate) fn has_sentinel_loans(&self) -> bool {
-        self.loan_rule == LoanRule::Sentinel
+        AsSentinel::of(self.loan_rule == LoanRule::Sentinel).is_some()
     }
 
     /// The geometry.
@@ -173,10 +175,10 @@ impl<T: Counter> RuleWindow<T> {
         let current = self.history.window().start(now);
         self.history.move_to_with(now, move |start, began| {
             let gone_by = self.loans.take_before(start);
-            self.pay(gone_by, self.loan_rule == LoanRule::Exact);
+            self.pay(gone_by, !self.has_sentinel_loans());
             self.history.begin(began);
             let due = self.loans.take_before(start.plus_nanos(1));
-            self.pay(due, self.loan_rule == LoanRule::Exact || start == current);
+            self.pay(due, !self.has_sentinel_loans() || start == current);
         });
         if self.history.newest_start() < before {
             // The clock has stepped back by an interval or more: like the rest of the window, loans are counted now.
@@ -217,7 +219,7 @@ impl<T: Counter> RuleWindow<T> {
         if n == 0 || !counts {
             return;
         }
-        if self.loan_rule == LoanRule::Sentinel && self.counter.reserve(n).is_none() {
+        if self.has_sentinel_loans() && self.counter.reserve(n).is_none() {
             return;
         }
         self.counter.admit(n);
@@ -240,7 +242,7 @@ impl<T: Counter> RuleWindow<T> {
 
     fn release_loan(&self, n: u64) {
         // A loan of Sentinel's kind has reserved nothing yet.
-        if n > 0 && self.loan_rule == LoanRule::Exact {
+        if n > 0 && !self.has_sentinel_loans() {
             self.counter.release(n);
         }
     }
@@ -325,23 +327,24 @@ impl<T: Counter> RuleWindow<T> {
 
     /// The loans that count in the bucket starting at `start`: of the buckets from `behind` before it on.
     fn lent(&self, start: Timestamp, behind: u64) -> u64 {
-        match (self.loans.total(), self.loan_rule) {
-            (0, _) => 0,
-            (_, LoanRule::Exact) => {
-                let behind = behind.saturating_mul(self.history.window().bucket_nanos());
-                let first = start.as_nanos().saturating_sub(behind);
-                self.loans.from(Timestamp::from_nanos(first))
-            }
-            (_, LoanRule::Sentinel) => self.loans.at(start),
+        if self.loans.total() == 0 {
+            return 0;
         }
+        if self.has_sentinel_loans() {
+            return self.loans.at(start);
+        }
+        let behind = behind.saturating_mul(self.history.window().bucket_nanos());
+        let first = start.as_nanos().saturating_sub(behind);
+        self.loans.from(Timestamp::from_nanos(first))
     }
 
     /// Whether `cost` more fits into `limit`. The window has been advanced to `now`. Reserves nothing.
     #[inline]
     pub fn has_room(&self, limit: Count, cost: u64, now: Timestamp) -> bool {
-        let lent = match self.loan_rule {
-            LoanRule::Exact => self.loans.total(),
-            LoanRule::Sentinel => 0,
+        let lent = if self.has_sentinel_loans() {
+            0
+        } else {
+            self.loans.total()
         };
         let counted = self.history.last.get().wrapping_add(lent);
         self.fits(counted, limit, cost, now)
@@ -386,7 +389,7 @@ impl<T: Counter> RuleWindow<T> {
     /// it could not be counted, nothing. The window has been advanced to `now`.
     pub fn lend(&self, limit: Count, cost: u64, at: Timestamp, now: Timestamp) -> bool {
         let at = self.history.reading_time(at.max(now));
-        if self.loan_rule == LoanRule::Exact {
+        if !self.has_sentinel_loans() {
             let Some(taken) = self.counter.reserve(cost) else {
                 return false;
             };
@@ -397,7 +400,7 @@ impl<T: Counter> RuleWindow<T> {
             }
         }
         let start = self.history.window().start(at);
-        if self.loan_rule == LoanRule::Sentinel && self.history.newest_start() == Some(start) {
+        if self.has_sentinel_loans() && self.history.newest_start() == Some(start) {
             // The request is released within the current bucket, and counts there.
             let counted = self.counter.reserve(cost).is_some();
             if counted {

@@ -2,7 +2,8 @@
 
 use crate::buffer::text_at;
 use crate::changes::name_of;
-use crate::engine::{Call, Form};
+use crate::engine::Call;
+use crate::keys::Form;
 use crate::layout::*;
 use crate::shell::shell;
 use crate::texts::Texts;
@@ -17,10 +18,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 pub fn engine_new(bytes: usize) -> f64 {
     shell(|shell| {
         let made = shell.engines.add(shell.buffer.bytes(bytes));
-        made.map_or_else(
-            |error| -shell.buffer.write_text(&error.to_string()),
-            f64::from,
-        )
+        shell.buffer.said(made)
     })
 }
 
@@ -31,10 +29,7 @@ pub fn engine_replace(engine: u32, bytes: usize) -> f64 {
     shell(|shell| {
         let text = shell.buffer.bytes(bytes);
         let replaced = shell.engines.replace(engine, text);
-        replaced.map_or_else(
-            |error| -shell.buffer.write_text(&error.to_string()),
-            |()| 0.0,
-        )
+        shell.buffer.said(replaced.map(|()| 0))
     })
 }
 

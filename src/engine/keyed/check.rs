@@ -4,13 +4,13 @@ use super::controller::{KeyedController, count};
 use crate::engine::cost::{Costs, Tariff};
 use crate::engine::exempt::Exempted;
 use crate::engine::key_parts::KeyParts;
+use crate::map::HashMap;
 use crate::rule::{
     Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,
     MAX_KEYS_OF_REQUEST, Network, RuleId, Target,
 };
 use crate::state::keyed::{Key, KeyedGeometry, KeyedStates, KeyedTerms};
 use crate::time::Timestamp;
-use hashbrown::HashMap;
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
@@ -148,7 +148,7 @@ impl KeyCheck {
         let of = of.collect();
         let share = (by.enforced_share().get() * SHARES) as u64;
         KeyCheck {
-            count: with_burst(&rule, by, rule.count()),
+            count: rule.with_burst(by, rule.count()),
             count_at: by.count_from().map(|from| {
                 let part = KeyPart::Attribute(from.attribute().clone());
                 parts.place_of(&part)
@@ -214,7 +214,7 @@ impl KeyCheck {
         let items = items.map(|item| {
             let count = self
                 .by()
-                .map_or(item.count, |by| with_burst(&self.rule, by, item.count));
+                .map_or(item.count, |by| self.rule.with_burst(by, item.count));
             let network = self.by().and_then(|by| by.network_of(item).ok()?);
             if let Some(cidr) = network {
                 let (network, length) = (cidr.network(), cidr.prefix_length());
@@ -315,7 +315,7 @@ impl KeyCheck {
         let by = self.by().and_then(|by| Some((by, by.count_from()?)));
         let said = by.zip(value).and_then(|((by, from), value)| {
             let count = from.read(value.get(0)?)?;
-            Some(with_burst(&self.rule, by, count))
+            Some(self.rule.with_burst(by, count))
         });
         said.unwrap_or_else(|| {
             self.is_defaulted.set(true);
@@ -362,10 +362,7 @@ impl KeyCheck {
     /// How many keys a request has: one for each combination of its values.
     #[inline]
     pub(super) fn count_keys(&self, caller: &KeyCaller<'_>) -> usize {
-        let value = |of: &usize| caller.values.get(*of).copied().unwrap_or_default();
-        self.of
-            .iter()
-            .fold(1_usize, |keys, of| keys.saturating_mul(value(of).len()))
+        count_keys(&self.of, caller.values)
     }
 
     /// The values of the key of that number.
@@ -373,16 +370,9 @@ impl KeyCheck {
     pub(super) fn values_of<'a>(
         &self,
         caller: &KeyCaller<'a>,
-        mut number: usize,
+        number: usize,
     ) -> [Option<&'a [u8]>; MAX_KEY_PARTS] {
-        // The number of a key is made of the numbers of its values, in a mixed radix.
-        let mut raw = [None; MAX_KEY_PARTS];
-        for (raw, of) in raw.iter_mut().zip(&self.of) {
-            let value = caller.values.get(*of).copied().unwrap_or_default();
-            *raw = value.get(number % value.len());
-            number /= value.len();
-        }
-        raw
+        values_of(&self.of, caller.values, number)
     }
 
     /// [`KeyCheck::each_key`], out of line: it is long, and most callers are not hot.
@@ -442,16 +432,29 @@ impl KeyCheck {
     }
 }
 
-/// The count of a key with what may burst. What admits nothing has no bursts, and neither have a throttle and a limit on calls
-/// in flight.
-///
-/// Sentinel: `ParamFlowChecker.passDefaultLocalCheck`, which is the only one of its three checks that looks at the burst.
-fn with_burst(rule: &FlowRule, by: &KeyedBy, count: Count) -> Count {
-    let has_none = rule.grade() == Grade::Concurrency || rule.control_behavior().is_paced();
-    if count.get() == 0.0 || has_none {
-        return count;
+/// How many keys a request has that are made of these `of` its values: one for each combination.
+#[inline]
+pub(crate) fn count_keys(of: &[usize], values: &[KeyValue<'_>]) -> usize {
+    let value = |of: &usize| values.get(*of).copied().unwrap_or_default();
+    of.iter()
+        .fold(1, |keys: usize, of| keys.saturating_mul(value(of).len()))
+}
+
+/// The values of the key of that number.
+#[inline]
+pub(crate) fn values_of<'a>(
+    of: &[usize],
+    values: &[KeyValue<'a>],
+    mut number: usize,
+) -> [Option<&'a [u8]>; MAX_KEY_PARTS] {
+    // The number of a key is made of the numbers of its values, in a mixed radix.
+    let mut raw = [None; MAX_KEY_PARTS];
+    for (raw, of) in raw.iter_mut().zip(of) {
+        let value = values.get(*of).copied().unwrap_or_default();
+        *raw = value.get(number % value.len());
+        number /= value.len();
     }
-    Count::nearest(count.get() + by.burst() as f64)
+    raw
 }
 
 /// The networks of the clients' addresses among the values of a key.

@@ -9,6 +9,9 @@ pub const MAX_LABELS: usize = 64;
 /// How long a label is at most, in bytes.
 pub const MAX_LABEL: usize = 128;
 
+/// Whether labels are kept.
+pub(super) const ARE_KEPT: bool = cfg!(feature = "sentinel");
+
 /// A key that counts less is never hot.
 const COOL: u64 = 2;
 
@@ -144,9 +147,8 @@ impl UnlabelledFilter {
     #[inline]
     pub(super) fn may_be(&self, key: Key) -> bool {
         let [word, bit] = UnlabelledFilter::place(key);
-        self.0
-            .get(word as usize)
-            .is_some_and(|word| word.get() >> bit & 1 == 1)
+        let word = self.0.get(word as usize).filter(|_| ARE_KEPT);
+        word.is_some_and(|word| word.get() >> bit & 1 == 1)
     }
 
     pub(super) fn set(&self, labels: &Labels) {

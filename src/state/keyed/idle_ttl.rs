@@ -1,6 +1,7 @@
 //! How far the turns of a pacer reach, and how long it keeps its slot after the latest of them.
 
 use super::window::Shape;
+use crate::compat::AsSentinel;
 use crate::state::pacer::Spacing;
 use crate::time::Timestamp;
 
@@ -46,7 +47,7 @@ pub(super) struct IdleTtl {
 
 impl IdleTtl {
     pub(super) fn new(shape: &Shape, compat: bool) -> IdleTtl {
-        let window = shape.window.filter(|_| compat);
+        let window = shape.window.filter(|_| AsSentinel::of(compat).is_some());
         let interval = window.map_or(0, |(window, _)| window.interval_nanos());
         IdleTtl {
             least: interval,

@@ -2,13 +2,14 @@
 
 use super::answers::{KeyStatus, KeyVerdict, Reserved, Turn};
 use super::geometry::{KeyedGeometry, KeyedTerms};
-use super::hottest::{HotKey, MAX_LABELS, UnlabelledFilter};
+use super::hottest::{ARE_KEPT, HotKey, MAX_LABELS, UnlabelledFilter};
 use super::idle_ttl::reach_word;
 use super::key::{Key, KeyHandle};
 use super::saved::{Restoring, put, take};
 use super::states::KeyedStates;
 use super::table::Table;
 use super::window::{HOLDS, LISTED, Shape};
+use crate::compat::AsSentinel;
 use crate::rule::{Count, Counting};
 use crate::state::pacer::Spacing;
 use crate::time::Timestamp;
@@ -114,6 +115,9 @@ impl KeyedWindows {
     #[cold]
     #[inline(never)]
     fn list(&self, table: &mut Table, place: KeyHandle, heat: u64, now: Timestamp) {
+        if !ARE_KEPT {
+            return;
+        }
         table.list(place, heat, now);
         self.unlabelled.set(table.labels());
     }
@@ -166,7 +170,7 @@ impl KeyedWindows {
             table.longest_wait().max(terms.max_queueing_ns),
         );
         let (interval, count) = (window.interval_nanos(), terms.count);
-        if self.geometry.compat {
+        if AsSentinel::of(self.geometry.compat).is_some() {
             Spacing::of_hot_parameter(interval, count, queue, cost, now)
         } else {
             Spacing::evenly(interval, count, queue, cost, now)

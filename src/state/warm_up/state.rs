@@ -23,6 +23,7 @@
 //! admits: else the rule would never get warm. (Sentinel looks only at the passes, which in full use can be fewer than
 //! allowed.)
 
+use crate::compat::AsSentinel;
 use crate::rule::{Count, WarmUp};
 use crate::snapshots::serial_since;
 use crate::state::counter::Counter;
@@ -34,26 +35,25 @@ use std::cell::Cell;
 /// How cold a rule is.
 pub(super) enum WarmUpState {
     Exact(Coldness),
-    Sentinel(Tokens),
+    Sentinel(AsSentinel, Tokens),
 }
 
 impl WarmUpState {
     pub(super) fn new(compat: bool) -> WarmUpState {
-        if compat {
-            WarmUpState::Sentinel(Tokens::default())
-        } else {
-            WarmUpState::Exact(Coldness::default())
+        match AsSentinel::of(compat) {
+            Some(compat) => WarmUpState::Sentinel(compat, Tokens::default()),
+            None => WarmUpState::Exact(Coldness::default()),
         }
     }
 
     /// Whether tokens are counted as in Sentinel.
     pub(super) fn is_sentinel(&self) -> bool {
-        matches!(self, WarmUpState::Sentinel(_))
+        matches!(self, WarmUpState::Sentinel(..))
     }
 
     /// To be called after the window has been advanced to `now`.
     pub(super) fn advance<T: Counter>(&self, window: &RuleWindow<T>, now: Timestamp) {
-        if let WarmUpState::Sentinel(tokens) = self {
+        if let WarmUpState::Sentinel(_, tokens) = self {
             tokens.roll(window.admitted(), now);
         }
     }
@@ -78,7 +78,7 @@ impl WarmUpState {
                 coldness.sync(terms, window, now);
                 rate_at(terms, coldness.coldness.get())
             }
-            WarmUpState::Sentinel(tokens) => {
+            WarmUpState::Sentinel(_, tokens) => {
                 tokens.sync(terms, window.counter(), window.admitted(), now);
                 Curve::new(terms).rate(tokens.tokens.get())
             }
@@ -94,7 +94,7 @@ impl WarmUpState {
     ) -> f64 {
         match self {
             WarmUpState::Exact(coldness) => rate_at(terms, coldness.at(terms, window, at)),
-            WarmUpState::Sentinel(tokens) => {
+            WarmUpState::Sentinel(_, tokens) => {
                 Curve::new(terms).rate(tokens.at(terms, window.admitted(), at))
             }
         }
@@ -104,7 +104,7 @@ impl WarmUpState {
     pub(super) fn fastest_then<T: Counter>(&self, terms: &Terms, window: &RuleWindow<T>) -> f64 {
         match self {
             WarmUpState::Exact(coldness) => rate_at(terms, coldness.least(terms, window)),
-            WarmUpState::Sentinel(_) => terms.count.get(),
+            WarmUpState::Sentinel(..) => terms.count.get(),
         }
     }
 
@@ -118,8 +118,8 @@ impl WarmUpState {
         now: Timestamp,
     ) -> Option<Count> {
         match self {
-            WarmUpState::Sentinel(_) if rate.is_nan() => None,
-            WarmUpState::Sentinel(_) => Some(Count::nearest(rate)),
+            WarmUpState::Sentinel(..) if rate.is_nan() => None,
+            WarmUpState::Sentinel(..) => Some(Count::nearest(rate)),
             // A request into an empty window passes, whatever part of the count it costs: else the rule would stay cold for
             // ever.
             WarmUpState::Exact(_)
@@ -411,8 +411,8 @@ impl Tokens {
             return tokens;
         }
         if self.max.get() > 0 && self.max.get() != curve.max {
-            let rescaled = i128::from(tokens) * i128::from(curve.max) / i128::from(self.max.get());
-            tokens = rescaled as i64;
+            // Both have 31 bits. (Published words that are not valid may have more, and mean nothing anyway.)
+            tokens = tokens.wrapping_mul(curve.max) / self.max.get();
         }
         let previous = self.previous(admitted, number);
         let is_used_little =

@@ -4,7 +4,7 @@ use super::RuleWindow;
 use crate::rule::{Count, Counting};
 use crate::snapshots::serial_since;
 use crate::state::counter::Counter;
-use crate::stats::occupy::{LoanRule, OCCUPY_TIMEOUT_MS};
+use crate::stats::occupy::OCCUPY_TIMEOUT_MS;
 use crate::time::Timestamp;
 use std::time::Duration;
 
@@ -19,12 +19,11 @@ impl<T: Counter> RuleWindow<T> {
     /// Sentinel: `StatisticNode.tryOccupyNext`.
     #[doc(alias = "tryOccupyNext")]
     pub fn time_to_loan(&self, limit: Count, cost: u64, now: Timestamp) -> Option<Duration> {
-        let wait = match self.loan_rule {
-            LoanRule::Exact => {
-                let cost = cost.saturating_add(self.lent_elsewhere());
-                self.time_to_room(limit, cost, now)?
-            }
-            LoanRule::Sentinel => self.time_to_sentinels_loan(limit, cost, now)?,
+        let wait = if self.has_sentinel_loans() {
+            self.time_to_sentinels_loan(limit, cost, now)?
+        } else {
+            let cost = cost.saturating_add(self.lent_elsewhere());
+            self.time_to_room(limit, cost, now)?
         };
         (wait < OCCUPY_TIMEOUT).then_some(wait)
     }
@@ -63,7 +62,7 @@ impl<T: Counter> RuleWindow<T> {
         now: Timestamp,
     ) -> Option<Duration> {
         let nanosecond = Duration::from_nanos(1);
-        if self.loan_rule == LoanRule::Exact {
+        if !self.has_sentinel_loans() {
             let room = self.time_to_room(limit, cost, now)?;
             return Some(room.saturating_sub(OCCUPY_TIMEOUT - nanosecond));
         }
@@ -140,7 +139,7 @@ impl<T: Counter> RuleWindow<T> {
         // After this many boundaries nothing counts any more.
         let last = n + 1 + lent;
         let mut first = 1;
-        if lent == 0 || self.loan_rule == LoanRule::Exact {
+        if lent == 0 || !self.has_sentinel_loans() {
             // Binary search: the sum only falls. (Sentinel's loans begin to count when their bucket does.)
             let (mut full, mut fits) = (0, last);
             while fits - full > 1 {
@@ -162,7 +161,7 @@ impl<T: Counter> RuleWindow<T> {
     }
 
     /// Admissions since the start of the bucket that lies `buckets` before the bucket `ahead` of the newest.
-    #[inline(always)] // a search asks for it over and over
+    #[cfg_attr(not(feature = "small"), inline(always))] // a search asks for it over and over
     fn admitted_since(&self, buckets: u64, ahead: u64) -> f64 {
         let base = self.history.before_bucket(buckets, ahead);
         self.history.last.get().wrapping_sub(base) as f64

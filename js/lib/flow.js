@@ -1,0 +1,44 @@
+// Engines of flow rules alone.
+
+import { BaseEngine } from './base.js';
+import { bounded, checkObject, wrong } from './errors.js';
+import { flatRules } from './flow-rules.js';
+import { EXAMPLE } from './waiting.js';
+
+// What only other rules read of a request.
+const LEFT_OUT = ['origin', 'prioritized', 'context', 'inbound', 'exempt', 'apis', 'within'];
+
+function check(request) {
+  if (request === undefined) return;
+  checkObject('request', request, EXAMPLE);
+  for (const name of LEFT_OUT) {
+    if (request[name] !== undefined) {
+      throw wrong(`request.${name}`, request[name], 'is not part of flow rules alone; use `leapgate/engine`');
+    }
+  }
+}
+
+export class Engine extends BaseEngine {
+  constructor(rules, settings) {
+    super(rules, settings, flatRules);
+  }
+
+  limit(resource, request) {
+    check(request);
+    return super.limit(resource, request);
+  }
+
+  enter(resource, request, isChecked) {
+    check(request);
+    return super.enter(resource, request, isChecked);
+  }
+
+  policies(resource, request) {
+    check(request);
+    return super.policies(resource, request);
+  }
+
+  static {
+    bounded(this, 'Engine');
+  }
+}
