@@ -4,7 +4,7 @@ import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
 import { checkCosts, putCosts } from './costs.js';
 import { Entry, InFlight, NO_ENTRY, numberOf, numberOfKey, registryOf, valuesOf } from './entry.js';
-import { INSPECT, beginAt, checkNumber, checkObject, checkOptions, fault, inspected, wrong } from './errors.js';
+import { INSPECT, beginAt, checkClock, checkNumber, checkObject, checkOptions, fault, inspected, uncloneable, wrong } from './errors.js';
 import { Events } from './events.js';
 import * as layout from './layout.js';
 import { flattenTexts } from './tree.js';
@@ -34,6 +34,9 @@ const MAX_WAITING = 1000;
 // and a function to be called when a rule may admit more than before. `reopened` is called with the number of an engine that has
 // been made anew, since the module has been started again.
 export let insideOf;
+
+// Whether an object is an engine.
+export let isEngine;
 
 export class BaseEngine {
   // The bundler shortens names.
@@ -76,6 +79,7 @@ export class BaseEngine {
     this.#open();
     this.#about = aboutOf(rules);
     engines?.register(this, this.#at, this.#at);
+    uncloneable(this);
   }
 
   // Makes the engine in the module.
@@ -105,9 +109,7 @@ export class BaseEngine {
 
   now() {
     if (this.#now === undefined) return wasm.defaultClock();
-    const now = this.#now();
-    if (typeof now === 'number' && now >= 0) return now;
-    throw wrong('settings.now()', now, 'is not a valid time; return milliseconds, a number of at least 0', TypeError, 'ERR_LEAPGATE_CLOCK');
+    return checkClock('settings.now()', this.#now());
   }
 
   replace(rules) {
@@ -345,6 +347,7 @@ export class BaseEngine {
   }
 
   static {
+    isEngine = (it) => #at in it;
     insideOf = (engine, reopened) => {
       engine.#reopened = reopened;
       const at = engine.#at;

@@ -2,7 +2,7 @@
 
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
-import { BaseEngine, insideOf } from './base.js';
+import { BaseEngine, insideOf, isEngine } from './base.js';
 import { bounded, checkNumber, checkOptions } from './errors.js';
 import { NodeTree, counters, top } from './statistics.js';
 import { flatten } from './tree.js';
@@ -94,6 +94,6 @@ export class Engine extends BaseEngine {
   }
 
   static {
-    bounded(this, 'Engine');
+    bounded(this, 'Engine', isEngine);
   }
 }

@@ -25,21 +25,25 @@ export function faultAt(call, code, message) {
 }
 
 // Makes a public function of `call`: the stacks of its errors begin at its call.
-export function outermost(name, call) {
+export function outermost(name, call, isOwn) {
   const outer = {
     [name](...args) {
       try {
         return call.apply(this, args);
       } catch (error) {
-        throw beginAt(outer, error);
+        throw beginAt(outer, isOwn?.(Object(this)) === false ? detached(name, error) : error);
       }
     },
   }[name];
   return outer;
 }
 
+const detached = (name, error) =>
+  fault('ERR_LEAPGATE_ARGUMENT', `${name}: it was called without its object, or through a proxy; call it as a method, or bind it`, TypeError, error);
+
 // Restores the name of a class, which the bundler has shortened, and makes its methods public functions, including inherited ones.
-export function bounded(Class, name) {
+// `isOwn` tells whether an object is one of the class, for errors of methods that were called without theirs.
+export function bounded(Class, name, isOwn) {
   Object.defineProperty(Class, 'name', { value: name });
   const methods = {};
   for (let from = Class.prototype; from !== Object.prototype; from = Object.getPrototypeOf(from)) {
@@ -48,9 +52,12 @@ export function bounded(Class, name) {
     }
   }
   for (const [name, method] of Object.entries(methods)) {
-    Object.defineProperty(Class.prototype, name, { value: outermost(name, method), writable: true, configurable: true });
+    Object.defineProperty(Class.prototype, name, { value: outermost(name, method, isOwn), writable: true, configurable: true });
   }
 }
+
+// Node can be told to refuse to clone an object, which would lose all that is in it.
+export const uncloneable = (object) => globalThis.process?.getBuiltinModule?.('node:worker_threads')?.markAsUncloneable?.(object);
 
 // The consoles of Node, Bun and Deno call this method of an object and show the result.
 export const INSPECT = Symbol.for('nodejs.util.inspect.custom');
@@ -86,7 +93,18 @@ export const kindOf = (value) => (typeof value === 'number' ? RangeError : TypeE
 // Returns `value` if it is a number from 0 to `most`, else throws.
 export function checkNumber(place, value, most, isWhole) {
   if (typeof value === 'number' && value >= 0 && value <= most && (!isWhole || Number.isInteger(value))) return value;
-  throw wrong(place, value, `is not possible; use a ${isWhole ? 'whole ' : ''}number from 0 to ${most}`, kindOf(value));
+  const kind = typeof value;
+  const why = kind === 'string' || kind === 'bigint' ? `is a ${kind}` : 'is not possible';
+  throw wrong(place, value, `${why}; use a ${isWhole ? 'whole ' : ''}number from 0 to ${most}`, kindOf(value));
+}
+
+// The latest time of a clock: the modules can count on from it.
+const MAX_TIME = 1e13;
+
+// Returns what a clock has returned if it is a time, else throws.
+export function checkClock(place, now) {
+  if (typeof now === 'number' && now >= 0 && now <= MAX_TIME) return now;
+  throw wrong(place, now, `is not a valid time; return milliseconds, a number from 0 to ${MAX_TIME}`, TypeError, 'ERR_LEAPGATE_CLOCK');
 }
 
 // Throws if there is a `value` that is not a function.

@@ -1,6 +1,6 @@
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
-import { INSPECT, beginAt, bounded, checkNumber, checkOptions, fault, inspected, wrong } from './errors.js';
+import { INSPECT, beginAt, bounded, checkClock, checkNumber, checkOptions, fault, inspected, uncloneable, wrong } from './errors.js';
 import * as layout from './layout.js';
 import { LimitResult } from './result.js';
 import { restore, save } from './snapshot.js';
@@ -39,11 +39,7 @@ const registry =
     : undefined;
 
 
-function timeOf(clock) {
-  const now = clock();
-  if (typeof now === 'number' && now >= 0) return now;
-  throw wrong('options.now()', now, 'is not a valid time; return milliseconds, a number of at least 0', TypeError, 'ERR_LEAPGATE_CLOCK');
-}
+const timeOf = (clock) => checkClock('options.now()', clock());
 
 // A key that is blocked for good is so until the end of the module's time.
 const waitOf = (retry) => (retry < 0 || retry > MAX_BLOCK_MS ? Infinity : retry);
@@ -101,6 +97,7 @@ export class Limiter {
     this.#open();
     this.#maxKeys = rest.maxKeys ?? MAX_KEYS;
     registry?.register(this, this.#at, this.#at);
+    uncloneable(this);
   }
 
   // Makes the limiter in the module, and reads back the defaults.
@@ -327,7 +324,7 @@ export class Limiter {
   }
 
   static {
-    bounded(this, 'Limiter');
+    bounded(this, 'Limiter', (it) => #at in it);
     if (Symbol.dispose) this.prototype[Symbol.dispose] = this.prototype.free;
   }
 }
@@ -379,7 +376,7 @@ class Hold extends LimitResult {
   }
 
   static {
-    bounded(this, 'Hold');
+    bounded(this, 'Hold', (it) => #batch in it);
     if (Symbol.dispose) this.prototype[Symbol.dispose] = this.prototype.settle;
   }
 }

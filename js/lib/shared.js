@@ -237,7 +237,7 @@ export class SharedLimiter {
   }
 
   static {
-    bounded(this, 'SharedLimiter');
+    bounded(this, 'SharedLimiter', (it) => #at in it);
     if (Symbol.asyncDispose) this.prototype[Symbol.asyncDispose] = this.prototype.close;
   }
 }

@@ -95,7 +95,7 @@ function put(tree, value, path, depth) {
       return;
     }
   }
-  throw wrongValue(path, value, 'means nothing here; use a value that JSON has');
+  throw wrongValue(path, value, typeof value === 'bigint' ? 'is a bigint; use a number' : 'means nothing here; use a value that JSON has');
 }
 
 function wrongValue(path, value, why) {

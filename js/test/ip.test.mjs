@@ -71,7 +71,7 @@ for (const ip of ['', 'unknown', '1.2.3', '1.2.3.4.5', '1.2.3.256', '01.2.3.4', 
 for (const [options, message] of [
   [{ v4: 33 }, 'options.v4: `33` is not possible; use a whole number from 0 to 32'],
   [{ v6: -1 }, 'options.v6: `-1` is not possible; use a whole number from 0 to 128'],
-  [{ v6: '56' }, 'options.v6: `56` is not possible; use a whole number from 0 to 128'],
+  [{ v6: '56' }, 'options.v6: `56` is a string; use a whole number from 0 to 128'],
   [{ subnet: 56 }, 'options.subnet: `56` means nothing here; use one of `v4`, `v6`'],
   [56, 'options: `56` is not an object; use one, as in `{ v6: 56 }`, or leave it out'],
 ]) {

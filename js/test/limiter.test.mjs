@@ -439,7 +439,7 @@ test('a_wrong_option_is_refused_with_a_sentence', () => {
     [{ limits: [] }, 'options.limits: `0` limits are not possible; use 1 to 8'],
     [{ limits: [good, good] }, 'options.limits[1].id: `1s` is the id of another limit; use one of its own'],
     [{ limits: [good, { limit: 1 }] }, 'options.limits[1]: `windowMs` is missing; add it'],
-    [{ ...good, limit: 5n }, 'options.limit: `5` means nothing here; use a value that JSON has'],
+    [{ ...good, limit: 5n }, 'options.limit: `5` is a bigint; use a number'],
     [{ ...good, now: 5 }, 'options.now: `5` is not a function; use one that returns milliseconds, or leave it out'],
   ];
   for (const [options, message] of rows) {
@@ -498,7 +498,7 @@ test('a_wrong_argument_is_refused_before_it_counts', () => {
     [() => limiter.limit('a', 2), 'options: `2` is not an object; use one, as in `{ cost: 2 }`, or leave it out', 'OPTIONS'],
     [() => limiter.limit('a', { cost: 1.5 }), cost.replace('%', '1.5'), 'OPTIONS'],
     [() => limiter.limit('a', { cost: -1 }), cost.replace('%', '-1'), 'OPTIONS'],
-    [() => limiter.limit('a', { cost: '1' }), cost.replace('%', '1'), 'OPTIONS'],
+    [() => limiter.limit('a', { cost: '1' }), cost.replace('%` is not possible', '1` is a string'), 'OPTIONS'],
     [() => limiter.limit('a', { limit: NaN }), 'options.limit: `NaN` is not possible; use a number from 0 to 9007199254740992', 'OPTIONS'],
     [() => limiter.refund('a', 0.5), 'cost: `0.5` is not possible; use a whole number from 0 to 4294967295', 'ARGUMENT'],
     [() => limiter.refund('a', 1, { at: -1 }), /^options\.at: `-1` is not possible/, 'OPTIONS'],
@@ -514,7 +514,48 @@ test('a_wrong_argument_is_refused_before_it_counts', () => {
   });
   const broken = new Limiter({ limit: 1, windowMs: 1000, now: () => undefined });
   assert.throws(() => broken.limit('a'), {
-    message: 'options.now(): `undefined` is not a valid time; return milliseconds, a number of at least 0',
+    message: 'options.now(): `undefined` is not a valid time; return milliseconds, a number from 0 to 10000000000000',
     code: 'ERR_LEAPGATE_CLOCK',
   });
+});
+
+test('a_method_without_its_limiter_is_refused_with_a_sentence', () => {
+  const limiter = new Limiter({ limit: 1, windowMs: 1000 });
+  const { limit, peek } = limiter;
+  const { settle } = limiter.hold('b');
+  const proxy = new Proxy(limiter, {});
+  for (const [name, call] of [
+    ['limit', () => limit('a')],
+    ['peek', () => peek.call({}, 'a')],
+    ['stats', () => proxy.stats()],
+    ['settle', () => settle()],
+  ]) {
+    const message = `${name}: it was called without its object, or through a proxy; call it as a method, or bind it`;
+    assert.throws(call, { name: 'TypeError', code: 'ERR_LEAPGATE_ARGUMENT', message });
+  }
+  assert.equal(limit.call(limiter, 'a').success, true);
+  assert.throws(() => limiter.limit(null), { code: 'ERR_LEAPGATE_KEY' });
+});
+
+test('a_limiter_is_not_cloned_where_the_runtime_can_refuse_that', async () => {
+  const { markAsUncloneable } = await import('node:worker_threads');
+  const clone = () => structuredClone(new Limiter({ limit: 1, windowMs: 1000 }));
+  if (markAsUncloneable) assert.throws(clone, { name: 'DataCloneError' });
+  else assert.deepEqual(clone(), {});
+});
+
+test('types_of_numbers_are_told', () => {
+  const limiter = new Limiter({ limit: 1, windowMs: 1000 });
+  for (const [call, message] of [
+    [() => limiter.limit('a', { cost: '1' }), 'options.cost: `1` is a string; use a whole number from 0 to 4294967295'],
+    [() => limiter.limit('a', { cost: 5n }), 'options.cost: `5` is a bigint; use a whole number from 0 to 4294967295'],
+    [() => limiter.limit('a', { limit: 5n }), 'options.limit: `5` is a bigint; use a number from 0 to 9007199254740992'],
+    [() => new Limiter({ limit: 5n, windowMs: 1000 }), 'options.limit: `5` is a bigint; use a number'],
+  ]) {
+    assert.throws(call, { name: 'TypeError', code: 'ERR_LEAPGATE_OPTIONS', message });
+  }
+  for (const now of [Infinity, 1e18]) {
+    const message = `options.now(): \`${now}\` is not a valid time; return milliseconds, a number from 0 to 10000000000000`;
+    assert.throws(() => new Limiter({ limit: 1, windowMs: 1000, now: () => now }).limit('a'), { code: 'ERR_LEAPGATE_CLOCK', message });
+  }
 });

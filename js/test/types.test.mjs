@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -26,6 +27,15 @@ test('types: valid options compile, and mistyped ones do not', async () => {
   const tsc = require.resolve('typescript/bin/tsc');
   const project = fileURLToPath(new URL('types', import.meta.url));
   const { stdout } = await promisify(execFile)(process.execPath, [tsc, '-p', project]).catch((error) => error);
+  assert.equal(stdout, '');
+});
+
+test('types: `leapgate/slim` needs no types of browsers', async () => {
+  const tsc = require.resolve('typescript/bin/tsc');
+  const file = fileURLToPath(new URL('slim.mts', import.meta.url));
+  writeFileSync(file, "import { init } from 'leapgate/slim';\nawait init(new Uint8Array(8));\nawait init({ href: 'file:///a' });\n// @ts-expect-error\nawait init(5);\n");
+  const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2022', '--lib', 'es2022,esnext.disposable', '--types', ''];
+  const { stdout } = await promisify(execFile)(process.execPath, [tsc, ...options, file]).catch((error) => error);
   assert.equal(stdout, '');
 });
 

@@ -137,9 +137,9 @@ export interface Result extends Omit<LimitResult, 'policies'> {
   /** The state of each limit. */
   policies: (Omit<Policy, 'windowMs'> & { windowMs: number | null })[];
   /** With an engine: the kind of the refusing rule; null if the request passes. */
-  cause?: EngineResult['cause'];
+  cause?: EngineResult['cause'] | undefined;
   /** With an engine: the HTTP status of the refusal; null if the request passes. */
-  status?: EngineResult['status'];
+  status?: EngineResult['status'] | undefined;
 }
 
 /** What an adapter needs of an engine. */

@@ -19,11 +19,11 @@ export interface ClientLimit {
   /** The length of the window, in whole milliseconds. */
   windowMs: number;
   /** What the window guarantees; `strict` unless given. */
-  window?: WindowMode;
+  window?: WindowMode | undefined;
   /** The number of buckets in the window: a divisor of `windowMs`. The largest up to 20 unless given. */
-  sampleCount?: number;
+  sampleCount?: number | undefined;
   /** The limit's name in errors. The length of its window unless given, as in `60s`. */
-  id?: string;
+  id?: string | undefined;
 }
 
 /** What is known of a request before it is sent. */
@@ -37,30 +37,30 @@ export interface RequestLike {
 
 interface Common {
   /** How many requests with one key may be in flight: from when they are sent until their headers arrive. Unlimited unless given. */
-  concurrency?: number;
+  concurrency?: number | undefined;
   /**
    * What requests are told apart by: those with one key share limits, a line, and what their upstream says. The origin of the URL unless
    * given. Null for a request that is passed on unlimited. At most 1024 characters.
    */
-  key?: (request: RequestLike) => string | number | bigint | null;
+  key?: ((request: RequestLike) => string | number | bigint | null) | undefined;
   /**
    * How many keys have windows of their own, and how many upstreams are remembered: 10,000 unless given. Further keys share windows,
    * which is stricter for them; of an upstream the one that was asked least recently is forgotten.
    */
-  maxKeys?: number;
+  maxKeys?: number | undefined;
   /** How long a request waits in all, for its turns and between attempts, in milliseconds: unlimited unless given. */
-  maxWaitMs?: number;
+  maxWaitMs?: number | undefined;
   /** How many requests may wait: 1000 unless given. Further ones reject: `ERR_LEAPGATE_FULL`. */
-  maxWaiting?: number;
+  maxWaiting?: number | undefined;
   /**
    * The longest pause that an upstream can cause, in milliseconds, whatever it says: an hour unless given. With 0, what upstreams
    * say of times and counts is ignored.
    */
-  maxPauseMs?: number;
+  maxPauseMs?: number | undefined;
   /** How often a request is sent again at most: 2 unless given; up to 100. */
-  retries?: number;
+  retries?: number | undefined;
   /** The clock, in milliseconds: for tests. */
-  now?: () => number;
+  now?: (() => number) | undefined;
 }
 
 /** The limits of `limitedFetch`: one, several or none, which keeps to what upstreams say only. */

@@ -35,11 +35,11 @@ export interface SentinelLeftovers {
 /** Sentinel's settings of a rule in a cluster. Its other fields are accepted and ignored. */
 export interface ClusterConfig {
   /** 0: the count is that of each node; 1: of all nodes together, where there is a store. 0 unless given. */
-  thresholdType?: 0 | 1;
+  thresholdType?: 0 | 1 | undefined;
   /** The number that the rule's count has at the store, from 1; by default the rule's id names it. */
-  flowId?: number | null;
+  flowId?: number | null | undefined;
   /** Without an answer of the store: `true` limits each node by itself, `false` lets everything pass. */
-  fallbackToLocalWhenFail?: boolean;
+  fallbackToLocalWhenFail?: boolean | undefined;
   strategy?: unknown;
   sampleCount?: unknown;
   windowIntervalMs?: unknown;
@@ -52,18 +52,18 @@ export interface ClusterConfig {
 /** The fields of rules that can have one limit for all machines. An engine has no store, and says so in its `warnings`. */
 export interface ClusterFields {
   /** `true`: as `clusterConfig` says. */
-  clusterMode?: boolean;
-  clusterConfig?: ClusterConfig | null;
+  clusterMode?: boolean | undefined;
+  clusterConfig?: ClusterConfig | null | undefined;
 }
 
 /** The fields that rules of all kinds have. */
 export interface AnyRule extends SentinelLeftovers {
   /** The rule's name in results: printable ASCII, up to 256 bytes, or a whole number. Derived from the rule's fields unless given. */
-  id?: string | number;
+  id?: string | number | undefined;
   /** `enforce` unless given. */
-  mode?: Mode;
+  mode?: Mode | undefined;
   /** Resources are names, never patterns. */
-  regex?: false;
+  regex?: false | undefined;
 }
 
 /** `sentinel`: decides as Sentinel does. */
@@ -133,7 +133,7 @@ type NoPart = { [part in keyof NamedParts]?: never } & { type?: never; payload?:
 /** How much of a count a request holds at most. */
 export interface EstimateBounds {
   /** Where the part of the request is missing or not a number from 0 to 2^53; 1 unless given. */
-  default?: number;
+  default?: number | undefined;
   /** A number, or a share of the count: `50%` unless given. */
   atMost?: number | `${number}%`;
 }
@@ -151,7 +151,7 @@ export interface ActualSources {
 /** A cost that is known only when a request ends: until then the request holds an estimate. */
 export interface Cost {
   /** What a request holds if its caller does not say: a number, or what a part of the request says, which the caller passes in `key`. */
-  estimate?: number | ((OneOf<NamedParts> | NoPart) & EstimateBounds);
+  estimate?: number | ((OneOf<NamedParts> | NoPart) & EstimateBounds) | undefined;
   /** Read by proxies. */
   actual?: {
     [K in keyof ActualSources]: { [S in K]: ActualSources[S] } & { [S in Exclude<keyof ActualSources, K>]?: never } & {
@@ -159,7 +159,7 @@ export interface Cost {
     };
   }[keyof ActualSources];
   /** Read by proxies. */
-  missing?: 'estimate' | 'bytes' | 0;
+  missing?: 'estimate' | 'bytes' | 0 | undefined;
 }
 
 /**
@@ -170,7 +170,7 @@ export type CountFrom = OneOf<MetadataParts> & {
   /** The count of a request that brings none along, or one that is not valid. */
   default: number;
   /** The highest count that is taken from a request; unlimited unless given. */
-  atMost?: number;
+  atMost?: number | undefined;
 };
 
 /** What exempts a request. */
@@ -186,47 +186,47 @@ export interface FlowRule extends Omit<AnyRule, keyof ClusterFields>, ClusterFie
   /** How much is admitted; may have a fraction. With a `key`, each request may bring along the count of its key. */
   count: number | CountFrom;
   /** What it counts: `requests` unless given. A request has a cost in each unit. */
-  unit?: string;
+  unit?: string | undefined;
   /** If the cost is known only when a request ends: how much the request holds until then. */
-  cost?: Cost;
+  cost?: Cost | undefined;
   /** `qps` unless given. */
-  grade?: Grade;
+  grade?: Grade | undefined;
   /** The length of the window: 1000 ms unless given. */
-  intervalMs?: number;
+  intervalMs?: number | undefined;
   /** The number of buckets in the window: a divisor of `intervalMs`. The largest up to 100 unless given; up to 20 with a `key`. */
-  sampleCount?: number;
+  sampleCount?: number | undefined;
   /** What the window guarantees; `strict` unless given. */
-  window?: WindowMode;
+  window?: WindowMode | undefined;
   /** `reject` unless given. */
-  controlBehavior?: ControlBehavior;
+  controlBehavior?: ControlBehavior | undefined;
   /** How long the warm-up takes: 10 seconds unless given. */
-  warmUpPeriodSec?: number;
+  warmUpPeriodSec?: number | undefined;
   /** A cold rule admits the count divided by this factor: 3 unless given. */
-  coldFactor?: number;
+  coldFactor?: number | undefined;
   /** How long a throttled request may wait: 500 ms unless given; 0 for not at all. */
-  maxQueueingTimeMs?: number;
+  maxQueueingTimeMs?: number | undefined;
   /** The origin of the requests to limit: `default` for all, a name, or `other` for each origin that no rule of the resource names. */
-  limitApp?: string;
+  limitApp?: string | undefined;
   /** `direct` unless given; `relate` counts the resource `refResource`; `chain` limits only requests in the context `refResource`. */
-  strategy?: 'direct' | 'relate' | 'chain' | 0 | 1 | 2;
+  strategy?: 'direct' | 'relate' | 'chain' | 0 | 1 | 2 | undefined;
   /** The resource or the context that `strategy` refers to. */
-  refResource?: string;
+  refResource?: string | undefined;
   /** Limits each combination of values separately: up to 8 parts. */
-  key?: readonly KeyPart[];
+  key?: readonly KeyPart[] | undefined;
   /** Keys with a count of their own. */
-  keyItems?: readonly KeyItem[];
+  keyItems?: readonly KeyItem[] | undefined;
   /** How many keys have a window of their own: 100,000 unless given. Further keys share windows, which is stricter for them. */
-  maxKeys?: number;
+  maxKeys?: number | undefined;
   /** How much each key may have beyond the count: 0 unless given. Throttles and limits on concurrency ignore it. */
-  burst?: number;
+  burst?: number | undefined;
   /**
    * The share of keys that is refused, from 0 to 100, chosen by their hash: 100 unless given. For the other keys the rule is in
    * shadow mode. A higher percentage has all keys of a lower one, while the engine exists.
    */
-  enforcePercent?: number;
+  enforcePercent?: number | undefined;
   /** Requests that the rule leaves alone: they are neither refused nor counted. Up to 256. */
-  exempt?: readonly Exemption[];
-  compat?: Compat;
+  exempt?: readonly Exemption[] | undefined;
+  compat?: Compat | undefined;
 }
 
 /** Sentinel's limit on each value of a parameter. */
@@ -235,17 +235,17 @@ export interface ParamFlowRule extends Omit<AnyRule, keyof ClusterFields>, Clust
   /** The index of the value among the caller's arguments, as of the key part `arg`; a negative index counts from the end. */
   paramIdx: number;
   count: number;
-  grade?: Grade;
+  grade?: Grade | undefined;
   /** The length of the window: 1 second unless given. */
-  durationInSec?: number;
+  durationInSec?: number | undefined;
   /** How much each value may have beyond the count: 0 unless given. */
-  burstCount?: number;
-  controlBehavior?: 'reject' | 'throttle' | 0 | 2;
+  burstCount?: number | undefined;
+  controlBehavior?: 'reject' | 'throttle' | 0 | 2 | undefined;
   /** How long a throttled request may wait: not at all unless given. */
-  maxQueueingTimeMs?: number;
+  maxQueueingTimeMs?: number | undefined;
   /** Values with a count of their own. They are compared as text. */
   paramFlowItemList?: readonly { object: string; count: number; classType?: string }[];
-  compat?: Compat;
+  compat?: Compat | undefined;
   limitApp?: unknown;
   hotItems?: unknown;
 }
@@ -254,11 +254,11 @@ export interface ParamFlowRule extends Omit<AnyRule, keyof ClusterFields>, Clust
 export interface GatewayParamItem {
   parseStrategy: 'clientIp' | 'host' | 'header' | 'urlParam' | 'cookie' | 0 | 1 | 2 | 3 | 4;
   /** The name of the header, the parameter or the cookie. */
-  fieldName?: string;
+  fieldName?: string | undefined;
   /** Limits only values that match it; all unless given. */
-  pattern?: string;
+  pattern?: string | undefined;
   /** `exact` unless given; a regular expression has to match the whole value. */
-  matchStrategy?: 'exact' | 'prefix' | 'regex' | 'contains' | 0 | 1 | 2 | 3;
+  matchStrategy?: 'exact' | 'prefix' | 'regex' | 'contains' | 0 | 1 | 2 | 3 | undefined;
   index?: unknown;
 }
 
@@ -266,19 +266,19 @@ export interface GatewayParamItem {
 export interface GatewayFlowRule extends Omit<AnyRule, 'regex' | keyof ClusterFields>, ClusterFields {
   resource: string;
   /** Which one the rule is for, where `apiDefinitions` has an API of that name; else it has no effect. */
-  resourceMode?: 'route' | 'customApiName' | 0 | 1;
+  resourceMode?: 'route' | 'customApiName' | 0 | 1 | undefined;
   count: number;
-  grade?: Grade;
+  grade?: Grade | undefined;
   /** The length of the window: 1 second unless given. */
-  intervalSec?: number;
+  intervalSec?: number | undefined;
   /** How much each value may have beyond the count: 0 unless given. */
-  burst?: number;
-  controlBehavior?: 'reject' | 'throttle' | 0 | 2;
+  burst?: number | undefined;
+  controlBehavior?: 'reject' | 'throttle' | 0 | 2 | undefined;
   /** How long a throttled request may wait: 500 ms unless given. */
-  maxQueueingTimeoutMs?: number;
+  maxQueueingTimeoutMs?: number | undefined;
   /** Without it, all requests share one window. */
-  paramItem?: GatewayParamItem;
-  compat?: Compat;
+  paramItem?: GatewayParamItem | undefined;
+  compat?: Compat | undefined;
   limitApp?: unknown;
   gatewayId?: unknown;
 }
@@ -288,14 +288,14 @@ export interface PredicateItem {
   /** A path; of a prefix, with `/**` behind it; or a regular expression for the whole path. */
   pattern: string;
   /** `exact` unless given. */
-  matchStrategy?: 'exact' | 'prefix' | 'regex' | 0 | 1 | 2;
-  method?: string;
+  matchStrategy?: 'exact' | 'prefix' | 'regex' | 0 | 1 | 2 | undefined;
+  method?: string | undefined;
   /** The requested host, without a port. */
-  host?: string;
+  host?: string | undefined;
   /** The values of headers; `true` is any. */
-  headers?: Record<string, string | true>;
+  headers?: Record<string, string | true> | undefined;
   /** The values of query parameters; `true` is any. */
-  query?: Record<string, string | true>;
+  query?: Record<string, string | true> | undefined;
 }
 
 /** Sentinel's API group: requests that rules name together. */
@@ -303,7 +303,7 @@ export interface ApiDefinition extends SentinelLeftovers {
   /** The name, which rules have as their resource. */
   apiName: string;
   /** Alternatives. */
-  predicateItems?: readonly PredicateItem[];
+  predicateItems?: readonly PredicateItem[] | undefined;
   id?: unknown;
 }
 
@@ -312,24 +312,24 @@ export interface DegradeRule extends AnyRule {
   /** The resource to guard; `*` means each resource that no other degrade rule names. */
   resource: string;
   /** `slowRatio` unless given. Numbers are Sentinel's. */
-  grade?: 'slowRatio' | 'errorRatio' | 'errorCount' | 0 | 1 | 2;
+  grade?: 'slowRatio' | 'errorRatio' | 'errorCount' | 0 | 1 | 2 | undefined;
   /** The threshold: the response time above which a call is slow, in ms; the ratio of errors; or their number. */
   count: number;
   /** The threshold of the ratio of slow calls: 1 unless given. */
-  slowRatioThreshold?: number;
+  slowRatioThreshold?: number | undefined;
   /** How long the circuit stays open, in seconds, from 0.001. */
   timeWindow: number;
   /** With fewer calls in the window, the circuit stays closed: 5 unless given. */
-  minRequestAmount?: number;
+  minRequestAmount?: number | undefined;
   /** The length of the window: 1000 ms unless given. */
-  statIntervalMs?: number;
+  statIntervalMs?: number | undefined;
   /** The number of buckets in the window: the largest divisor of the interval up to 10 unless given. */
-  sampleCount?: number;
+  sampleCount?: number | undefined;
   /** How many probes must succeed before the circuit closes: 1 unless given. */
-  probes?: number;
+  probes?: number | undefined;
   /** `atLeast`: the circuit opens at the threshold itself. `above` unless given. */
-  comparison?: 'above' | 'atLeast';
-  compat?: Compat;
+  comparison?: 'above' | 'atLeast' | undefined;
+  compat?: Compat | undefined;
   limitApp?: unknown;
   passCount?: unknown;
   cut?: unknown;
@@ -339,18 +339,18 @@ export interface DegradeRule extends AnyRule {
 /** A limit on all inbound requests together. A negative threshold is not checked. */
 export interface SystemRule extends AnyRule {
   /** Passes per second. */
-  qps?: number;
+  qps?: number | undefined;
   /** Calls in flight. */
-  maxThread?: number;
+  maxThread?: number | undefined;
   /** The mean response time, in ms. */
-  avgRt?: number;
+  avgRt?: number | undefined;
   /** The load average of the last minute, from `setGauges`, above which calls in flight are limited to the machine's estimated capacity. */
-  highestSystemLoad?: number;
+  highestSystemLoad?: number | undefined;
   /** The highest use of the processors, from `setGauges`: from 0 to 1. */
-  highestCpuUsage?: number;
+  highestCpuUsage?: number | undefined;
   /** Limits calls in flight to the machine's estimated capacity. */
-  bbr?: boolean;
-  compat?: Compat;
+  bbr?: boolean | undefined;
+  compat?: Compat | undefined;
   resource?: unknown;
   limitApp?: unknown;
 }
@@ -362,7 +362,7 @@ export interface AuthorityRule extends AnyRule {
   /** Origins, separated by commas. */
   limitApp: string;
   /** `white` admits only these origins; `black` admits all others. `white` unless given. */
-  strategy?: 'white' | 'black' | 0 | 1;
+  strategy?: 'white' | 'black' | 0 | 1 | undefined;
 }
 
 /** After so many refusals of a key, by flow rules and authority rules of the resource, the key is refused for a time. */
@@ -372,35 +372,38 @@ export interface BanRule extends Pick<AnyRule, 'id' | 'mode'> {
   /** What clients are told apart by, as in `FlowRule`. */
   key: FlowRule['key'] & {};
   /** How many keys are kept apart: 100,000 unless given. */
-  maxKeys?: number;
+  maxKeys?: number | undefined;
   /** How many refusals within the interval ban a key, from 1. */
   count: number;
   /** The interval: 1000 ms unless given. */
-  intervalMs?: number;
+  intervalMs?: number | undefined;
   /** For how many seconds the key is refused then. */
   banSec: number;
 }
 
-/** A rules document, with Sentinel's names, as the Envoy filter and the Rust library read it. */
+/**
+ * A rules document, with Sentinel's names, as the Envoy filter and the Rust library read it. TypeScript takes the values of a JSON import
+ * for any strings: pass them on `as RulesDocument`; the engine checks them.
+ */
 export interface RulesDocument {
   /** Limits, checked in order. */
-  flowRules?: readonly FlowRule[];
+  flowRules?: readonly FlowRule[] | undefined;
   /** Sentinel's limits on each value of a parameter. They are checked before `flowRules`. */
-  paramFlowRules?: readonly ParamFlowRule[];
+  paramFlowRules?: readonly ParamFlowRule[] | undefined;
   /** Sentinel's gateway rules. They are checked before `paramFlowRules`. */
-  gatewayFlowRules?: readonly GatewayFlowRule[];
+  gatewayFlowRules?: readonly GatewayFlowRule[] | undefined;
   /** Circuit breakers. */
-  degradeRules?: readonly DegradeRule[];
+  degradeRules?: readonly DegradeRule[] | undefined;
   /** Limits on all inbound requests. */
-  systemRules?: readonly SystemRule[];
+  systemRules?: readonly SystemRule[] | undefined;
   /** Origins that may enter. */
-  authorityRules?: readonly AuthorityRule[];
+  authorityRules?: readonly AuthorityRule[] | undefined;
   /** Bans on clients that are refused too often. */
-  banRules?: readonly BanRule[];
+  banRules?: readonly BanRule[] | undefined;
   /** The APIs that requests may belong to besides their resource. Callers find them and name them in `apis`: the engine sees no paths. */
-  apiDefinitions?: readonly ApiDefinition[];
+  apiDefinitions?: readonly ApiDefinition[] | undefined;
   /** `shadow`: no rule refuses. */
-  mode?: Mode;
+  mode?: Mode | undefined;
   /** The settings of the Envoy filter: ignored here. */
   envoy?: unknown;
 }
@@ -411,9 +414,9 @@ export interface EngineSettings {
    * The clock, in milliseconds. `performance.now()` unless given, `Date.now()` in Workers; while a test fakes `Date`, the fake is followed.
    * A clock by `Date` is `() => Date.now()`: the function itself would stay the real one.
    */
-  now?: () => number;
+  now?: (() => number) | undefined;
   /** How many requests may wait in `acquire` and `run` together: 1000 unless given; may be `Infinity`. Further ones reject: `ERR_LEAPGATE_FULL`. */
-  maxWaiting?: number;
+  maxWaiting?: number | undefined;
 }
 
 /** A value of a key part. A number is the same as its text. */
@@ -436,66 +439,66 @@ export type Costs = number | Readonly<Record<string, number | undefined>>;
 /** The properties of a request. */
 export interface RequestOptions {
   /** The key to limit: one value, an array in the order of the resource's key parts, or values by part. */
-  key?: Key | null | readonly (KeyValue | null)[] | KeyRecord;
+  key?: Key | null | readonly (KeyValue | null)[] | KeyRecord | undefined;
   /** The caller, for rules with `limitApp`. */
-  origin?: string;
+  origin?: string | undefined;
   /** The cost: 1 in each unit unless given. Under a rule with a `cost`, this is the estimate that the request holds. */
-  cost?: Costs;
+  cost?: Costs | undefined;
   /** Where the window is full, the request may borrow a pass from a later bucket, and waits for it less than 500 ms. */
-  prioritized?: boolean;
+  prioritized?: boolean | undefined;
   /** The entrance of the request, for rules with the strategy `chain` and for statistics. */
-  context?: string;
+  context?: string | undefined;
   /** Whether the request comes from outside: system rules limit only inbound requests. */
-  inbound?: boolean;
+  inbound?: boolean | undefined;
   /**
    * Whether limits leave the request alone, such as a health check: flow rules, system rules and bans neither refuse nor count it.
    * Circuit breakers and authority rules hold for it.
    */
-  exempt?: boolean;
+  exempt?: boolean | undefined;
   /**
    * The names of the APIs that the request enters besides its resource: all admit it, or none is charged. Up to 16. A name that no
    * rule is for makes no difference. `key` has the parts of all of them.
    */
-  apis?: readonly string[];
+  apis?: readonly string[] | undefined;
 }
 
 /** The properties of a call. */
 export interface EnterOptions extends RequestOptions {
   /** Whether the caller can wait where a rule requires it: see `waitMs`. Otherwise such a call is refused. */
-  canWait?: boolean;
+  canWait?: boolean | undefined;
   /** The open call within which this call is made. */
-  within?: Entry;
+  within?: Entry | undefined;
 }
 
 /** The properties of a call that may have to wait. */
 export interface WaitOptions extends RequestOptions {
   /** The open call within which this call is made. */
-  within?: Entry;
+  within?: Entry | undefined;
   /** Ends the wait: `acquire` or `run` rejects with the signal's reason, and what the request has reserved is released. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /**
    * Of the requests that wait for one resource with one key, and for turns also at one cost, the highest priority is admitted
    * first; 0 unless given, finite. Within one priority it is first come, first served. None starves: after 7 requests in a row that
    * were admitted before one that had come earlier, the one that has waited longest is next. In Workers turns are not exchanged.
    */
-  priority?: number;
+  priority?: number | undefined;
 }
 
 /** The properties of a call that waits to be admitted. */
 export interface AcquireOptions extends WaitOptions {
   /** The longest wait, in milliseconds; `Infinity` unless given. */
-  maxWaitMs?: number;
+  maxWaitMs?: number | undefined;
 }
 
 /** The properties of a call that `run` makes. */
 export interface RunOptions extends WaitOptions {
   /** Whether what the function has thrown counts as an error; everything does unless given. `run` rejects with it all the same. */
-  isError?: (error: unknown) => boolean;
+  isError?: ((error: unknown) => boolean) | undefined;
   /**
    * How long the function may take, in milliseconds; `Infinity` unless given. After that `run` rejects with `ERR_LEAPGATE_TIMEOUT`,
    * circuit breakers count an error, and the function's signal aborts. The call is in flight until the function ends.
    */
-  timeoutMs?: number;
+  timeoutMs?: number | undefined;
 }
 
 /** A change of a circuit breaker. */
@@ -600,14 +603,14 @@ export interface Outcome {
   /** The error. Undefined, null and false mean success. */
   error?: unknown;
   /** What the call has cost, for rules with a `cost`: without it, the estimate that the call holds. */
-  cost?: Costs;
+  cost?: Costs | undefined;
   /** Whether the call turns out not to count: its charge is refunded to the windows, and it has no `cost`. */
-  refund?: boolean;
+  refund?: boolean | undefined;
   /**
    * Whether the client has left before the answer. Circuit breakers then count the call only if it was slow already. `refund`
    * overrides `unanswered`, and `unanswered` overrides `error`.
    */
-  unanswered?: boolean;
+  unanswered?: boolean | undefined;
 }
 
 /** A call in flight, or a refusal. End an admitted call once: with `exit`, or, if it never began, with `cancel`. */

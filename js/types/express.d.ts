@@ -41,7 +41,7 @@ declare global {
   namespace Express {
     interface Request {
       /** The decision of `leapgate/express`. */
-      rateLimit?: Result;
+      rateLimit?: Result | undefined;
     }
   }
 }

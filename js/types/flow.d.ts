@@ -88,13 +88,13 @@ export interface FlowRule
   /** How much is admitted; may have a fraction. */
   count: number;
   /** Limits each combination of values separately: up to 8 parts. */
-  key?: readonly KeyPart[];
+  key?: readonly KeyPart[] | undefined;
 }
 
 /** The rules of an engine. What other rules and other fields a rules document may have is refused, unless it is empty or a default. */
 export interface FlowDocument {
   /** Up to 1000 limits. All of those on a resource must admit a request. */
-  flowRules?: readonly FlowRule[];
+  flowRules?: readonly FlowRule[] | undefined;
 }
 
 type LeftOut = 'origin' | 'prioritized' | 'context' | 'inbound' | 'exempt' | 'apis' | 'within';

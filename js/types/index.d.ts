@@ -16,30 +16,30 @@ export interface Limit {
   /** The length of the window, in whole milliseconds. */
   windowMs: number;
   /** What the window guarantees; `strict` unless given. */
-  window?: WindowMode;
+  window?: WindowMode | undefined;
   /**
    * The number of buckets in the window: a divisor of `windowMs`. The largest up to 20 unless given; if that is below 10, the
    * limiter decides by a window that is up to 20 ms longer and has up to 20 buckets.
    */
-  sampleCount?: number;
+  sampleCount?: number | undefined;
   /** The limit's name in results. The length of its window unless given, as in `60s`. */
-  id?: string;
+  id?: string | undefined;
 }
 
 /** The settings of all limiters. */
 export interface LimiterSettings {
   /** How many keys have a window of their own: 100,000 unless given. Further keys share windows, which is stricter for them. */
-  maxKeys?: number;
+  maxKeys?: number | undefined;
   /**
    * `shadow`: requests that would be refused, also those of blocked keys, pass and are charged nothing; their results have
    * `shadowBlocked`, and `stats()` counts them. `enforce` unless given.
    */
-  mode?: 'enforce' | 'shadow';
+  mode?: 'enforce' | 'shadow' | undefined;
   /**
    * The clock, in milliseconds. `performance.now()` unless given, `Date.now()` in Workers; while a test fakes `Date`, the fake is followed.
    * A clock by `Date` is `() => Date.now()`: the function itself would stay the real one.
    */
-  now?: () => number;
+  now?: (() => number) | undefined;
 }
 
 /** One limit, or several: a request passes if all of them admit it. */
@@ -82,7 +82,7 @@ export interface LimitResult {
    */
   retryAfterMs: number;
   /** Of a `Limiter`: whether the request passes in shadow mode alone. */
-  shadowBlocked?: boolean;
+  shadowBlocked?: boolean | undefined;
   /** The limit that refuses, else the limit with the fewest passes left; null if the key is blocked. */
   readonly rule: string | null;
   /** The state of each limit. */
@@ -92,12 +92,12 @@ export interface LimitResult {
 /** The properties of a request. */
 export interface LimitOptions {
   /** The cost: a whole number, 1 unless given. */
-  cost?: number;
+  cost?: number | undefined;
   /**
    * A limit for this request, in place of the limiter's; only for a limiter with one limit. `Infinity`, for a limiter with several, too: unless
    * the key is blocked, the request passes, is charged nothing and holds nothing.
    */
-  limit?: number;
+  limit?: number | undefined;
 }
 
 /**
@@ -147,7 +147,7 @@ export class Limiter {
    * Refunds the charge of a request that turns out not to count. `at` is when it was charged, by `limiter.now()`: without it, the
    * latest charge is refunded, and quota may come back too early.
    */
-  refund(key: Key, cost?: number, options?: { at?: number }): void;
+  refund(key: Key, cost?: number, options?: { at?: number | undefined }): void;
   /** Forgets all charges of `key`, and that it is blocked. What is held stays. */
   reset(key: Key): void;
   /** Refuses all requests with `key` for the next `ms` milliseconds; 0 ends it, `Infinity` never ends. */
@@ -170,7 +170,7 @@ export class Limiter {
    *
    * A limiter that is restored with another hash than the first one of the process hashes each key anew, which takes some 200 ns more.
    */
-  restore(bytes: Uint8Array, options?: { elapsedMs?: number }): void;
+  restore(bytes: Uint8Array, options?: { elapsedMs?: number | undefined }): void;
   /** The limiter's clock. */
   now(): number;
   /** Frees the memory. The limiter cannot be used afterwards. */

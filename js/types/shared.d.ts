@@ -44,21 +44,21 @@ export interface SharedLimiterOptions {
    * The number of buckets in the window: a divisor of `windowMs`. The largest up to 20 unless given; if that is below 10, a warning
    * says so (`LEAPGATE_BUCKETS`): with `n` buckets as little as `n / (n + 1)` of the limit may pass.
    */
-  sampleCount?: number;
+  sampleCount?: number | undefined;
   /** The store that the processes share. */
   store: LeaseStore;
   /** What decides while the store does not answer; `local` unless given. */
-  whenDown?: WhenDown;
+  whenDown?: WhenDown | undefined;
   /** How long an answer of the store may take, in milliseconds: 500 unless given. Then it counts as lost. */
-  timeoutMs?: number;
+  timeoutMs?: number | undefined;
   /** How many keys this process keeps apart: 100,000 unless given. Further keys take the places of others, whose permits are lost. */
-  maxKeys?: number;
+  maxKeys?: number | undefined;
 }
 
 /** The properties of a request. */
 export interface SharedLimitOptions {
   /** The cost: a whole number, 1 unless given. */
-  cost?: number;
+  cost?: number | undefined;
   /** In Workers, the context of the request: it keeps calls to the store alive when the response has been sent. */
   ctx?: { waitUntil(promise: Promise<unknown>): void };
 }

@@ -28,7 +28,7 @@ export interface WindowOptions {
   /** The interval, in whole milliseconds: up to ten years. */
   intervalMs: number;
   /** The number of buckets: a divisor of `intervalMs`, at most 1000. The largest up to 100 unless given. */
-  sampleCount?: number;
+  sampleCount?: number | undefined;
 }
 
 /** An option for the clock. */
@@ -37,13 +37,13 @@ export interface Clock {
    * The clock, in milliseconds. `performance.now()` unless given, `Date.now()` in Workers; while a test fakes `Date`, the fake is followed.
    * A clock by `Date` is `() => Date.now()`: the function itself would stay the real one.
    */
-  now?: () => number;
+  now?: (() => number) | undefined;
 }
 
 /** An option for borrowed passes. */
 export interface Borrowing {
   /** Whether a borrowed pass counts if nothing else happens in its bucket: `kept` (the default) if so, `lost` as in Sentinel. */
-  untouched?: 'kept' | 'lost';
+  untouched?: 'kept' | 'lost' | undefined;
 }
 
 /** The counts of one bucket. */

@@ -1,7 +1,8 @@
 // esbuild, for browsers and for Node.
+import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import test from 'node:test';
-import { NODE20, assertHeld, project, run, tool } from '../place.mjs';
+import { NODE20, SUBPATHS, assertHeld, project, run, tool } from '../place.mjs';
 
 for (const [platform, format] of [
   ['browser', 'esm'],
@@ -19,3 +20,11 @@ for (const [platform, format] of [
     assertHeld(await run(NODE20, [outfile]));
   });
 }
+
+test('esbuild: what is not used is left out', async () => {
+  const { build } = tool('esbuild', 'esbuild');
+  const imports = SUBPATHS.map((path, i) => `import * as unused${i} from '${path}';\n`).join('');
+  const dir = project({ 'main.mjs': `${imports}console.log('used');\n` });
+  const { outputFiles } = await build({ absWorkingDir: dir, entryPoints: ['main.mjs'], bundle: true, platform: 'neutral', format: 'esm', write: false });
+  assert.ok(outputFiles[0].text.length < 200, outputFiles[0].text.slice(0, 300));
+});
