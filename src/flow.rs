@@ -4,12 +4,14 @@
 //! refuses, each reserves, and then each admits; else all give back. What is left out is all that other rules, statistics and shared counts need.
 
 mod call;
+mod limit;
 
 pub use call::{FlowCall, FlowRefusal};
+pub use limit::{FlowLimit, FlowTerms};
 
 use crate::rule::{
-    Count, FLOW_RULES, FlowRule, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_RULES_PER_RESOURCE,
-    Mode, RuleId, RulesError, Strategy, Target,
+    Count, FLOW_RULES, FlowRule, KeyPart, KeyValue, KeyedBy, MAX_RULES_PER_RESOURCE, RuleId,
+    RulesError,
 };
 use crate::state::counter::{LocalCounter, Past};
 use crate::state::flow::Controller;
@@ -24,10 +26,9 @@ use std::time::Duration;
 /// up. For the rest of a document there is an [`Engine`](crate::Engine), which decides alike.
 ///
 /// ```
-/// use leapgate::rule::FlowRule;
-/// use leapgate::{FlowEngine, FlowRequest, Timestamp};
+/// use leapgate::{FlowEngine, FlowRequest, FlowTerms, Timestamp};
 ///
-/// let engine = FlowEngine::new(vec![FlowRule::new("login", 1.0)?])?;
+/// let engine = FlowEngine::new(vec![FlowTerms::of("login").limit()?])?;
 /// let login = engine.resource("login");
 /// let seed = [17, 4]; // random numbers, of the host
 /// let enter = |millis| login.enter(&FlowRequest::default(), seed, Timestamp::from_millis(millis));
@@ -99,14 +100,13 @@ pub struct FlowPolicy {
 }
 
 impl FlowEngine {
-    /// An engine with these rules. Their ids are compared one by one: a thousand rules take a millisecond, and ten times as many a
-    /// hundred.
+    /// An engine with these rules. Their ids are compared one by one: a thousand rules take milliseconds, and ten times as many a
+    /// hundred times as long.
     ///
     /// # Errors
     ///
-    /// Where the rules do not go together, or one of them is more than a limit on a named resource or on each key there: by its target,
-    /// origin, strategy, mode, cost, exemptions, `compat`, cluster, or by the parts or the items of its key.
-    pub fn new(rules: Vec<FlowRule>) -> Result<FlowEngine, RulesError> {
+    /// Where the rules do not go together.
+    pub fn new(rules: Vec<FlowLimit>) -> Result<FlowEngine, RulesError> {
         Ok(FlowEngine {
             rules: RefCell::new(in_force(rules, &[])?),
             past: RefCell::default(),
@@ -119,7 +119,7 @@ impl FlowEngine {
     /// # Errors
     ///
     /// Where the rules do not go together: then the rules in force stay.
-    pub fn replace(&self, rules: Vec<FlowRule>) -> Result<(), RulesError> {
+    pub fn replace(&self, rules: Vec<FlowLimit>) -> Result<(), RulesError> {
         let mut known: Vec<_> = self.rules.borrow().clone();
         known.extend(self.past.borrow().iter().filter_map(Weak::upgrade));
         let rules = in_force(rules, &known)?;
@@ -165,14 +165,15 @@ impl FlowEngine {
 }
 
 /// The rules in force, where those of `before` were: a rule with the state of one of these goes on with it.
-fn in_force(rules: Vec<FlowRule>, before: &[Rc<InForce>]) -> Result<Vec<Rc<InForce>>, RulesError> {
-    let longest = rules.iter().map(longest_wait).max().unwrap_or(0);
+fn in_force(rules: Vec<FlowLimit>, before: &[Rc<InForce>]) -> Result<Vec<Rc<InForce>>, RulesError> {
+    let longest = rules
+        .iter()
+        .map(|limit| longest_wait(&limit.0))
+        .max()
+        .unwrap_or(0);
     let mut all: Vec<Rc<InForce>> = Vec::new();
-    for (index, rule) in rules.into_iter().enumerate() {
+    for (index, FlowLimit(rule)) in rules.into_iter().enumerate() {
         let (id, list) = (rule.id(), FLOW_RULES);
-        if !is_alone(&rule) {
-            return Err(RulesError::More { id, index });
-        }
         if all.iter().any(|known| known.id == id) {
             return Err(RulesError::SameId { id, list, index });
         }
@@ -196,28 +197,6 @@ fn in_force(rules: Vec<FlowRule>, before: &[Rc<InForce>]) -> Result<Vec<Rc<InFor
         }));
     }
     Ok(all)
-}
-
-/// Whether a rule asks for nothing that an engine of flow rules alone does not have.
-fn is_alone(rule: &FlowRule) -> bool {
-    let is_hashed_as_it_is =
-        |part: &KeyPart| !matches!(part, KeyPart::ClientIp { .. } | KeyPart::Attribute(_));
-    let is_simple = |by: &KeyedBy| {
-        by.items().is_empty()
-            && by.pattern().is_none()
-            && by.count_from().is_none()
-            && by.enforced_share().get() == 1.0
-            && by.parts().iter().all(is_hashed_as_it_is)
-    };
-    matches!(rule.target(), Target::Resource(_))
-        && *rule.limit_app() == LimitApp::Default
-        && *rule.strategy() == Strategy::Direct
-        && rule.mode() == Mode::Enforce
-        && !rule.is_compat()
-        && rule.cost().is_none()
-        && rule.exempt().is_none()
-        && rule.cluster().is_none()
-        && rule.keyed_by().is_none_or(is_simple)
 }
 
 impl State {
