@@ -198,13 +198,14 @@ impl Flows {
     pub(crate) fn register(&mut self, engine: u32, number: u32, name: &str) -> Option<f64> {
         let slot = self.slots.get_mut(engine)?;
         let resource = slot.engine.resource(name);
-        let (mut about, mut units) = (0, vec![REQUESTS.into()]);
+        let mut about = 0;
+        let mut units: Vec<Box<str>> = vec![REQUESTS.into()];
         for (rule, _) in resource.rules() {
             about |= HAS_RULES;
             if rule.grade() == Grade::Concurrency {
                 about |= IS_OPEN;
             }
-            if units.iter().all(|known: &Box<str>| **known != *rule.unit()) {
+            if units.iter().all(|known| **known != *rule.unit()) {
                 units.push(rule.unit().into());
             }
         }
