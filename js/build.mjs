@@ -13,7 +13,7 @@ const MODULES = [
     path: '',
     entries: ['workerd', 'edge-light', 'slim'],
     // 36,000 in Workers before there were holds, which take 2,000 more.
-    budgets: { wasm: 72_000, 'default import, gzipped': 48_000, 'in Workers, gzipped': 39_000 },
+    budgets: { wasm: 77_500, 'default import, gzipped': 48_000, 'in Workers, gzipped': 42_500 },
   },
   {
     name: 'engine',
@@ -129,8 +129,11 @@ for (const { name, path, entries, budgets } of MODULES) {
 
 // These import `leapgate` by name: its `exports` choose the source of the module, and there is one instance.
 const around = ['stats', 'http', 'express', 'fastify', 'fetch', 'hono', 'store', 'nestjs', 'shared-redis', 'shared-durable-object', 'shared-cluster', 'client'];
-const sha1 = createHash('sha1').update(readFileSync('src/lease/redis.lua')).digest('hex');
-const options = { external: ['leapgate'], loader: { '.lua': 'text' }, define: { REDIS_SCRIPT_SHA1: `"${sha1}"` } };
+// The script for Redis as the core has it: without comments and indentation.
+const script = readFileSync('src/lease/redis.lua', 'utf8').replace(/^ *(--.*)?\n|^ +/gm, '');
+const sha1 = createHash('sha1').update(script).digest('hex');
+if (!readFileSync('src/lease/script.rs', 'utf8').includes(sha1)) throw new Error(`src/lease/script.rs does not have the SHA-1 of the script, ${sha1}.`);
+const options = { external: ['leapgate'], define: { REDIS_SCRIPT: JSON.stringify(script), REDIS_SCRIPT_SHA1: `"${sha1}"` } };
 for (const name of around) {
   for (const [format, extension] of [['esm', 'js'], ['cjs', 'cjs']]) {
     writeFileSync(`${dist}/${name}.${extension}`, await bundle(`js/lib/${name}.js`, { format, ...options }));

@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 
 const { default: binaryen } = await import(resolve('.tools/binaryen/node_modules/binaryen/index.js'));
 const PANICS = [
-  /^core\[\w+\]::(panicking::panic|option::expect_failed|result::unwrap_failed|slice::index::slice_index_fail|cell::panic_)/,
+  /^core\[\w+\]::(panicking::panic|option::expect_failed|result::unwrap_failed|slice::index::slice_index_fail|str::slice_error_fail|cell::panic_)/,
   /^alloc\[\w+\]::(raw_vec::handle_error|alloc::handle_alloc_error)/,
   /^__rustc\[\w+\]::rust_begin_unwind/,
 ];

@@ -261,7 +261,7 @@ impl<T: Bucket> LeapArray<T> {
     }
 
     /// The newest bucket and the one `behind` slots before it: the hot path of a ring that has just been moved.
-    #[inline(always)] // where code is to be small, too
+    #[cfg_attr(not(feature = "small"), inline(always))] // where code is to be small, too
     pub(crate) fn newest_and_oldest(&self, behind: usize) -> Option<(&T, &T)> {
         let newest = self.newest.get()?;
         Some((

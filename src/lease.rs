@@ -49,6 +49,7 @@ mod moment;
 mod node;
 mod request;
 mod ring;
+mod script;
 mod state;
 mod store;
 mod terms;
@@ -59,15 +60,7 @@ pub use key_name::{escape_part, window_name};
 pub use moment::Moment;
 pub use node::Node;
 pub use request::{Report, Request, Settlement};
+pub use script::{REDIS_SCRIPT, REDIS_SCRIPT_SHA1};
 pub use state::KeyState;
 pub use store::Store;
 pub use terms::Terms;
-
-/// The store half as a script, for Redis 5 and newer and for what speaks as it does: `EVAL script 1 KEY REQUEST` answers what
-/// [`Node::answered`] takes. A value of another program under the key, or a text that is not a request, is answered by a sentence, and
-/// nothing is written.
-pub const REDIS_SCRIPT: &str = include_str!("lease/redis.lua");
-
-/// The SHA-1 of [`REDIS_SCRIPT`], by which Redis knows it once it has run: `EVALSHA sha1 1 KEY REQUEST`. Where it is not known, the
-/// error begins with `NOSCRIPT`.
-pub const REDIS_SCRIPT_SHA1: &str = "be044416189046118197f117adfaa8a240bf038b";

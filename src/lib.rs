@@ -60,6 +60,7 @@
 // | `text` | values as sentences show them |
 // | `compat` | whether rules decide as Sentinel does |
 // | `inline_vec` | a small vector: no allocation while it is short |
+// | `map` | the maps of names |
 // | `time` | `Timestamp` |
 // | `window` | geometry: which bucket, which slot, what still counts; every inclusive or exclusive decision |
 // | `leap_array` | the ring, reused in place; knows no counter |
@@ -89,6 +90,7 @@ mod inline_vec;
 mod leap_array;
 pub mod lease;
 mod limiter;
+mod map;
 mod places;
 mod refusal;
 pub mod rule;
@@ -103,7 +105,7 @@ pub use engine::{Blocked, Decision, Engine, Entry, Outcome, Policy, Request, Res
 pub use flow::{
     FlowCall, FlowEngine, FlowLimit, FlowPolicy, FlowRefusal, FlowRequest, FlowResource, FlowTerms,
 };
-pub use limiter::{Hold, Left, Limit, Limiter, LimiterError, Verdict};
+pub use limiter::{Hold, Left, Limit, Limiter, LimiterError, Verdict, snapshot::RestoreError};
 pub use refusal::RefusalKind;
 pub use rule::{Cause, Rules, RulesError};
 pub use time::Timestamp;

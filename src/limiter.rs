@@ -1,9 +1,11 @@
 //! Some limits on each of many keys, and nothing else: the short form of an [`Engine`](crate::Engine) with keyed rules.
 
+pub(crate) mod snapshot;
+
 use crate::rule::{Count, Counting, Grade, RuleGeometry, RuleId};
 use crate::state::keyed::{Blocks, Charges, Key, KeyHandle, KeyedGeometry, KeyedWindows};
 use crate::time::Timestamp;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::fmt;
 use std::time::Duration;
 
@@ -403,8 +405,8 @@ impl Limiter {
     /// length.
     #[inline(never)]
     pub fn block(&self, key: Key, length: Duration, now: Timestamp) -> bool {
-        self.with_blocks(|blocks| blocks.block(key, length, now))
-            .unwrap_or(false)
+        let blocks = self.blocks();
+        blocks.is_some_and(|mut blocks| blocks.block(key, length, now))
     }
 
     /// Counts all windows as used up now: for a caller that has lost their counts.
@@ -415,16 +417,23 @@ impl Limiter {
             window.interval() + window.bucket_length()
         };
         let longest = self.limits.iter().map(longest).max().unwrap_or_default();
-        self.with_blocks(|blocks| blocks.block_all(longest, now));
+        if let Some(mut blocks) = self.blocks() {
+            blocks.block_all(longest, now);
+        }
     }
 
-    fn with_blocks<R>(&self, act: impl FnOnce(&mut Blocks) -> R) -> Option<R> {
+    /// The blocks, made if there were none.
+    #[inline(never)]
+    fn blocks(&self) -> Option<RefMut<'_, Blocks>> {
         let (limit, _) = self.limits.first()?;
         self.is_blocked.set(true);
-        let blocks = &mut *self.blocks.borrow_mut();
-        Some(act(blocks.get_or_insert_with(|| {
-            Blocks::new(geometry(limit, self.max_keys))
-        })))
+        let blocks = RefMut::map(self.blocks.borrow_mut(), |blocks| {
+            if blocks.is_none() {
+                *blocks = Some(Blocks::new(geometry(limit, self.max_keys)));
+            }
+            blocks
+        });
+        RefMut::filter_map(blocks, Option::as_mut).ok()
     }
 
     /// How many keys have a window, in the limit with the most.

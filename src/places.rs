@@ -17,8 +17,8 @@
 //! change sees what the request has counted, or the request sees the change: no request counts in a window that its name has
 //! left unseen.
 
+use crate::map::HashMap;
 use crate::time::Timestamp;
-use hashbrown::HashMap;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -172,6 +172,8 @@ impl<H: Host> Backend for EnvoyBackend<H> {
         BreakerPlace::open(&self.vm, &self.state_gauges, key)
     }
 
+    const PLACES: bool = true;
+
     fn places(&self, of: Option<(&str, Option<NamePlace>)>) -> Option<Rc<dyn Places>> {
         if of.is_some() {
             return self.open_list(of);

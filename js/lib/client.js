@@ -1,6 +1,6 @@
 // `fetch` that keeps to limits: its own rules, and what upstreams say, which only ever makes it stricter.
 
-import { Engine } from 'leapgate/engine';
+import { Engine } from 'leapgate/flow';
 import { checkNumber, checkOptions, fault, outermost, wrong } from './errors.js';
 import { after, nothing, onAbort } from './timers.js';
 import { read } from './upstream.js';

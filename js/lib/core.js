@@ -25,6 +25,7 @@ let slots; // how many keys can have a number
 let next; // the next number
 const seen = new Uint16Array(SEEN); // of recent keys without a number, a part of the hash
 let isSeeded;
+let seedWords;
 const numbers = new Map();
 const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
 
@@ -101,10 +102,7 @@ export function results() {
 export const doubles = (at, length) => new Float64Array(memory.buffer, at, length);
 
 // The text of so many bytes that the module has written into the buffer.
-export function readText(bytes) {
-  refreshViews();
-  return decoder.decode(text.slice(0, bytes));
-}
+export const readText = (length) => decoder.decode(readBytes(length));
 
 // The texts in so many bytes that the module has written into the buffer, each with its length before it.
 export function readTexts(bytes) {
@@ -117,6 +115,12 @@ export function readTexts(bytes) {
     at = end;
   }
   return texts;
+}
+
+// The bytes that the module has written into the buffer.
+export function readBytes(length) {
+  refreshViews();
+  return text.slice(0, length);
 }
 
 function roomFor(bytes) {
@@ -165,9 +169,30 @@ export function randomWords() {
 
 // Seeds the hashes.
 export function seed() {
-  if (isSeeded) return;
-  glue.seed(...randomWords());
-  isSeeded = true;
+  if (!isSeeded) plant(randomWords());
+}
+
+function plant(words) {
+  glue.seed(...words);
+  [seedWords, isSeeded] = [words, true];
+}
+
+// Makes `words` the seed, unless there is one. Returns whether they are the seed.
+export function adoptSeed(words) {
+  if (!isSeeded) plant(words);
+  return words.every((word, i) => word === seedWords[i]);
+}
+
+// What `act` returns while `words` are the seed, if there are any.
+export function underSeed(words, act) {
+  seed();
+  if (words === undefined) return act();
+  glue.seed(...words);
+  try {
+    return act();
+  } finally {
+    glue.seed(...seedWords);
+  }
 }
 
 // The number of a key, or 0 if it has none: then the key is in the module's buffer.
@@ -176,12 +201,26 @@ export function numberOf(key) {
   return numbers.get(key) ?? assignNumber(key);
 }
 
-function assignNumber(key) {
+// The same under another seed, where no key has a number.
+export function unnumbered(words, key) {
+  return underSeed(words, () => {
+    while (Array.isArray(key) && key.length === 1) [key] = key;
+    if (isValue(key)) glue.key(0, putKey(String(key)), false);
+    else otherNumberOf(key);
+    return 0;
+  });
+}
+
+function putKey(key) {
   if (key.length > MAX_KEY) {
     throw wrong('key', key, `has ${key.length} characters; use at most ${MAX_KEY}, or a hash of it`, RangeError, 'ERR_LEAPGATE_KEY');
   }
+  return putText(key);
+}
+
+function assignNumber(key) {
   if (!isSeeded) seed();
-  const bytes = putText(key);
+  const bytes = putKey(key);
   const hash = glue.key(0, bytes, false);
   if (key.length > MAX_REMEMBERED) return 0;
   const place = hash % SEEN;

@@ -80,11 +80,13 @@ export function wrong(place, value, why, Kind = TypeError, code = codeOf(place))
 const codeOf = (place) =>
   /^(options|settings|request|outcome|gauges|config)\b/.test(place) ? 'ERR_LEAPGATE_OPTIONS' : 'ERR_LEAPGATE_ARGUMENT';
 
+// The kind of an error about a value that should be another number.
+export const kindOf = (value) => (typeof value === 'number' ? RangeError : TypeError);
+
 // Returns `value` if it is a number from 0 to `most`, else throws.
 export function checkNumber(place, value, most, isWhole) {
   if (typeof value === 'number' && value >= 0 && value <= most && (!isWhole || Number.isInteger(value))) return value;
-  const Kind = typeof value === 'number' ? RangeError : TypeError;
-  throw wrong(place, value, `is not possible; use a ${isWhole ? 'whole ' : ''}number from 0 to ${most}`, Kind);
+  throw wrong(place, value, `is not possible; use a ${isWhole ? 'whole ' : ''}number from 0 to ${most}`, kindOf(value));
 }
 
 // Throws if there is a `value` that is not a function.

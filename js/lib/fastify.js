@@ -44,7 +44,8 @@ const FORMATS = ['error'];
 
 // The options of a route: its own, and the plugin's for the rest; the plugin's limits only if the route has none.
 function optionsOf(route, { key, skip, countIf, onRefused, draft, reply }, limits) {
-  return { key, skip, countIf, onRefused, draft, reply, ...(hasLimits(route) ? {} : limits), ...route };
+  const own = Object.fromEntries(Object.entries(route).filter(([, value]) => value !== undefined));
+  return { key, skip, countIf, onRefused, draft, reply, ...(hasLimits(route) ? {} : limits), ...own };
 }
 
 function pluginOf(options) {
@@ -53,7 +54,7 @@ function pluginOf(options) {
   const key = addressKey();
   // The limits of the plugin, of which all routes without limits of their own have one count.
   const limits = hasLimits(options) ? decider(options) : undefined;
-  const gateFor = (route) => makeGate(optionsOf(route, options, limits), key, FORMATS);
+  const gateFor = (route) => makeGate(optionsOf(route, options, limits), key, FORMATS, undefined, ({ raw }) => raw);
   const common = limits && gateFor({});
 
   // The gates of routes with options of their own, by options and then by path: methods of one path share their limit.

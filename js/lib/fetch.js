@@ -1,7 +1,7 @@
 // For handlers of fetch's Request: Workers, Deno, Bun, Next.js and the like.
 
 import { addressKeys, checkAdapter, isObject, makeGate } from './gate.js';
-import { checkFunction, checkOptions, fault, outermost, wrong } from './errors.js';
+import { checkFunction, checkOptions, fault, kindOf, outermost, wrong } from './errors.js';
 import { isResponse, responseOf, watch, withHeaders } from './web.js';
 
 const HEADER = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
@@ -26,7 +26,7 @@ function addressOf(ip) {
       'options.ip.hops',
       hops,
       'is not a valid number of proxies; use a whole number from 1, how many of yours a request passes',
-      RangeError,
+      kindOf(hops),
     );
   }
   // Each proxy appends the address of its client; clients can forge the addresses before these.

@@ -1,8 +1,8 @@
 // Shared by the adapters: how they decide about a request, what a refusal says, and when a charge is refunded.
 
 import { Limiter } from 'leapgate';
-import { PEERS, checkFunction, checkObject, checkOptions, fault, shown, wrong } from './errors.js';
-import { checkDraft, headersOf, retryAfterSeconds } from './headers.js';
+import { PEERS, checkFunction, checkObject, checkOptions, fault, kindOf, shown, wrong } from './errors.js';
+import { checkDraft, headersOf, limitsOf, retryAfterSeconds } from './headers.js';
 import { V4, V6, keyOfAddress } from './ip.js';
 import { sampled } from './refused.js';
 import { allOf, tell } from './told.js';
@@ -14,7 +14,7 @@ const PROBLEMS = 'https://iana.org/assignments/http-problem-types';
 
 // The options of all adapters, beside the options of a Limiter.
 const SHARED = ['key', 'cost', 'skip', 'countIf', 'onRefused', 'draft', 'reply', 'engine', 'resource', 'origin', 'limiter'];
-const LIMITS = ['limit', 'windowMs', 'window', 'sampleCount', 'id', 'limits', 'maxKeys', 'now'];
+const LIMITS = ['limit', 'windowMs', 'window', 'sampleCount', 'id', 'limits', 'maxKeys', 'mode', 'clock', 'now'];
 
 const MAX_COUNT = 2 ** 53;
 const MAX_COST = 2 ** 32 - 1;
@@ -79,7 +79,7 @@ export function decider(options) {
   if (cost !== undefined && typeof cost !== 'function') checkCost('options.cost', cost, engine, 'use');
   if (given === undefined) {
     const own = Object.fromEntries(limits.map((name) => [name, options[name]]));
-    if (typeof limit !== 'function') return { limiter: new Limiter(own), cost };
+    if (typeof limit !== 'function' && limit !== Infinity) return { limiter: new Limiter(own), cost };
     if (own.limits !== undefined) throw wrong('options.limit', limit, 'stands beside `limits`; leave one of them out');
     // Each request brings its limit.
     return { limiter: new Limiter({ ...own, limit: 0 }), limit, cost };
@@ -108,8 +108,6 @@ export function decider(options) {
   return { engine, resource, origin, cost };
 }
 
-const kindOf = (value) => (typeof value === 'number' ? RangeError : TypeError);
-
 function checkLimit(place, limit, use) {
   if (limit === Infinity || (typeof limit === 'number' && limit >= 0 && limit <= MAX_COUNT)) return;
   throw wrong(place, limit, `is not a valid limit; ${use} a number from 0 to ${MAX_COUNT}, or Infinity for no limit`, kindOf(limit));
@@ -130,7 +128,7 @@ function checkReply(reply, formats) {
   const { status = 429, format = 'text', body = '', headers = {} } = reply;
   checkOptions('options.reply', reply, ['status', 'format', 'body', 'headers']);
   if (!Number.isInteger(status) || status < 400 || status > 599) {
-    throw wrong('options.reply.status', status, 'is not a valid status of a refusal; use 429, or another from 400 to 599', RangeError);
+    throw wrong('options.reply.status', status, 'is not a valid status of a refusal; use 429, or another from 400 to 599', kindOf(status));
   }
   if (!formats.includes(format))
     throw wrong('options.reply.format', format, `is not a valid format; use one of ${formats.map((format) => `'${format}'`).join(', ')}`);
@@ -157,8 +155,8 @@ export function addressKeys(cure) {
 const isMissing = (value) => value === undefined || value === null;
 
 // `key` is the key function if the options have none; `formats` are the reply formats that only this adapter has; `contextOf` returns
-// what keeps a runtime from stopping after a request, if the runtime has that.
-export function makeGate(options, key, formats = [], contextOf = () => undefined) {
+// what keeps a runtime from stopping after a request, if the runtime has that; `requestOf` returns the runtime's own request.
+export function makeGate(options, key, formats = [], contextOf = () => undefined, requestOf = (request) => request) {
   const { skip, countIf, onRefused, draft = 11, reply = {} } = options;
   const { engine, resource, origin, limiter, limit, cost } = decider(options);
   checkFunction('options.key', options.key, 'use one that returns whom to limit, as in `(request) => ipKey(address)`');
@@ -226,11 +224,13 @@ export function makeGate(options, key, formats = [], contextOf = () => undefined
     let request;
     if (limit !== undefined) request = { limit };
     if (cost !== undefined) request = { ...request, cost };
+    // Not limited, unless its key is blocked.
+    if (limit === Infinity) request = { limit: MAX_COUNT, cost: 0 };
     // Read before the charge: a refund as of an earlier instant does not come back too early.
     const at = countIf === undefined ? 0 : limiter.now?.();
     const answer = (result) => {
-      const isCharged = result.success && !result.shadowBlocked && limit !== Infinity;
-      if (!isCharged || countIf === undefined) return { result, end: undefined };
+      if (limit === Infinity) return { result, end: undefined, policies: [] };
+      if (!result.success || result.shadowBlocked || countIf === undefined) return { result, end: undefined };
       return { result, end: (outcome) => refund(key, cost, at, args[0], outcome).catch(notEnded) };
     };
     if (limiter[DECIDE] === undefined) return answer(limiter.limit(key, request));
@@ -251,11 +251,9 @@ export function makeGate(options, key, formats = [], contextOf = () => undefined
   // Each decision is told in the headers, beside those of other gates, and refusals are reported.
   function noted(key, decision, args) {
     const { result } = decision;
-    if (draft !== false) decision.told = tell(args[0], gate, result);
-    if (report !== undefined && (!result.success || result.shadowBlocked)) {
-      const reported = report(key, result);
-      if (reported !== undefined) contextFor(args)?.waitUntil(reported);
-    }
+    if (draft !== false) decision.told = tell(requestOf(args[0]), gate, result, limitsOf(decision.policies ?? result.policies));
+    const reported = report?.(key, result);
+    if (reported !== undefined) contextFor(args)?.waitUntil(reported);
     return decision;
   }
 

@@ -34,7 +34,7 @@ export const leapgate = outermost('leapgate', (options) => {
   }
   if (getConnInfo !== undefined && key !== undefined)
     throw wrong('options.getConnInfo', getConnInfo, 'stands beside `key`; leave one of them out');
-  const gate = makeGate(options, addressKey(getConnInfo), [], contextOf);
+  const gate = makeGate(options, addressKey(getConnInfo), [], contextOf, (c) => c.req.raw);
 
   function setHeaders(c, decision) {
     const response = withHeaders(c.res, gate.headers(decision));

@@ -3,16 +3,18 @@ import * as wasm from './core.js';
 import { INSPECT, beginAt, bounded, checkNumber, checkOptions, fault, inspected, wrong } from './errors.js';
 import * as layout from './layout.js';
 import { LimitResult } from './result.js';
+import { restore, save } from './snapshot.js';
 import { flatten } from './tree.js';
 import { warn } from './warn.js';
 
 const MAX_COST = 2 ** 32 - 1;
 const MAX_COUNT = 2 ** 53;
 const MAX_KEYS = 100_000;
+const MAX_BLOCK_MS = 1e13;
 
 // The options of the constructor, and of calls.
 const LIMIT = ['limit', 'windowMs', 'window', 'sampleCount', 'id'];
-const OPTIONS = [...LIMIT, 'limits', 'maxKeys', 'now'];
+const OPTIONS = [...LIMIT, 'limits', 'maxKeys', 'mode', 'now'];
 const REQUEST = ['cost', 'limit'];
 const EXAMPLE = '`{ cost: 2 }`, or leave it out';
 
@@ -43,12 +45,24 @@ function timeOf(clock) {
   throw wrong('options.now()', now, 'is not a valid time; return milliseconds, a number of at least 0', TypeError, 'ERR_LEAPGATE_CLOCK');
 }
 
+// A key that is blocked for good is so until the end of the module's time.
+const waitOf = (retry) => (retry < 0 || retry > MAX_BLOCK_MS ? Infinity : retry);
+
+// The module has the largest count for a limit that is infinite.
+const finite = (options) => (options?.limit === Infinity ? { ...options, limit: MAX_COUNT } : options);
+
 export class Limiter {
   #at = { number: -1, generation: 0 };
   #tree;
   #now;
   #policies = [];
   #limits;
+  // No limit is finite.
+  #isUnlimited;
+  #isShadow;
+  #shadowBlocked = 0;
+  // The seed of the keys if they were restored and have another one than the module.
+  #seed;
   #maxKeys;
   #unremembered = 0;
   #sharing = false;
@@ -66,7 +80,7 @@ export class Limiter {
   }
 
   #make(options) {
-    const { now, ...rest } = checkOptions('options', options, OPTIONS, '`{ limit: 100, windowMs: 60_000 }`');
+    const { now, mode = 'enforce', ...rest } = checkOptions('options', options, OPTIONS, '`{ limit: 100, windowMs: 60_000 }`');
     if (Array.isArray(rest.limits)) {
       // The core reports an item that is not an object.
       rest.limits.forEach((limit, i) => Object(limit) === limit && checkOptions(`options.limits[${i}]`, limit, LIMIT));
@@ -74,10 +88,16 @@ export class Limiter {
     if (now !== undefined && typeof now !== 'function') {
       throw wrong('options.now', now, 'is not a function; use one that returns milliseconds, or leave it out');
     }
-    this.#tree = flatten('options', rest);
+    if (mode !== 'enforce' && mode !== 'shadow') {
+      throw wrong('options.mode', mode, "is not a mode; use 'enforce' or 'shadow'", RangeError);
+    }
+    this.#isShadow = mode === 'shadow';
     this.#now = now;
-    this.#limits = [rest.limits ?? rest].flat().map((limit) => ({ ...limit }));
     wasm.ready();
+    this.#limits = [rest.limits ?? rest].flat().map((limit) => ({ ...limit }));
+    this.#isUnlimited = this.#limits.every(({ limit }) => limit === Infinity);
+    const { limits } = rest;
+    this.#tree = flatten('options', Array.isArray(limits) ? { ...rest, limits: limits.map(finite) } : finite(rest));
     this.#open();
     this.#maxKeys = rest.maxKeys ?? MAX_KEYS;
     registry?.register(this, this.#at, this.#at);
@@ -131,7 +151,8 @@ export class Limiter {
       [this.#token, this.#batch] = [{}, { at: this.#at, generation: wasm.generation, clock: this.#now ?? wasm.defaultClock, holds: [] }];
       batches?.register(this.#token, this.#batch);
     }
-    if (!hold.success) return hold;
+    // What passes without a limit holds nothing.
+    if (!hold.success || hold.shadowBlocked || hold.limit === Infinity) return hold;
     const { holds } = this.#batch;
     const results = wasm.results();
     holds.push(results[layout.VERDICT_HOLD], results[layout.VERDICT_SEQUENCE], estimate);
@@ -146,23 +167,48 @@ export class Limiter {
 
   #ask(key, options, names, how, cost = 1, Result = LimitResult) {
     const number = this.#ready();
-    let count = -1;
+    let [count, isUnlimited] = [-1, this.#isUnlimited];
     if (options !== undefined) {
       checkOptions('options', options, names, EXAMPLE);
       if (options.cost !== undefined) cost = checkNumber('options.cost', options.cost, MAX_COST, true);
-      if (options.limit !== undefined) count = this.#count(options.limit);
+      if (options.limit === Infinity) isUnlimited = true;
+      else if (options.limit !== undefined) count = this.#count(options.limit);
     }
     const now = this.now();
     let passes;
     try {
       this.#flush(key);
-      const slot = wasm.numberOf(key);
+      const slot = this.#slotOf(key);
       if (slot === 0 && ++this.#unremembered % UNREMEMBERED === 0 && !this.#sharing) this.#checkSharing();
-      passes = core.limiter_ask(number, slot, cost, count, now, how);
+      passes = core.limiter_ask(number, slot, cost, count, now, isUnlimited ? layout.LOOK : how);
     } catch (error) {
       throw wasm.crashed(error);
     }
-    return this.#answer(passes, now, Result);
+    const result = isUnlimited ? this.#answerUnlimited(passes, now, Result) : this.#answer(passes, now, Result);
+    return this.#isShadow && !result.success ? this.#shadow(result, how) : result;
+  }
+
+  // The number of the key in the module.
+  #slotOf(key) {
+    return this.#seed === undefined ? wasm.numberOf(key) : wasm.unnumbered(this.#seed, key);
+  }
+
+  // Lets a refused request pass.
+  #shadow(result, how) {
+    if (how !== layout.LOOK) this.#shadowBlocked++;
+    return Object.assign(result, { success: true, shadowBlocked: true });
+  }
+
+  // Only blocked keys are refused.
+  #answerUnlimited(passes, now, Result) {
+    const { [layout.VERDICT_REFUSING]: refuses, [layout.VERDICT_RETRY_AFTER]: retry } = wasm.results();
+    const isBlocked = !passes && refuses < 0;
+    const remaining = isBlocked ? 0 : Infinity;
+    return new Result(!isBlocked, Infinity, remaining, isBlocked ? waitOf(retry) : 0, this.#epoch(now), 0, isBlocked ? null : this.#policies[0], []);
+  }
+
+  #epoch(now) {
+    return this.#now === undefined ? wasm.timeOfDay(now) : now;
   }
 
   // Warns once that keys share windows.
@@ -178,7 +224,7 @@ export class Limiter {
     this.#flushAll();
     core.limiter_stats(this.#ready());
     const [keys, shared] = wasm.results();
-    return { keys, shared };
+    return { keys, shared, shadowBlocked: this.#shadowBlocked };
   }
 
   #count(limit) {
@@ -190,10 +236,10 @@ export class Limiter {
 
   #answer(success, now, Result) {
     const results = wasm.results();
-    const epoch = this.#now === undefined ? wasm.timeOfDay(now) : now;
+    const epoch = this.#epoch(now);
     const refuses = success ? 0 : results[layout.VERDICT_REFUSING];
     const retry = success ? 0 : results[layout.VERDICT_RETRY_AFTER];
-    const retryAfterMs = retry < 0 ? Infinity : retry;
+    const retryAfterMs = waitOf(retry);
     if (this.#policies.length === 1 && refuses === 0) {
       const at = layout.VERDICT_LEN;
       const [count, remaining, resetMs] = [results[at + layout.LIMIT_COUNT], results[at + layout.LIMIT_REMAINING], results[at + layout.LIMIT_RESET]];
@@ -216,7 +262,8 @@ export class Limiter {
     const { remaining, resetMs } = policies[scarcest];
     const rule = success ? scarcest : refuses;
     const { limit } = policies[rule] ?? policies[0];
-    return new Result(success, limit, rule < 0 ? 0 : remaining, retryAfterMs, epoch, resetMs, this.#policies[rule] ?? null, policies);
+    const told = policies.filter((_, i) => this.#limits[i].limit < Infinity);
+    return new Result(success, limit, rule < 0 ? 0 : remaining, retryAfterMs, epoch, resetMs, this.#policies[rule] ?? null, told);
   }
 
   refund(key, cost = 1, options = {}) {
@@ -226,22 +273,37 @@ export class Limiter {
     const now = this.now();
     const charged = at === undefined ? now : checkNumber('options.at', at, Number.MAX_VALUE, false);
     this.#flush(key);
-    this.#guarded(() => core.limiter_refund(number, wasm.numberOf(key), cost, charged, now));
+    this.#guarded(() => core.limiter_refund(number, this.#slotOf(key), cost, charged, now));
   }
 
   reset(key) {
     const number = this.#ready();
     this.#flush(key);
-    this.#guarded(() => core.limiter_reset(number, wasm.numberOf(key)));
+    this.#guarded(() => core.limiter_reset(number, this.#slotOf(key)));
   }
 
   block(key, ms) {
     const number = this.#ready();
-    checkNumber('ms', ms, Number.MAX_SAFE_INTEGER, false);
+    if (ms !== Infinity) checkNumber('ms', ms, Number.MAX_SAFE_INTEGER, false);
     const now = this.now();
     this.#flush(key);
-    if (this.#guarded(() => core.limiter_block(number, wasm.numberOf(key), ms, now))) return;
+    if (this.#guarded(() => core.limiter_block(number, this.#slotOf(key), ms, now))) return;
     throw fault('ERR_LEAPGATE_FULL', 'limiter: as many keys are blocked as `maxKeys` allows; raise it, or block for less long');
+  }
+
+  snapshot() {
+    const [number, now] = [this.#ready(), this.now()];
+    this.#flushAll();
+    return this.#guarded(() => save(number, this.#seed, now));
+  }
+
+  restore(bytes, options = {}) {
+    const number = this.#ready();
+    const { elapsedMs = 0 } = checkOptions('options', options, ['elapsedMs'], '`{ elapsedMs: 1000 }`, or leave it out');
+    checkNumber('options.elapsedMs', elapsedMs, Number.MAX_VALUE, false);
+    const now = this.now();
+    this.#flushAll();
+    this.#seed = this.#guarded(() => restore(number, bytes, elapsedMs, now));
   }
 
   #guarded(call) {

@@ -1,10 +1,10 @@
 // A ThrottlerStorage for @nestjs/throttler: never more than the limit in any window, and memory is bounded.
 
 import { Limiter } from 'leapgate';
-import { INSPECT, bounded, checkOptions, fault, inspected, outermost, wrong } from './errors.js';
+import { INSPECT, bounded, checkOptions, fault, inspected, kindOf, outermost, wrong } from './errors.js';
 import { sampled } from './refused.js';
 
-const KNOWN = ['window', 'maxKeys', 'onRefused', 'now'];
+const KNOWN = ['window', 'maxKeys', 'onRefused', 'mode', 'clock', 'now'];
 
 // How many windows there may be, by throttler and length. A `ttl` that is computed for each request has no window to count in.
 const MAX_LIMITERS = 64;
@@ -30,7 +30,7 @@ class Storage {
     const id = `${name} ${ttl}`;
     const found = this.#limiters.get(id);
     if (found !== undefined) return found;
-    if (!Number.isInteger(ttl) || ttl < 1) throw wrong('ttl', ttl, 'is not a valid window; use whole milliseconds from 1', RangeError);
+    if (!Number.isInteger(ttl) || ttl < 1) throw wrong('ttl', ttl, 'is not a valid window; use whole milliseconds from 1', kindOf(ttl));
     if (this.#limiters.size === MAX_LIMITERS) {
       throw fault(
         'ERR_LEAPGATE_FULL',
@@ -43,14 +43,13 @@ class Storage {
   }
 
   async increment(key, ttl, limit, blockDuration, throttlerName) {
+    if (limit === Infinity) return { totalHits: 0, timeToExpire: 0, isBlocked: false, timeToBlockExpire: 0 };
     const { limiter, limit: usual } = this.#limiter(throttlerName, ttl, limit);
     const result = limiter.limit(key, limit === usual ? undefined : { limit });
-    const [{ remaining = 0, resetMs = 0 } = {}] = result.policies;
-    const timeToExpire = seconds(resetMs);
-    // A limit of Infinity has no policy, and counts nothing.
-    const most = limit === Infinity ? 0 : Math.floor(limit);
-    if (result.success) return { totalHits: most - remaining, timeToExpire, isBlocked: false, timeToBlockExpire: 0 };
     this.#report?.(key, result);
+    const [{ remaining, resetMs }] = result.policies;
+    const [most, timeToExpire] = [Math.floor(limit), seconds(resetMs)];
+    if (result.success) return { totalHits: most - remaining, timeToExpire, isBlocked: false, timeToBlockExpire: 0 };
     const timeToBlockExpire = seconds(block(limiter, key, result, ttl, blockDuration));
     return { totalHits: most + 1, timeToExpire: Math.max(timeToExpire, timeToBlockExpire), isBlocked: true, timeToBlockExpire };
   }

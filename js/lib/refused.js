@@ -13,8 +13,8 @@ function failed(error) {
   warn('LEAPGATE_ON_REFUSED', `leapgate: \`onRefused\` has thrown: ${error?.message ?? error}`);
 }
 
-// Returns a function that reports a refusal, or counts it as suppressed; undefined without an `onRefused`. If it reports, it returns a
-// promise that never rejects.
+// Returns a function of decisions, which reports a refusal, or counts it as suppressed; undefined without an `onRefused`. If it reports,
+// it returns a promise that never rejects.
 export function sampled(onRefused) {
   checkFunction('options.onRefused', onRefused, 'use one that reports a refusal, as in `({ key, result, suppressed }) => …`');
   if (onRefused === undefined) return undefined;
@@ -22,6 +22,8 @@ export function sampled(onRefused) {
   const latest = [];
   let suppressed = 0;
   return (key, result) => {
+    // In shadow mode, a request passes that would be refused.
+    if (result.success && !result.shadowBlocked) return undefined;
     const now = performance.now();
     // The clock of a test may go back.
     while (latest.length > 0 && Math.abs(now - latest[0].at) >= SECOND) latest.shift();

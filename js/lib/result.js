@@ -40,8 +40,8 @@ export class LimitResult {
   }
 
   toJSON() {
-    const { success, limit, remaining, reset, retryAfterMs, rule, policies } = this;
-    return { success, limit, remaining, reset, retryAfterMs, rule, policies };
+    const { success, limit, remaining, reset, retryAfterMs, shadowBlocked, rule, policies } = this;
+    return { success, limit, remaining, reset, retryAfterMs, ...(shadowBlocked && { shadowBlocked }), rule, policies };
   }
 
   [INSPECT](_, options, inspect) {
@@ -50,5 +50,7 @@ export class LimitResult {
 
   static {
     bounded(this, 'LimitResult');
+    // An own field where it is true.
+    this.prototype.shadowBlocked = false;
   }
 }

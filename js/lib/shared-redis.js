@@ -1,10 +1,9 @@
 // Redis and Valkey as the store of shared limiters: one script, one key for each call, over the client that the user has.
 
-import script from '../../src/lease/redis.lua';
 import { checkOptions, outermost, wrong } from './errors.js';
 
-// build.mjs writes it.
-const SHA1 = REDIS_SCRIPT_SHA1;
+// build.mjs writes them.
+const [script, SHA1] = [REDIS_SCRIPT, REDIS_SCRIPT_SHA1];
 
 const CURE = 'use a client of ioredis, iovalkey, node-redis or @upstash/redis, or a function of the script, its keys and its arguments';
 

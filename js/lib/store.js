@@ -5,7 +5,7 @@ import { Limiter } from 'leapgate';
 import { INSPECT, bounded, checkObject, checkOptions, fault, inspected, outermost, shown, wrong } from './errors.js';
 import { sampled } from './refused.js';
 
-const KNOWN = ['window', 'sampleCount', 'maxKeys', 'onRefused', 'now'];
+const KNOWN = ['window', 'sampleCount', 'maxKeys', 'onRefused', 'mode', 'clock', 'now'];
 
 // The limit for a middleware whose own limit is 0. It needs all hits counted: it refuses all itself, or delays, as express-slow-down
 // does.
@@ -116,8 +116,8 @@ class Store {
 
   increment(key) {
     const result = this.#ready().limit(key);
-    if (result.success) return this.#passed(result);
     this.#report?.(key, result);
+    if (result.success) return this.#passed(result);
     if (this.#takesBackRefusals) this.#owe(key);
     return this.#refused(result);
   }

@@ -37,6 +37,13 @@ pub fn text_reserve(bytes: usize) {
     shell(|shell| shell.buffer.reserve(bytes));
 }
 
+/// Makes the buffer as small as it was at first.
+#[cfg(feature = "limiter")]
+#[wasm_bindgen]
+pub fn text_shrink() {
+    shell(|shell| shell.buffer = crate::buffer::Buffer::default());
+}
+
 /// Where the results of a decision are: doubles, in the order of `layout`.
 #[wasm_bindgen]
 pub fn results() -> *const f64 {

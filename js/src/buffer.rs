@@ -6,7 +6,7 @@ use crate::layout::RESULTS_LEN;
 pub(crate) const KEYS: usize = 4096;
 
 /// Room for most keys.
-const TEXT: usize = 1024;
+pub(crate) const TEXT: usize = 1024;
 
 pub(crate) struct Buffer {
     pub(crate) text: Vec<u8>,
@@ -46,6 +46,16 @@ impl Buffer {
     /// Writes `text` for JavaScript. Returns its length.
     pub(crate) fn write_text(&mut self, text: &str) -> f64 {
         self.write(text.as_bytes())
+    }
+
+    /// A number for JavaScript, or minus the length of an error message, which is written for it. (Out of line: there is one copy.)
+    #[cfg(feature = "engine")]
+    #[inline(never)]
+    pub(crate) fn said(&mut self, made: Result<u32, leapgate::config::ConfigError>) -> f64 {
+        match made {
+            Ok(number) => number.into(),
+            Err(error) => -self.write_text(&error.to_string()),
+        }
     }
 
     /// Writes bytes for JavaScript. Returns their number.

@@ -91,15 +91,18 @@ impl Default for Engines {
     }
 }
 
-fn rules_of(bytes: &[u8]) -> Result<Rules, ConfigError> {
+/// The rules, and how long they remember a charge at most.
+#[inline(never)]
+fn rules_of(bytes: &[u8]) -> Result<(Rules, Duration), ConfigError> {
     let tree = tree::read(bytes);
-    Ok(read(&tree)?.rules)
+    let rules = read(&tree)?.rules;
+    let longest = rules::longest_memory(&rules);
+    Ok((rules, longest))
 }
 
 impl Engines {
     pub(crate) fn add(&mut self, bytes: &[u8]) -> Result<u32, ConfigError> {
-        let rules = rules_of(bytes)?;
-        let longest = rules::longest_memory(&rules);
+        let (rules, longest) = rules_of(bytes)?;
         let store = Store::new(self.seed.for_engine());
         store.set_max_resources(MAX_RESOURCES);
         let engine = Engine::with_store(Rc::new(store), rules);
@@ -112,11 +115,10 @@ impl Engines {
     }
 
     pub(crate) fn replace(&mut self, engine: u32, bytes: &[u8]) -> Result<(), ConfigError> {
-        let rules = rules_of(bytes)?;
+        let (rules, longest) = rules_of(bytes)?;
         let Some(slot) = self.slots.get_mut(engine) else {
             return Ok(());
         };
-        let longest = rules::longest_memory(&rules);
         let replaced = slot.engine.replace(rules);
         replaced.map_err(|error| ConfigError::from_rules(&error))?;
         slot.longest = longest;

@@ -8,7 +8,20 @@ use crate::tree;
 use leapgate::backend::Key;
 use leapgate::config::{LimiterOptions, read_limiter};
 use leapgate::rule::Count;
-use leapgate::{Left, Limit, Limiter, Verdict};
+use leapgate::{Left, Limit, Limiter, RestoreError, Verdict};
+use std::time::Duration;
+
+/// How snapshots begin.
+const MARK: [u8; 4] = *b"LGS\n";
+
+const NANOS_PER_MILLI: f64 = 1e6;
+
+/// It tells bytes that have changed (FNV-1a).
+#[inline(never)]
+fn hash_of(bytes: &[u8]) -> u64 {
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+}
 
 /// A limiter and its limits.
 struct Slot {
@@ -68,6 +81,40 @@ impl Limiters {
     #[inline]
     pub(crate) fn get(&self, limiter: u32) -> Option<&Limiter> {
         Some(&self.slots.get(limiter)?.limiter)
+    }
+
+    /// Appends a snapshot of a limiter whose keys have that seed: [`MARK`], the seed, what the limiter writes, and the hash of all that.
+    pub(crate) fn snapshot(&self, limiter: u32, seed: [u64; 2], now: f64, out: &mut Vec<u8>) {
+        out.extend(MARK);
+        out.extend(seed.map(u64::to_le_bytes).as_flattened());
+        if let Some(limiter) = self.get(limiter) {
+            limiter.snapshot(instant(now), out);
+        }
+        out.extend(hash_of(out).to_le_bytes());
+    }
+
+    /// Restores a snapshot. Its keys have the seed that stands in it.
+    ///
+    /// # Errors
+    ///
+    /// A sentence.
+    pub(crate) fn restore(
+        &self,
+        limiter: u32,
+        bytes: &[u8],
+        elapsed: f64,
+        now: f64,
+    ) -> Result<(), RestoreError> {
+        let broken = RestoreError::NotASnapshot;
+        let (all, hash) = bytes.split_last_chunk().ok_or(broken)?;
+        let body = all.strip_prefix(&MARK).ok_or(broken)?;
+        let (_, body) = body.split_at_checked(size_of::<[u64; 2]>()).ok_or(broken)?;
+        if hash_of(all).to_le_bytes() != *hash {
+            return Err(broken);
+        }
+        let limiter = self.get(limiter).ok_or(broken)?;
+        let elapsed = Duration::from_nanos((elapsed * NANOS_PER_MILLI) as u64);
+        limiter.restore(body, elapsed, instant(now))
     }
 
     pub(crate) fn name_key(&mut self, slot: u32, key: Key) {

@@ -211,6 +211,13 @@ test('an abort in the pause before a retry ends it, and what fetch throws for an
   assert.equal(sent.length, 2);
 });
 
+test('an abort that `fetch` has not seen ends the pause before a retry at once', async (t) => {
+  const controller = new AbortController();
+  const { time, sent, limited } = upstreamOf(t, () => (controller.abort('mine'), reply(429)));
+  await assert.rejects(limited()(URL_A, { signal: controller.signal }), (error) => error === 'mine');
+  assert.deepEqual([sent.length, time.timers], [1, 0]);
+});
+
 test('the signal of a Request counts unless `init` has another, or null', async (t) => {
   const { limited } = upstreamOf(t);
   const fetch = limited();
@@ -422,8 +429,10 @@ test('an upstream that names a new limit in each answer fills no memory', async 
 
 test('429 for ever: as often as `retries` says, with pauses that grow, and the last answer is returned', async (t) => {
   const { time, sentAt, limited } = upstreamOf(t, (n) => reply(429, {}, `answer ${n}`));
-  const response = await time.until(limited({ retries: 3 })(URL_A));
-  assert.deepEqual([response.status, await response.text(), sentAt()], [429, 'answer 3', [0, 500, 1500, 3500]]);
+  const response = await time.until(limited({ retries: 8 })(URL_A));
+  const pauses = sentAt().slice(1).map((at, i) => at - sentAt()[i]);
+  assert.deepEqual([response.status, await response.text()], [429, 'answer 8']);
+  assert.deepEqual(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
   assert.equal((await limited({ retries: 0 })(URL_A)).status, 429);
 });
 
@@ -572,7 +581,7 @@ const wrongs = [
   [[fetch, { interval: 5 }], 'options.interval: `5` means nothing here; use `windowMs`, in milliseconds'],
   [[fetch, { limit: -1, windowMs: 1000 }], 'options.limit: `-1` is not a valid count; use a number from 0 to 9007199254740992'],
   [[fetch, { limit: '5', windowMs: 1000 }], 'options.limit: `5` is a string; use a number'],
-  [[fetch, { limit: () => 5, windowMs: 1000 }], 'options.limit: `a function` means nothing here; use a value that JSON has'],
+  [[fetch, { limit: () => 5, windowMs: 1000 }], 'options.limit: `a function` is not a value; use a number'],
   [[fetch, { limit: 5 }], 'options: `windowMs` is missing; add it'],
   [[fetch, { windowMs: 1000 }], 'options: `limit` is missing; add it'],
   [[fetch, { limit: 5, windowMs: 0 }], 'options.windowMs: `0` is not possible; use a whole number from 1 to 315360000000'],

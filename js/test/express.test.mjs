@@ -340,7 +340,7 @@ for (const [options, message] of [
   [undefined, 'options: `undefined` is not an object; use one, as in `{ limit: 100, windowMs: 60_000 }`'],
   [
     { limit: 1, windowMs: 1000, skipp: true },
-    'options.skipp: `true` means nothing here; use one of `key`, `cost`, `skip`, `countIf`, `onRefused`, `draft`, `reply`, `engine`, `resource`, `origin`, `limiter`, `requestPropertyName`, `limit`, `windowMs`, `window`, `sampleCount`, `id`, `limits`, `maxKeys`, `now`',
+    'options.skipp: `true` means nothing here; use one of `key`, `cost`, `skip`, `countIf`, `onRefused`, `draft`, `reply`, `engine`, `resource`, `origin`, `limiter`, `requestPropertyName`, `limit`, `windowMs`, `window`, `sampleCount`, `id`, `limits`, `maxKeys`, `mode`, `clock`, `now`',
   ],
   [
     { limit: 1, windowMs: 1000, key: 'ip' },

@@ -106,11 +106,12 @@ test('fastify: a route inherits the options that it does not set', async () => {
       leapgate({ limit: 1, windowMs: MINUTE, key: (request) => request.headers['x-key'] ?? 'none', reply: { status: 503 } }),
     );
     app.get('/own', { config: { rateLimit: { limit: 1, windowMs: MINUTE } } }, async () => '');
-    app.get('/reply', { config: { rateLimit: { reply: { status: 420 } } } }, async () => '');
+    app.get('/reply', { config: { rateLimit: { key: undefined, reply: { status: 420 } } } }, async () => '');
   });
   assert.deepEqual(await statusesOf(url, ['/own', '/own'], { headers: { 'X-Key': 'a' } }), [200, 503]);
   assert.deepEqual(await statusesOf(url, ['/own'], { headers: { 'X-Key': 'b' } }), [200]);
-  assert.deepEqual(await statusesOf(url, ['/reply', '/reply']), [200, 420]);
+  assert.deepEqual(await statusesOf(url, ['/reply', '/reply'], { headers: { 'X-Key': 'c' } }), [200, 420]);
+  assert.deepEqual(await statusesOf(url, ['/reply'], { headers: { 'X-Key': 'd' } }), [200], 'a key that is undefined is inherited');
 });
 
 test('fastify: without limits, only routes with limits of their own are limited', async () => {
@@ -212,19 +213,24 @@ for (const [trustProxy, isWarned] of [
   });
 }
 
-test('fastify: behind an untrusted proxy, all clients share one limit, and it warns once', async () => {
-  const url = await serve((app) => app.register(leapgate({ limit: 1, windowMs: MINUTE })));
-  const warnings = await warningsOf(async () => {
-    const statuses = [];
-    for (const client of ['192.0.2.1', '192.0.2.2'])
-      statuses.push((await get(url, { headers: { 'X-Forwarded-For': client } })).status);
-    assert.deepEqual(statuses, [404, 429]);
+for (const [what, options] of [
+  ['an untrusted proxy', {}],
+  ['a number of proxies, of which Fastify trusts none', { trustProxy: 1 }],
+]) {
+  test(`fastify: behind ${what}, all clients share one limit, and it warns once`, async () => {
+    const url = await serve((app) => app.register(leapgate({ limit: 1, windowMs: MINUTE })), options);
+    const warnings = await warningsOf(async () => {
+      const statuses = [];
+      for (const client of ['192.0.2.1', '192.0.2.2'])
+        statuses.push((await get(url, { headers: { 'X-Forwarded-For': client } })).status);
+      assert.deepEqual(statuses, [404, 429]);
+    });
+    const message =
+      'leapgate: a request has a header of a proxy, which is not trusted: behind a proxy, all of its clients share one limit; ' +
+      "tell Fastify its addresses, as in `fastify({ trustProxy: '10.0.0.0/8' })`, or pass `key`";
+    assert.deepEqual(warnings, [{ code: 'LEAPGATE_PROXY', message }]);
   });
-  const message =
-    'leapgate: a request has a header of a proxy, which is not trusted: behind a proxy, all of its clients share one limit; ' +
-    "tell Fastify its addresses, as in `fastify({ trustProxy: '10.0.0.0/8' })`, or pass `key`";
-  assert.deepEqual(warnings, [{ code: 'LEAPGATE_PROXY', message }]);
-});
+}
 
 for (const key of [
   () => {

@@ -2,14 +2,18 @@
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
+import { createRequire } from 'node:module';
 import test, { after } from 'node:test';
 import express from 'express';
 import Fastify from 'fastify';
+import { Hono } from 'hono';
 import { Limiter } from 'leapgate';
 import { Engine } from 'leapgate/engine';
 import { leapgate as forExpress } from 'leapgate/express';
 import { leapgate as forFastify } from 'leapgate/fastify';
 import { leapgate as forFetch } from 'leapgate/fetch';
+import { leapgate as forHono } from 'leapgate/hono';
+import { ipKey } from 'leapgate/http';
 import { SharedLimiter } from 'leapgate/shared';
 import { MemoryStore } from 'leapgate/shared/memory';
 import { ADAPTERS, statusesOf } from './adapters.mjs';
@@ -139,6 +143,39 @@ for (const [name, { serve, header }] of Object.entries(ADAPTERS)) {
     }
   });
 
+  test(`${name}: a limit of Infinity lets a request pass, charges nothing, gives nothing back, and is not told`, async () => {
+    const limiter = new Limiter({ limit: 2, windowMs: MINUTE, now: () => 0 });
+    const plan = (...args) => Number(header(args[0], 'plan'));
+    const ask = await serve([{ limiter, key, limit: plan, countIf: () => false }]);
+    limiter.limit('all');
+    for (let i = 0; i < 5; i++) {
+      const { status, headers } = await ask({ plan: 'Infinity' });
+      assert.deepEqual([status, headers['ratelimit-policy'], headers.ratelimit], [200, undefined, undefined]);
+    }
+    await new Promise(setImmediate);
+    assert.equal(limiter.peek('all').remaining, 1);
+    limiter.block('all', 5000);
+    assert.equal((await ask({ plan: 'Infinity' })).status, 429, 'a blocked key stays blocked');
+    const free = await serve([{ limit: Infinity, windowMs: MINUTE, key }]);
+    assert.deepEqual(await statusesOf(free, times(3, {})), [200, 200, 200]);
+  });
+
+  test(`${name}: a refusal that a limiter in shadow mode lets pass is reported, and not given back`, async () => {
+    const limiter = new Limiter({ limit: 1, windowMs: MINUTE });
+    const limit = limiter.limit.bind(limiter);
+    // As a limiter with `mode: 'shadow'` answers.
+    limiter.limit = (...args) => {
+      const result = limit(...args);
+      return result.success ? result : Object.assign(result, { success: true, shadowBlocked: true });
+    };
+    const [reports, refunds] = [[], []];
+    limiter.refund = (key) => refunds.push(key);
+    const ask = await serve([{ limiter, key, countIf: async () => reports.length === 0, onRefused: ({ result }) => reports.push(result.shadowBlocked) }]);
+    assert.deepEqual(await statusesOf(ask, times(2, {})), [200, 200]);
+    await new Promise(setImmediate);
+    assert.deepEqual([reports, refunds], [[true], []]);
+  });
+
   test(`${name}: requests are decided as their limits become known`, async () => {
     const known = [];
     const limit = () => new Promise((resolve) => known.push(resolve));
@@ -172,8 +209,8 @@ for (const [name, { serve, header }] of Object.entries(ADAPTERS)) {
     await refuse('b');
     assert.deepEqual(reports.splice(0), [['b', false, '60s', 21]]);
     ms = 0;
-    await refuse('c');
-    assert.deepEqual(reports, [['c', false, '60s', 0]], 'a clock that goes back hides nothing');
+    await refuse('b');
+    assert.deepEqual(reports, [['b', false, '60s', 0]], 'a clock that goes back hides nothing');
   });
 
   test(`${name}: a request that passes is not reported`, async () => {
@@ -231,6 +268,11 @@ for (const [name, { serve }] of Object.entries(SEVERAL)) {
     }
   });
 
+  test(`${name}: beside a limit of Infinity, the other limits of a request are told`, async () => {
+    const ask = await serve([{ limit: Infinity, windowMs: MINUTE, key }, { ...ONE, key }]);
+    assert.equal((await ask({})).headers['ratelimit-policy'], '"60s";q=1;w=60');
+  });
+
   test(`${name}: a limit without headers is not told`, async () => {
     for (const [outer, inner, told] of [[false, 11, '"1s";r=4;t=2'], [11, false, '"60s";r=2;t=63'], [false, false, undefined]]) {
       const ask = await serve([{ limit: 3, windowMs: MINUTE, now: () => 0, key, draft: outer }, { ...SECOND, key, draft: inner }]);
@@ -238,6 +280,15 @@ for (const [name, { serve }] of Object.entries(SEVERAL)) {
     }
   });
 }
+
+test('limits of several adapters on one request are told together', async () => {
+  const app = new Hono().use(forHono({ ...SECOND, key })).get('/', (c) => c.text('hello'));
+  const { headers } = await forFetch({ ...ONE, key })(app.fetch)(new Request('http://localhost/'));
+  assert.equal(headers.get('ratelimit-policy'), '"60s";q=1;w=60, "1s";q=5;w=1');
+  const both = createRequire(import.meta.url)('leapgate/express').leapgate;
+  const url = await listen(http.createServer(express().use(forExpress({ ...ONE, key }), both({ ...SECOND, key }), (_, response) => response.end())));
+  assert.equal((await get(url)).headers['ratelimit-policy'], '"60s";q=1;w=60, "1s";q=5;w=1');
+});
 
 test('two requests tell nothing of each other', async () => {
   const ask = await ADAPTERS.express.serve([{ ...ONE, limit: 5, key }, { ...SECOND, key }]);
@@ -342,3 +393,23 @@ for (const [options, message] of [
 ]) {
   test(`options: ${message}`, () => assert.throws(() => forExpress(options), { code: 'ERR_LEAPGATE_OPTIONS', message }));
 }
+
+test('options: a wrong number is a RangeError, anything else a TypeError', () => {
+  for (const [name, value, error] of [
+    ['cost', -1, RangeError],
+    ['cost', '1', TypeError],
+    ['reply', { status: 200 }, RangeError],
+    ['reply', { status: '429' }, TypeError],
+    ['key', 5, TypeError],
+  ]) {
+    assert.throws(() => forExpress({ ...ONE, [name]: value }), error);
+  }
+});
+
+test('a client is let in again by its address', async () => {
+  const limiter = new Limiter(ONE);
+  const url = await listen(http.createServer(express().use(forExpress({ limiter }), (_, response) => response.end())));
+  assert.deepEqual([(await get(url)).status, (await get(url)).status], [200, 429]);
+  limiter.reset(ipKey('::ffff:127.0.0.1'));
+  assert.equal((await get(url)).status, 200);
+});

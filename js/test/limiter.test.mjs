@@ -342,11 +342,11 @@ test('stats_show_how_full_a_limiter_is_and_a_warning_says_once_that_keys_share',
   const hear = (warning) => warnings.push(warning);
   process.on('warning', hear);
   const [limiter] = at({ limits: [{ limit: 5, windowMs: 1000 }, { limit: 9, windowMs: 60_000, id: 'login' }], maxKeys: 100 });
-  assert.deepEqual(limiter.stats(), { keys: 0, shared: 0 });
+  assert.deepEqual(limiter.stats(), { keys: 0, shared: 0, shadowBlocked: 0 });
   for (let i = 0; i < 100; i++) limiter.limit(`known ${i}`);
-  assert.deepEqual(limiter.stats(), { keys: 100, shared: 0 });
+  assert.deepEqual(limiter.stats(), { keys: 100, shared: 0, shadowBlocked: 0 });
   for (let i = 0; i < 300; i++) limiter.limit(i % 2 ? `further ${i}` : ['further', i]);
-  assert.deepEqual(limiter.stats(), { keys: 100, shared: 300 });
+  assert.deepEqual(limiter.stats(), { keys: 100, shared: 300, shadowBlocked: 0 });
   await settled();
   process.off('warning', hear);
   assert.deepEqual(
@@ -433,7 +433,7 @@ test('a_wrong_option_is_refused_with_a_sentence', () => {
     [{ ...good, window: 'fast' }, 'options.window: `fast` is not a valid value; use one of `strict`, `sentinel`, `weighted`'],
     [{ ...good, id: 'é' }, 'options.id: `é` is not a valid id; use 1 to 256 characters of printable ASCII'],
     [{ ...good, maxKeys: 0 }, 'options.maxKeys: `0` is not possible; use a whole number from 1 to 16777216'],
-    [{ ...good, maxKey: 5 }, 'options.maxKey: `5` means nothing here; use one of `limit`, `windowMs`, `window`, `sampleCount`, `id`, `limits`, `maxKeys`, `now`'],
+    [{ ...good, maxKey: 5 }, 'options.maxKey: `5` means nothing here; use one of `limit`, `windowMs`, `window`, `sampleCount`, `id`, `limits`, `maxKeys`, `mode`, `now`'],
     [{ limits: [{ ...good, now: 5 }] }, 'options.limits[0].now: `5` means nothing here; use one of `limit`, `windowMs`, `window`, `sampleCount`, `id`'],
     [{ ...good, limits: [good] }, 'options.limit: `1` stands beside `limits`; put it into one of them'],
     [{ limits: [] }, 'options.limits: `0` limits are not possible; use 1 to 8'],
@@ -503,7 +503,7 @@ test('a_wrong_argument_is_refused_before_it_counts', () => {
     [() => limiter.refund('a', 0.5), 'cost: `0.5` is not possible; use a whole number from 0 to 4294967295', 'ARGUMENT'],
     [() => limiter.refund('a', 1, { at: -1 }), /^options\.at: `-1` is not possible/, 'OPTIONS'],
     [() => limiter.block('a'), 'ms: `undefined` is not possible; use a number from 0 to 9007199254740991', 'ARGUMENT'],
-    [() => limiter.block('a', Infinity), 'ms: `Infinity` is not possible; use a number from 0 to 9007199254740991', 'ARGUMENT'],
+    [() => limiter.block('a', NaN), 'ms: `NaN` is not possible; use a number from 0 to 9007199254740991', 'ARGUMENT'],
   ];
   for (const [use, message, code] of rows) assert.throws(use, { message, code: `ERR_LEAPGATE_${code}` });
   assert.equal(limiter.limit('a').remaining, 9);

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test from 'node:test';
 import Bottleneck from 'bottleneck';
-import { Engine } from 'leapgate/engine';
+import { Engine } from 'leapgate/flow';
 import pLimit from 'p-limit';
 import PQueue from 'p-queue';
 import pThrottle from 'p-throttle';

@@ -167,6 +167,12 @@ test('nestjs: a limit of 0 refuses all, and says the length of the window', asyn
   assert.deepEqual(await at().ask(0, { limit: 0, block: 5000 }), [1, 5, true, 5]);
 });
 
+test('nestjs: a limit of Infinity counts nothing', async () => {
+  const { ask } = at();
+  for (let i = 0; i < 3; i++) assert.deepEqual(await ask(0, { limit: Infinity }), [0, 0, false, 0]);
+  assert.deepEqual(await ask(0, { limit: 2 }), [1, 2, false, 0]);
+});
+
 test('nestjs: there are at most 64 windows', async () => {
   const { ask } = at();
   for (let ttl = 1000; ttl < 1064; ttl++) await ask(0, { ttl });
@@ -200,7 +206,7 @@ for (const [what, call, error] of [
   [
     'an option',
     () => leapgate({ limit: 5 }),
-    { code: 'ERR_LEAPGATE_OPTIONS', message: 'options.limit: `5` means nothing here; use one of `window`, `maxKeys`, `onRefused`, `now`' },
+    { code: 'ERR_LEAPGATE_OPTIONS', message: 'options.limit: `5` means nothing here; use one of `window`, `maxKeys`, `onRefused`, `mode`, `clock`, `now`' },
   ],
   ['no options', () => leapgate(5), { message: 'options: `5` is not an object; use one, as in `{ maxKeys: 10_000 }`, or leave it out' }],
   ['a setting', () => leapgate({ maxKeys: 0 }), { code: 'ERR_LEAPGATE_OPTIONS' }],

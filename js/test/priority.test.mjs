@@ -279,3 +279,23 @@ test('a signal that many requests wait for has one listener', async (t) => {
   open.exit();
   assert.equal((await engine.acquire('pay')).success, true);
 });
+
+test('in Workers, where no request wakes another, the highest priority is first, and turns are not exchanged', async (t) => {
+  globalThis.EdgeRuntime = 'edge-runtime';
+  t.after(() => delete globalThis.EdgeRuntime);
+  const { engine, time } = engineOf(t, [inFlight(1), { ...throttled, resource: 'mail' }]);
+  const line = orderOf(engine);
+  const open = engine.enter('pay');
+  for (const [name, priority] of [['a', 0], ['b', 2], ['c', 1]]) line.ask(name, priority);
+  await time.pass(60);
+  open.exit();
+  for (let i = 0; i < 3; i++) {
+    await time.pass(120);
+    line.order[i][1].exit();
+  }
+  assert.deepEqual(line.names(), ['b', 'c', 'a']);
+  const turns = [];
+  for (const priority of [0, 0, 9]) engine.acquire('mail', { priority }).then((entry) => turns.push([priority, entry.waitMs]));
+  await time.pass(400);
+  assert.deepEqual(turns, [[0, 0], [0, 100], [9, 200]]);
+});

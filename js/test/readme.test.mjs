@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
 import { test } from 'node:test';
 import { serve } from '@hono/node-server';
 import express from 'express';
@@ -200,6 +201,16 @@ test('the example of a fake clock passes as printed', async () => {
   assert.deepEqual(passed, [...first, second]);
 });
 
+test('the example of a restart goes on from what it has saved', async () => {
+  process.env.LEAPGATE_STATE = fileURLToPath(new URL('state.json', import.meta.url));
+  const first = await example('node:fs', 'logins', 'save');
+  for (let i = 0; i < 3; i++) first.logins.limit('ann');
+  first.save();
+  const second = await example('node:fs', 'logins', 'save');
+  assert.equal(second.logins.peek('ann').remaining, 2);
+  process.removeAllListeners('SIGTERM');
+});
+
 test('no document keeps the real Date.now as a clock', () => {
   const dist = new URL('node_modules/leapgate/dist/', import.meta.url);
   const types = readdirSync(dist).filter((name) => name.endsWith('.d.ts'));
@@ -211,6 +222,11 @@ test('no document keeps the real Date.now as a clock', () => {
 test('the example of statistics has the printed counts', async () => {
   const { code, seen } = await example('leapgate/stats', 'seen');
   assert.deepEqual(seen, JSON.parse(/ \/\/ (\[.*\])\n/.exec(code)[1]));
+});
+
+test('the example of flow rules alone runs to its end', async () => {
+  const { engine, entry } = await example('leapgate/flow', 'engine', 'entry');
+  assert.deepEqual([entry.success, engine.stats()], [true, { concurrency: 0, waiting: 0 }]);
 });
 
 test('the example of a limited fetch sends its limit', async (t) => {

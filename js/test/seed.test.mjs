@@ -22,7 +22,7 @@ const rules = {
 
 test('no_random_number_is_drawn_until_a_key_is_hashed', () => {
   const limiter = new Limiter({ limit: 1, windowMs: 1000 });
-  assert.deepEqual(limiter.stats(), { keys: 0, shared: 0 });
+  assert.deepEqual(limiter.stats(), { keys: 0, shared: 0, shadowBlocked: 0 });
   const engine = new Engine(rules, { now: () => 5000 });
   engine.setGauges({ load: 1 });
   assert.deepEqual(engine.top(), []);

@@ -275,7 +275,7 @@ for (const [name, call, message] of [
   [
     'an option',
     () => leapgate({ windows: 'strict' }),
-    'options.windows: `strict` means nothing here; use one of `window`, `sampleCount`, `maxKeys`, `onRefused`, `now`',
+    'options.windows: `strict` means nothing here; use one of `window`, `sampleCount`, `maxKeys`, `onRefused`, `mode`, `clock`, `now`',
   ],
   ['no options', () => leapgate(5), "options: `5` is not an object; use one, as in `{ window: 'weighted' }`, or leave it out"],
   [

@@ -15,37 +15,38 @@ export type PerRequest<Args extends unknown[], Value> = Value | ((...request: Ar
 /** What a request is charged. */
 interface Charged<Args extends unknown[]> {
   /** The cost of a request: a whole number from 0, 1 unless given. `countIf` refunds the same. */
-  cost?: PerRequest<Args, number>;
-  engine?: never;
-  resource?: never;
-  origin?: never;
+  cost?: PerRequest<Args, number> | undefined;
+  engine?: undefined;
+  resource?: undefined;
+  origin?: undefined;
 }
 
 /** Limits that belong to this adapter alone. */
-export type OwnLimits<Args extends unknown[]> = LimiterSettings & Charged<Args> & { limiter?: never } & (
+export type OwnLimits<Args extends unknown[]> = LimiterSettings & Charged<Args> & { limiter?: undefined } & (
     | (Omit<Limit, 'limit'> & {
         /**
          * How much passes in a window: from 0 to 2^53. What a function returns is the limit of this request; at `Infinity`, the request
          * passes, is charged nothing, and its headers have no limit.
          */
         limit: PerRequest<Args, number>;
-        limits?: never;
+        limits?: undefined;
       })
-    | ({ limits: readonly Limit[] } & { [name in keyof Limit]?: never })
+    | ({ limits: readonly Limit[] } & { [name in keyof Limit]?: undefined })
   );
 
-type NoLimits<Name extends string = never> = {
-  [name in Exclude<'limit' | 'windowMs' | 'window' | 'sampleCount' | 'id' | 'limits' | 'maxKeys' | 'now', Name>]?: never;
-};
+/** The names of the options of a limiter. */
+export type LimiterNames = keyof Limit | keyof LimiterSettings | 'limits';
+
+type NoLimits<Name extends LimiterNames = never> = { [name in Exclude<LimiterNames, Name>]?: undefined };
 
 /** A limiter that you share with other code, to `reset` and `block` clients, or one that other processes share. */
 export type GivenLimiter<Args extends unknown[]> = Charged<Args> & NoLimits<'limit'> &
   (
-    | { limiter: Limiter | SharedLimiter; limit?: never }
+    | { limiter: Limiter | SharedLimiter; limit?: undefined }
     | {
         limiter: Limiter;
         /** The limit of a request in place of the limiter's, for a limiter with one limit. */
-        limit?: PerRequest<Args, number>;
+        limit?: PerRequest<Args, number> | undefined;
       }
   );
 
@@ -58,10 +59,10 @@ export interface GivenEngine<Args extends unknown[]> extends NoLimits {
   /** Returns the resource of a request, as the engine's rules name it. */
   resource: (...request: Args) => string;
   /** Returns the caller of a request, for rules by origin. A client must not be free to choose it. */
-  origin?: (...request: Args) => string | null | undefined | Promise<string | null | undefined>;
+  origin?: ((...request: Args) => string | null | undefined | Promise<string | null | undefined>) | undefined;
   /** The cost of a request, as the engine's calls take it. */
-  cost?: PerRequest<Args, Costs>;
-  limiter?: never;
+  cost?: PerRequest<Args, Costs> | undefined;
+  limiter?: undefined;
 }
 
 /**
@@ -70,13 +71,13 @@ export interface GivenEngine<Args extends unknown[]> extends NoLimits {
  */
 export interface Reply {
   /** 429 unless given. */
-  status?: number;
+  status?: number | undefined;
   /** `text` unless given; `json`; or `problem`, JSON with the problem type `quota-exceeded` (RFC 9457). */
-  format?: 'text' | 'json' | 'problem';
+  format?: 'text' | 'json' | 'problem' | undefined;
   /** The message: `too many requests` unless given. */
-  body?: string;
+  body?: string | undefined;
   /** Further headers. */
-  headers?: Record<string, string>;
+  headers?: Record<string, string> | undefined;
 }
 
 type KeyOf<Args extends unknown[], K> = (...request: Args) => K | Promise<K>;
@@ -86,11 +87,11 @@ type KeyOf<Args extends unknown[], K> = (...request: Args) => K | Promise<K>;
  * limit, and a warning says so once.
  */
 export type ByKey<Args extends unknown[]> =
-  | { engine?: never; key: KeyOf<Args, Key> }
+  | { engine?: undefined; key: KeyOf<Args, Key> }
   | { engine: EngineLike; key: KeyOf<Args, NonNullable<RequestOptions['key']>> };
 
 /** The same, or the adapter's own key. */
-export type PerhapsByKey<Args extends unknown[]> = ByKey<Args> | { key?: never };
+export type PerhapsByKey<Args extends unknown[]> = ByKey<Args> | { key?: undefined };
 
 /** A refusal, as `onRefused` gets it. */
 export interface Refusal<Decision = Result> {
@@ -105,21 +106,21 @@ export interface Refusal<Decision = Result> {
 /** The options of all adapters. `Args` are the arguments of a request, and `Response` is the response that `countIf` gets. */
 export interface Common<Args extends unknown[], Response, ReplyFunction, ReplyObject = Reply> {
   /** Whether a request is neither limited nor counted. */
-  skip?: (...request: Args) => boolean | Promise<boolean>;
+  skip?: ((...request: Args) => boolean | Promise<boolean>) | undefined;
   /**
    * Whether a passed request counts, called when its response is there; if not, the charge is refunded. Until then it counts, and a
    * request whose handler fails without a response counts.
    */
-  countIf?: (request: Args[0], response: Response) => boolean | Promise<boolean>;
+  countIf?: ((request: Args[0], response: Response) => boolean | Promise<boolean>) | undefined;
   /**
    * Reports a refusal, for logs and metrics; also one that a limiter in shadow mode lets pass. At most 10 calls in any second, and one
    * for each key: a flood of requests is no flood of logs. What it throws becomes a warning (`LEAPGATE_ON_REFUSED`).
    */
-  onRefused?: (refusal: Refusal) => unknown;
+  onRefused?: ((refusal: Refusal) => unknown) | undefined;
   /** The form of the rate limit headers on all responses: 11 unless given; false for none. `Retry-After` is sent in any case. */
-  draft?: HeadersDraft | false;
+  draft?: HeadersDraft | false | undefined;
   /** The response to a refused request, or a function that answers it; status and headers are set in both cases. */
-  reply?: ReplyObject | ReplyFunction;
+  reply?: ReplyObject | ReplyFunction | undefined;
 }
 
 /** The option of adapters that tell the decision to handlers. */
@@ -128,7 +129,7 @@ export interface Property {
    * The name under which handlers find the decision: `rateLimit` unless given. If several limits of a request have one name, handlers
    * find the latest decision.
    */
-  requestPropertyName?: string;
+  requestPropertyName?: string | undefined;
 }
 
 /** The decision about a request. */

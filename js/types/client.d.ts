@@ -71,7 +71,7 @@ export type LimitedFetchOptions =
 /**
  * Returns a function that does what `fetch` does, but waits before: for its turn, first come, first served for each key, until all rules
  * admit the request and its upstream is not known to refuse it. A request that has to wait longer than `maxWaitMs` rejects with a
- * `BlockedError` of `leapgate/engine`, at once if that is known; its rule is `upstream` if the upstream makes it wait. The request's
+ * `BlockedError` of `leapgate/flow`, at once if that is known; its rule is `upstream` if the upstream makes it wait. The request's
  * signal ends the wait, too: the function rejects with its reason.
  *
  * **What upstreams say** makes it stricter, never looser: a key pauses while its upstream has nothing left, has no more requests in

@@ -13,7 +13,7 @@
  */
 import type { Costs } from 'leapgate/engine';
 import type { FastifyInstance, FastifyPluginCallback, FastifyReply, FastifyRequest } from 'fastify';
-import type { Common, Limits, PerRequest, PerhapsByKey, Property, Reply as AnyReply, Result } from './adapter.js';
+import type { Common, LimiterNames, Limits, PerRequest, PerhapsByKey, Property, Reply as AnyReply, Result } from './adapter.js';
 
 export type { EngineLike, EntryLike, Refusal, Result } from './adapter.js';
 
@@ -24,7 +24,7 @@ export interface Reply extends Omit<AnyReply, 'format'> {
    * the error handler of the route (`setErrorHandler`), with `statusCode`, the code `ERR_LEAPGATE_BLOCKED`, `body` as its message,
    * and the decision as `result`. The headers are already set.
    */
-  format?: AnyReply['format'] | 'error';
+  format?: AnyReply['format'] | 'error' | undefined;
 }
 
 type Args = [request: FastifyRequest, reply: FastifyReply];
@@ -32,27 +32,11 @@ type Args = [request: FastifyRequest, reply: FastifyReply];
 type Shared = PerhapsByKey<Args> &
   Common<Args, FastifyReply, (request: FastifyRequest, reply: FastifyReply, result: Result) => unknown, Reply>;
 
-type NoLimits = {
-  [
-    name in
-      | 'limit'
-      | 'windowMs'
-      | 'window'
-      | 'sampleCount'
-      | 'id'
-      | 'limits'
-      | 'maxKeys'
-      | 'now'
-      | 'limiter'
-      | 'engine'
-      | 'cost'
-      | 'resource'
-      | 'origin'
-  ]?: never;
-};
+type NoLimits = { [name in LimiterNames | 'limiter' | 'engine' | 'cost' | 'resource' | 'origin']?: undefined };
 
 /**
- * The limits, and the key: `request.ip` unless `key` is given. Without limits, only routes with limits of their own are limited.
+ * The limits, and the key: `request.ip` unless `key` is given, which is called before the body is read. Without limits, only routes with
+ * limits of their own are limited.
  */
 export type LeapgateOptions = (Limits<Args> | NoLimits) & Shared & Property;
 
@@ -80,7 +64,7 @@ export default leapgate;
 declare module 'fastify' {
   interface FastifyContextConfig {
     /** The options of `leapgate/fastify` for this route; false for no limit. Methods of one path share their limit. */
-    rateLimit?: RouteOptions | false;
+    rateLimit?: RouteOptions | false | undefined;
   }
   interface FastifyRequest {
     /** The decision of `leapgate/fastify`; null if the request is not limited. */

@@ -28,18 +28,18 @@ export type IpSource<Args extends unknown[]> =
    * A header to which each proxy appends the address of its client: `hops` is how many of your proxies a request passes, 1 unless
    * given. (Clients can forge the addresses before these.)
    */
-  | { header: string; hops?: number }
+  | { header: string; hops?: number | undefined }
   /** A function that gets the address from the runtime. */
   | ((...request: Args) => string | null | undefined);
 
 /** The limits, and the key: `ip` or `key` is required, unless an engine's rules have no key. */
 export type LeapgateOptions<Args extends [Request, ...unknown[]] = [request: Request, ...rest: any[]]> = Limits<Args> &
   Common<Args, Response, (request: Args[0], result: Result) => Response | Promise<Response>> &
-  (ByAddress<Args> | (ByKey<Args> & { ip?: never }) | { engine: EngineLike; ip?: never; key?: never });
+  (ByAddress<Args> | (ByKey<Args> & { ip?: undefined }) | { engine: EngineLike; ip?: undefined; key?: undefined });
 
 interface ByAddress<Args extends unknown[]> {
   ip: IpSource<Args>;
-  key?: never;
+  key?: undefined;
 }
 
 /**

@@ -22,11 +22,11 @@ export type { EngineLike, EntryLike, Refusal, Reply, Result } from './adapter.js
 export type LeapgateOptions<E extends Env = any> = Limits<[c: Context<E>]> &
   Property &
   Common<[c: Context<E>], Response, (c: Context<E>, result: Result) => Response | Promise<Response>> &
-  (ByAddress | (ByKey<[c: Context<E>]> & { getConnInfo?: never }) | { engine: EngineLike; getConnInfo?: never; key?: never });
+  (ByAddress | (ByKey<[c: Context<E>]> & { getConnInfo?: undefined }) | { engine: EngineLike; getConnInfo?: undefined; key?: undefined });
 
 interface ByAddress {
   getConnInfo: (c: Context) => { remote: { address?: string | undefined } };
-  key?: never;
+  key?: undefined;
 }
 
 /**
@@ -34,5 +34,5 @@ interface ByAddress {
  * engine, the entry of a request ends with the response; for clients that leave in Workers, see `leapgate/fetch`.
  */
 export function leapgate<E extends Env = any, Name extends string = 'rateLimit'>(
-  options: LeapgateOptions<E> & { requestPropertyName?: Name },
+  options: LeapgateOptions<E> & { requestPropertyName?: Name | undefined },
 ): MiddlewareHandler<{ Variables: { [name in Name]: Result } }>;

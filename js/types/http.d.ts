@@ -30,7 +30,7 @@ export type HeadersDraft =
  */
 export function rateLimitHeaders(
   result: Pick<Result, 'success' | 'retryAfterMs' | 'policies'>,
-  options?: { draft?: HeadersDraft },
+  options?: { draft?: HeadersDraft | undefined },
 ): Record<string, string>;
 
 /**
@@ -46,4 +46,4 @@ export function rateLimitHeaders(
  * ipKey('[2001:db8:1:2:3:4:5:6]:443'); // '2001:db8:1:2::/64'
  * ```
  */
-export function ipKey(ip: string, options?: { v4?: number; v6?: number }): string;
+export function ipKey(ip: string, options?: { v4?: number | undefined; v6?: number | undefined }): string;

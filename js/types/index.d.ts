@@ -11,7 +11,7 @@ export type WindowMode =
 
 /** How much a key may have in a window. */
 export interface Limit {
-  /** How much passes in a window: from 0 to 2^53. */
+  /** How much passes in a window: from 0 to 2^53; `Infinity` limits nothing, and has no policy in results. */
   limit: number;
   /** The length of the window, in whole milliseconds. */
   windowMs: number;
@@ -30,6 +30,11 @@ export interface Limit {
 export interface LimiterSettings {
   /** How many keys have a window of their own: 100,000 unless given. Further keys share windows, which is stricter for them. */
   maxKeys?: number;
+  /**
+   * `shadow`: requests that would be refused, also those of blocked keys, pass and are charged nothing; their results have
+   * `shadowBlocked`, and `stats()` counts them. `enforce` unless given.
+   */
+  mode?: 'enforce' | 'shadow';
   /**
    * The clock, in milliseconds. `performance.now()` unless given, `Date.now()` in Workers; while a test fakes `Date`, the fake is followed.
    * A clock by `Date` is `() => Date.now()`: the function itself would stay the real one.
@@ -71,8 +76,13 @@ export interface LimitResult {
   remaining: number;
   /** When to try again if refused, else when quota comes back: in epoch milliseconds, or in the time of the given `now`. */
   readonly reset: number;
-  /** 0 if the request passes; else the milliseconds until it would pass if no other came; `Infinity` if it never can. */
+  /**
+   * 0 if the request passes, unless only shadow mode lets it; else the milliseconds until it would pass if no other came; `Infinity` if it
+   * never can, which JSON writes as `null`.
+   */
   retryAfterMs: number;
+  /** Of a `Limiter`: whether the request passes in shadow mode alone. */
+  shadowBlocked?: boolean;
   /** The limit that refuses, else the limit with the fewest passes left; null if the key is blocked. */
   readonly rule: string | null;
   /** The state of each limit. */
@@ -83,7 +93,10 @@ export interface LimitResult {
 export interface LimitOptions {
   /** The cost: a whole number, 1 unless given. */
   cost?: number;
-  /** A limit for this request, in place of the limiter's; only for a limiter with one limit. */
+  /**
+   * A limit for this request, in place of the limiter's; only for a limiter with one limit. `Infinity`, for a limiter with several, too: unless
+   * the key is blocked, the request passes, is charged nothing and holds nothing.
+   */
   limit?: number;
 }
 
@@ -109,6 +122,8 @@ export interface LimiterStats {
   keys: number;
   /** How many requests have been charged to the windows that further keys share. */
   shared: number;
+  /** How many requests have passed in shadow mode alone. */
+  shadowBlocked: number;
 }
 
 /** Limits each of many keys. */
@@ -135,10 +150,27 @@ export class Limiter {
   refund(key: Key, cost?: number, options?: { at?: number }): void;
   /** Forgets all charges of `key`, and that it is blocked. What is held stays. */
   reset(key: Key): void;
-  /** Refuses all requests with `key` for the next `ms` milliseconds; 0 ends it. */
+  /** Refuses all requests with `key` for the next `ms` milliseconds; 0 ends it, `Infinity` never ends. */
   block(key: Key, ms: number): void;
   /** How full the limiter is; of several limits, the fullest. */
   stats(): LimiterStats;
+  /**
+   * What all keys count, and which are blocked, as bytes for `restore`. They have ages and no instants, so that the clock of another process
+   * can go on. What is held is in them as used. They contain the secret that keys are hashed with: a client that reads it can make
+   * keys that share windows. Takes time and bytes in proportion to the keys that count something, some 15 bytes each.
+   */
+  snapshot(): Uint8Array;
+  /**
+   * Goes on from a snapshot that another limiter has taken, in this process or another one: before the first request, and with as many
+   * limits, the same `windowMs`, `window`, `sampleCount` and `maxKeys`. Each `limit` may be another one. `elapsedMs` is how long ago it was
+   * taken; unless given, no time has passed. What has passed since the snapshot is not known: take it when no more requests come. Buckets
+   * are dated at their ends, so that quota may come back up to a bucket later, and never earlier; all that keys beyond `maxKeys` have shared
+   * counts for a whole window more. Throws an error with the code `ERR_LEAPGATE_ARGUMENT` if the bytes are truncated, of another version or of
+   * other limits, or if the limiter has been used; nothing is restored then.
+   *
+   * A limiter that is restored with another hash than the first one of the process hashes each key anew, which takes some 200 ns more.
+   */
+  restore(bytes: Uint8Array, options?: { elapsedMs?: number }): void;
   /** The limiter's clock. */
   now(): number;
   /** Frees the memory. The limiter cannot be used afterwards. */

@@ -17,9 +17,9 @@ export type { Refusal } from './adapter.js';
 /** The settings of a storage. The limits are those of the throttlers. */
 export interface StorageOptions extends LimiterSettings {
   /** What the windows guarantee; `strict` unless given. */
-  window?: WindowMode;
+  window?: WindowMode | undefined;
   /** Reports a refusal, for logs and metrics: at most 10 calls in any second, and one for each key. */
-  onRefused?: (refusal: Refusal<LimitResult>) => unknown;
+  onRefused?: ((refusal: Refusal<LimitResult>) => unknown) | undefined;
 }
 
 /** What the guard reads. Times are in whole seconds. */

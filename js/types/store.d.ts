@@ -20,11 +20,11 @@ export type { Refusal } from './adapter.js';
 /** The settings of a store. The limit and the window are options of the middleware. */
 export interface StoreOptions extends LimiterSettings {
   /** What the window guarantees; `strict` unless given. */
-  window?: WindowMode;
+  window?: WindowMode | undefined;
   /** The number of buckets in the window: a divisor of `windowMs`. */
-  sampleCount?: number;
+  sampleCount?: number | undefined;
   /** Reports a refusal, for logs and metrics: at most 10 calls in any second, and one for each key. */
-  onRefused?: (refusal: Refusal<LimitResult>) => unknown;
+  onRefused?: ((refusal: Refusal<LimitResult>) => unknown) | undefined;
 }
 
 /** The store that both middlewares expect. */

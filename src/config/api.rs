@@ -4,11 +4,11 @@
 
 use super::value::{ConfigError, Fields, Located, Value};
 use crate::api::without_port;
+use crate::map::HashMap;
 use crate::rule::{
     ApiDefinition, FlowRule, KeyPart, MAX_API_DEFINITIONS, MAX_NAME, PredicateItem, Regex,
     ResourceMode, Target,
 };
-use hashbrown::HashMap;
 use std::rc::Rc;
 
 /// How many headers and parameters the conditions of a document may name: each is read once for a request, at most.
@@ -48,7 +48,7 @@ pub(super) type ApiNames = HashMap<Rc<str>, Vec<usize>>;
 pub(super) fn definitions(
     fields: &Fields<'_>,
 ) -> Result<(Vec<ApiDefinition>, ApiNames), ConfigError> {
-    let (mut names, mut parts) = (ApiNames::new(), Vec::new());
+    let (mut names, mut parts) = (ApiNames::default(), Vec::new());
     let Some(at) = fields.get("apiDefinitions") else {
         return Ok((Vec::new(), names));
     };

@@ -140,7 +140,7 @@ impl<S: Backend> Resource<S> {
 
     /// Charges all rules if all admit the request at once. Returns the rules that look at how it ends: a bit for each check.
     /// Else none, and [`Resource::decide`] says what becomes of it.
-    #[inline(always)] // here is where every request comes through
+    #[cfg_attr(not(feature = "small"), inline(always))] // here is where every request comes through
     pub(super) fn pass_at_once(
         &self,
         origin: Option<&Origin<S>>,

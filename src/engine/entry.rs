@@ -202,7 +202,7 @@ impl<S: Backend> Entry<S> {
     }
 
     /// Records that the call has begun.
-    #[inline(always)] // else the entry is kept in memory for its sake
+    #[cfg_attr(not(feature = "small"), inline(always))] // else the entry is kept in memory for its sake
     pub(super) fn begin(&self) {
         if !S::STATISTICS {
             return;

@@ -1,7 +1,7 @@
 //! Rules in force: what they are called, whether they refuse, and how they have decided.
 
+use crate::map::HashMap;
 use crate::rule::{MAX_RULES_PER_RESOURCE, Mode, ResourceMode, RuleId, RulesError, Target};
-use hashbrown::HashMap;
 use std::cell::Cell;
 use std::rc::Rc;
 

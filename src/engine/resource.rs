@@ -239,7 +239,9 @@ impl<S: Backend> Resource<S> {
         if self.names_origin(name) {
             return self.origins.keep(make(&name.into(), None));
         }
-        if let Some(places) = &self.origin_places {
+        if S::PLACES
+            && let Some(places) = &self.origin_places
+        {
             let clock = || now;
             return self
                 .origins
@@ -297,6 +299,9 @@ impl<S: Backend> Resource<S> {
 
     /// Whether a request of that origin was decided by the windows that are its own.
     pub(super) fn is_current_for(&self, origin: &str) -> bool {
+        if !S::PLACES {
+            return true;
+        }
         let mut members = 0..self.count_members();
         if members.any(|i| {
             self.member(i)

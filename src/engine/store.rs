@@ -4,6 +4,7 @@ use crate::engine::in_force::Ids;
 use crate::engine::keyed::{KeyCheck, KeyedController};
 use crate::engine::leased::{LeaseController, LeaseTerms};
 use crate::lease::Terms;
+use crate::map::HashMap;
 use crate::places::NamePlace;
 use crate::rule::system::{Gauges, Inbound};
 use crate::rule::{
@@ -16,7 +17,6 @@ use crate::state::keyed::KeyedGeometry;
 use crate::state::leased::{Leasing, NotLeased};
 use crate::stats::tree::{Context, MAX_CONTEXTS, NodeTree};
 use crate::window::Window;
-use hashbrown::HashMap;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 

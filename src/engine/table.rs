@@ -11,6 +11,7 @@ use crate::engine::listed::Listed;
 use crate::engine::prechecks::PrecheckRules;
 use crate::engine::resource::{Ordered, Resource};
 use crate::engine::store::{Known, Store};
+use crate::map::HashMap;
 use crate::places::{Apart, NamePlace, Places};
 use crate::rule::{
     Exempt, FLOW, FLOW_RULES, FlowRule, GATEWAY_FLOW_RULES, Grade, LimitApp,
@@ -20,7 +21,6 @@ use crate::rule::{
 use crate::state::backend::Backend;
 use crate::state::terms::{Terms, longest_wait};
 use crate::time::Timestamp;
-use hashbrown::HashMap;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 
@@ -50,7 +50,7 @@ impl<S: Backend> Table<S> {
     pub(super) fn new(store: &Store<S>, mut rules: Rules) -> Result<Rc<Table<S>>, RulesError> {
         let mut table = Table {
             by: Targets::default(),
-            measuring: HashMap::new(),
+            measuring: HashMap::default(),
             known: 0,
             max_resources: store.max_resources.get(),
             rules: Vec::new(),
@@ -176,7 +176,9 @@ impl<S: Backend> Table<S> {
     ) -> Rc<Resource<S>> {
         let bound = self.max_resources;
         let make = |name: &Rc<str>, place| self.make(store, name, place);
-        if let Some(places) = store.backend.places(None) {
+        if S::PLACES
+            && let Some(places) = store.backend.places(None)
+        {
             if !self.has_states_of_each() {
                 return self.resources.further(&make);
             }
@@ -354,7 +356,8 @@ impl<S: Backend> Table<S> {
         let is_further = name.is_empty() && self.has_states_of_each();
         let has_places = is_further && store.backend.places(None).is_some();
         let of = Some((&**name, place)).filter(|_| has_origins);
-        let origin_places = of.and_then(|of| store.backend.places(Some(of)));
+        let origin_places = of.filter(|_| S::PLACES);
+        let origin_places = origin_places.and_then(|of| store.backend.places(Some(of)));
         Resource {
             name: Rc::clone(name),
             place,
@@ -423,7 +426,8 @@ impl<S: Backend> Known for Table<S> {
             return Vec::new();
         };
         let all = met.origins.all().into_iter();
-        let kept = all.filter(|origin| !has_lost(met.origin_places.clone(), origin.place));
+        let places = || met.origin_places.clone().filter(|_| S::PLACES);
+        let kept = all.filter(|origin| !has_lost(places(), origin.place));
         kept.map(|origin| Rc::clone(&origin.name)).collect()
     }
 }

@@ -93,8 +93,11 @@ pub trait Backend: 'static {
         })
     }
 
+    /// Whether there may be lists of names. A shell that has none contains no code for them.
+    const PLACES: bool = false;
+
     /// The list of the resources with windows of their own, or of the origins of the resource with this name and place; `None`
-    /// if each engine decides for itself.
+    /// if each engine decides for itself. (Without [`Backend::PLACES`] there is always none.)
     fn places(&self, _of: Option<(&str, Option<NamePlace>)>) -> Option<Rc<dyn Places>> {
         None
     }

@@ -116,7 +116,7 @@ impl<C: RunningCount> History<C> {
     }
 
     /// The count when the bucket `behind` before the newest one began; `None` while there is no bucket.
-    #[inline(always)] // a search for the first fit asks for it over and over
+    #[cfg_attr(not(feature = "small"), inline(always))] // a search for the first fit asks for it over and over
     pub(super) fn at_start(&self, behind: usize) -> Option<&Cell<C>> {
         let (_, oldest) = self.ring.newest_and_oldest(behind)?;
         Some(&oldest.0)
@@ -124,7 +124,7 @@ impl<C: RunningCount> History<C> {
 
     /// The count at the start of the bucket that lies `buckets` (at most as many as the window has) before the bucket `ahead`
     /// of the newest.
-    #[inline(always)] // a search for the first fit asks for it over and over
+    #[cfg_attr(not(feature = "small"), inline(always))] // a search for the first fit asks for it over and over
     pub(super) fn before_bucket(&self, buckets: u64, ahead: u64) -> C {
         match buckets.checked_sub(ahead) {
             None => self.last.get(),

@@ -1,7 +1,7 @@
 //! The nodes of every resource, and the tree of calls that they make.
 
+use crate::map::HashMap;
 use crate::stats::node::{ClusterNode, DefaultNode, EntranceNode};
-use hashbrown::HashMap;
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 

@@ -18,10 +18,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 pub fn engine_new(bytes: usize) -> f64 {
     shell(|shell| {
         let made = shell.engines.add(shell.buffer.bytes(bytes));
-        made.map_or_else(
-            |error| -shell.buffer.write_text(&error.to_string()),
-            f64::from,
-        )
+        shell.buffer.said(made)
     })
 }
 
@@ -32,10 +29,7 @@ pub fn engine_replace(engine: u32, bytes: usize) -> f64 {
     shell(|shell| {
         let text = shell.buffer.bytes(bytes);
         let replaced = shell.engines.replace(engine, text);
-        replaced.map_or_else(
-            |error| -shell.buffer.write_text(&error.to_string()),
-            |()| 0.0,
-        )
+        shell.buffer.said(replaced.map(|()| 0))
     })
 }
 

@@ -1,5 +1,6 @@
 //! What JavaScript calls for limiters.
 
+use crate::buffer::TEXT;
 use crate::limiter::Ask;
 use crate::shell::shell;
 use crate::time::instant;
@@ -110,5 +111,31 @@ pub fn limiter_block(limiter: u32, slot: u32, millis: f64, now: f64) -> bool {
         let (key, length) = (shell.limiters.key(slot), crate::time::millis(millis));
         let limiter = shell.limiters.get(limiter);
         limiter.is_some_and(|limiter| limiter.block(key, length, instant(now)))
+    })
+}
+
+/// Writes a snapshot of a limiter into the buffer, with the seed of its keys. Returns its length.
+#[wasm_bindgen]
+pub fn limiter_snapshot(limiter: u32, now: f64) -> usize {
+    shell(|shell| {
+        let out = &mut shell.buffer.text;
+        out.clear();
+        shell.limiters.snapshot(limiter, shell.seed, now, out);
+        let length = out.len();
+        shell.buffer.reserve(length.max(TEXT));
+        length
+    })
+}
+
+/// Restores the snapshot in the buffer, taken `elapsed` milliseconds ago. Returns 0; if it cannot be restored, the length of the error
+/// message, which is in the buffer.
+#[wasm_bindgen]
+pub fn limiter_restore(limiter: u32, bytes: usize, elapsed: f64, now: f64) -> f64 {
+    shell(|shell| {
+        let bytes = shell.buffer.bytes(bytes);
+        match shell.limiters.restore(limiter, bytes, elapsed, now) {
+            Ok(()) => 0.0,
+            Err(error) => shell.buffer.write_text(&error.to_string()),
+        }
     })
 }

@@ -108,8 +108,7 @@ leapgate({});
 leapgate();
 // @ts-expect-error a text
 leapgate({ limit: '1', windowMs: 1000 });
-// @ts-expect-error not undefined
-leapgate({ limit: 1, windowMs: 1000, draft: undefined });
+leapgate({ limit: 1, windowMs: 1000, draft: undefined, key: undefined, limits: undefined, engine: undefined, requestPropertyName: undefined });
 // @ts-expect-error another draft
 leapgate({ limit: 1, windowMs: 1000, draft: 8 });
 // @ts-expect-error another mode

@@ -46,8 +46,7 @@ leapgate({ engine });
 leapgate({ limit: 1, windowMs: 1000, max: 1 });
 // @ts-expect-error no window
 leapgate({ limit: 1 });
-// @ts-expect-error not undefined
-leapgate({ limit: 1, windowMs: 1000, key: undefined });
+leapgate({ limit: 1, windowMs: 1000, key: undefined, reply: { format: undefined } });
 // @ts-expect-error no reply of Express
 leapgate({ limit: 1, windowMs: 1000, countIf: (request, reply) => reply.headersSent });
 // @ts-expect-error an option that is not there

@@ -70,8 +70,7 @@ leapgate({ limit: 1, windowMs: 1000, ip: { hops: 2 } });
 leapgate({ limit: 1, windowMs: 1000, ip: { header: 'a', hop: 2 } });
 // @ts-expect-error an option that is not there
 leapgate({ limit: 1, windowMs: 1000, ip: 'cloudflare', max: 1 });
-// @ts-expect-error not undefined
-leapgate({ limit: 1, windowMs: 1000, ip: 'cloudflare', reply: undefined });
+leapgate({ limit: 1, windowMs: 1000, ip: { header: 'a', hops: undefined }, key: undefined, reply: undefined });
 // @ts-expect-error no binding of that name
 leapgate<[Request, Bindings]>({ limit: 1, windowMs: 1000, key: (request, env) => env.NAMES });
 // @ts-expect-error no handler

@@ -46,8 +46,7 @@ leapgate({ limit: 1, windowMs: 1000, getConnInfo, key: () => 'a' });
 leapgate({ limit: 1, windowMs: 1000, getConnInfo, keyGenerator: () => 'a' });
 // @ts-expect-error no window
 leapgate({ limit: 1, getConnInfo });
-// @ts-expect-error not undefined
-leapgate({ limit: 1, windowMs: 1000, key: () => 'a', skip: undefined });
+leapgate({ limit: 1, windowMs: 1000, key: () => 'a', skip: undefined, getConnInfo: undefined, requestPropertyName: undefined });
 // @ts-expect-error no variable of that name
 leapgate<Env>({ limit: 1, windowMs: 1000, key: (c) => c.get('users') });
 // @ts-expect-error no response

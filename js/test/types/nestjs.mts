@@ -6,5 +6,4 @@ ThrottlerModule.forRoot({ throttlers: [{ limit: () => 100, ttl: 60_000 }], stora
 leapgate({ window: 'weighted', maxKeys: 1000, onRefused: ({ key, result, suppressed }) => console.log(key, result.rule, suppressed) });
 // @ts-expect-error the throttlers say it
 leapgate({ limit: 100 });
-// @ts-expect-error not undefined
-leapgate({ window: undefined });
+leapgate({ window: undefined, onRefused: undefined });

@@ -2,6 +2,7 @@
 
 use super::geometry::KeyedGeometry;
 use super::key::Key;
+use super::saved::{left, put};
 use super::table::Table;
 use super::window::Shape;
 use crate::time::Timestamp;
@@ -47,6 +48,17 @@ impl Blocks {
     /// Blocks every key for this long from now.
     pub(crate) fn block_all(&mut self, length: Duration, now: Timestamp) {
         self.all = self.end(length, now);
+    }
+
+    /// Appends how long every key stays blocked, and which keys for how long, in nanoseconds.
+    pub(crate) fn save(&mut self, now: Timestamp, out: &mut Vec<u8>) {
+        put(out, left(self.all, now));
+        self.table.save(now, out);
+    }
+
+    /// Makes room for so many keys ([`Table::make_room`]).
+    pub(crate) fn make_room(&mut self, keys: u64) {
+        self.table.make_room(keys as usize);
     }
 
     /// Ends the block of `key`.

@@ -21,9 +21,11 @@
 //! and taken off both when it is settled, as calls in flight are: 8 bytes for each cell, none before a key that shares holds.
 
 use super::key::Key;
+use super::saved::put;
 use super::window::{BucketPos, FLAGS, HOLDS, Shape, Slab, StateMut, WIDE};
 use crate::rule::{Counting, MAX_KEYS_OF_REQUEST};
 use crate::time::Timestamp;
+use crate::window::Window;
 use std::num::{NonZeroU32, NonZeroU64};
 
 const ROWS: usize = 2;
@@ -276,6 +278,7 @@ impl Sketch {
     }
 
     /// Brings a cell up to the newest bucket, and raises that to at least `least`. Returns its counters.
+    #[inline(never)]
     fn visit(&mut self, cell: usize, least: u64) -> [u64; COUNTERS] {
         let (mut counts, to) = ([0; COUNTERS], self.current());
         let Some(word) = self.words.get_mut(cell) else {
@@ -345,6 +348,39 @@ impl Sketch {
         for cell in cells {
             self.visit(cell, to);
         }
+    }
+
+    // === Snapshots ===
+
+    /// Appends how many times something was charged here, then each cell that counts or holds anything: how far it is from the one
+    /// before, and how much; and a zero.
+    pub(super) fn save(&mut self, out: &mut Vec<u8>) {
+        put(out, self.charged);
+        let mut from = 0;
+        for cell in 0..self.words.len() {
+            let held = self.held.get(cell).copied().unwrap_or(0);
+            let counts = self.visit(cell, 0).into_iter();
+            let sum = counts.fold(held, u64::saturating_add);
+            if sum > 0 {
+                put(out, (cell + 1 - from) as u64);
+                put(out, sum);
+                from = cell + 1;
+            }
+        }
+        put(out, 0);
+    }
+
+    /// Raises the current bucket of a cell to what was saved of it so many nanoseconds ago.
+    pub(super) fn restore(&mut self, cell: usize, count: u64, elapsed: u64) {
+        let spans = |(window, _): (Window, _)| window.interval_nanos() + window.bucket_nanos();
+        if elapsed < self.shape.window.map_or(0, spans) {
+            self.visit(cell, count);
+        }
+    }
+
+    /// Counts charges that were restored.
+    pub(super) fn count_charged(&mut self, charged: u64) {
+        self.charged = self.charged.wrapping_add(charged);
     }
 
     // === Calls in flight ===

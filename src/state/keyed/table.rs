@@ -2,6 +2,7 @@
 
 mod heat;
 mod reuse;
+mod saved;
 mod sharing;
 mod turns;
 
@@ -57,6 +58,7 @@ pub(super) struct Table {
 }
 
 impl Table {
+    #[inline(never)]
     pub(super) fn new(shape: Shape, compat: bool, max_keys: usize) -> Table {
         let mut table = Table {
             shape,
@@ -90,6 +92,7 @@ impl Table {
     }
 
     /// Empties the table and gives it room for `keys`.
+    #[inline(never)]
     fn resize(&mut self, keys: usize) {
         let slots = slots(keys);
         self.tags = vec![0; slots];
@@ -98,7 +101,7 @@ impl Table {
     }
 
     /// The bucket of `now`.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub(super) fn bucket(&mut self, now: Timestamp) -> BucketPos {
         if now.as_nanos().wrapping_sub(self.known_start) >= self.known_length {
             self.roll(now);
@@ -143,7 +146,7 @@ impl Table {
     }
 
     /// The slot of `key`, by linear probing: the tags are compared first.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub(super) fn find(&self, key: Key) -> Option<usize> {
         let (tag, mut slot) = (key.tag(), key.home(self.tags.len()));
         loop {
@@ -158,7 +161,7 @@ impl Table {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub(super) fn slot(&mut self, slot: usize) -> Option<StateMut<'_>> {
         let first = slot * self.shape.stride;
         let words = self.words.get_mut(first..first + self.shape.stride)?;
@@ -166,7 +169,7 @@ impl Table {
     }
 
     /// The window at `place`, which was just found; `None` if the key shares.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub(super) fn at(&mut self, place: KeyHandle) -> Option<StateMut<'_>> {
         if place.is_shared {
             None
@@ -253,7 +256,7 @@ impl Table {
 
     /// The state of `key`, opened if it has none and brought up to `now`, and what shared entries count for it besides.
     /// No window if requests take turns.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub(super) fn enter(
         &mut self,
         key: Key,

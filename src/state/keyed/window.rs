@@ -184,7 +184,7 @@ pub(super) struct StateMut<'a> {
 }
 
 impl<'a> StateMut<'a> {
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub(super) fn of(
         words: &'a mut [u64],
         slab: &'a mut Slab,
@@ -336,7 +336,7 @@ impl<'a> StateMut<'a> {
     }
 
     /// Brings the window up to `now`, which lies in the bucket `to`.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub(super) fn advance(&mut self, now: Timestamp, to: BucketPos) {
         if self.number() != to.number {
             self.move_to(now, to);
@@ -402,7 +402,7 @@ impl<'a> StateMut<'a> {
     }
 
     /// Whether `cost` more fits. The window has been advanced to `now`.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub(super) fn fits(
         &mut self,
         limit: Count,
@@ -440,7 +440,7 @@ impl<'a> StateMut<'a> {
     }
 
     /// Charges a reservation.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub(super) fn admit(&mut self, cost: u64, known: BucketPos) {
         if self.shape.window.is_none() {
             return; // a call in flight is in no bucket

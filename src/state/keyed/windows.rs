@@ -5,6 +5,7 @@ use super::geometry::{KeyedGeometry, KeyedTerms};
 use super::hottest::{ARE_KEPT, HotKey, MAX_LABELS, UnlabelledFilter};
 use super::idle_ttl::reach_word;
 use super::key::{Key, KeyHandle};
+use super::saved::{Restoring, put, take};
 use super::states::KeyedStates;
 use super::table::Table;
 use super::window::{HOLDS, LISTED, Shape};
@@ -344,6 +345,24 @@ impl KeyedWindows {
     /// How many requests have been charged to the sketch, because the table was full.
     pub fn shared(&self) -> u64 {
         self.table.borrow().charged_to_shared()
+    }
+
+    /// Appends what the windows count, by age.
+    pub(crate) fn save(&self, now: Timestamp, out: &mut Vec<u8>) {
+        let table = &mut *self.table.borrow_mut();
+        table.bucket(now);
+        put(out, now.since(table.known_start()).as_nanos() as u64);
+        table.save(now, out);
+        table.save_sketch(now, out);
+    }
+
+    /// Takes what [`KeyedWindows::save`] has written off the front, and counts it unless `at` is `None`. `None` if the bytes are
+    /// not such.
+    pub(crate) fn restore(&self, bytes: &mut &[u8], at: Option<Restoring>) -> Option<()> {
+        let table = &mut *self.table.borrow_mut();
+        let offset = take(bytes)?;
+        table.restore(bytes, offset, at)?;
+        table.restore_sketch(bytes, at)
     }
 
     /// [`KeyedWindows::len`] and [`KeyedWindows::shared`].

@@ -411,8 +411,8 @@ impl Tokens {
             return tokens;
         }
         if self.max.get() > 0 && self.max.get() != curve.max {
-            let rescaled = i128::from(tokens) * i128::from(curve.max) / i128::from(self.max.get());
-            tokens = rescaled as i64;
+            // Both have 31 bits. (Published words that are not valid may have more, and mean nothing anyway.)
+            tokens = tokens.wrapping_mul(curve.max) / self.max.get();
         }
         let previous = self.previous(admitted, number);
         let is_used_little =

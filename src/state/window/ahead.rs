@@ -161,7 +161,7 @@ impl<T: Counter> RuleWindow<T> {
     }
 
     /// Admissions since the start of the bucket that lies `buckets` before the bucket `ahead` of the newest.
-    #[inline(always)] // a search asks for it over and over
+    #[cfg_attr(not(feature = "small"), inline(always))] // a search asks for it over and over
     fn admitted_since(&self, buckets: u64, ahead: u64) -> f64 {
         let base = self.history.before_bucket(buckets, ahead);
         self.history.last.get().wrapping_sub(base) as f64

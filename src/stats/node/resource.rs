@@ -1,8 +1,8 @@
 //! The nodes of a resource: all contexts together, each origin, and each context.
 
+use crate::map::HashMap;
 use crate::stats::node::statistic::StatisticNode;
 use crate::time::Timestamp;
-use hashbrown::HashMap;
 use std::cell::RefCell;
 use std::rc::Rc;
 

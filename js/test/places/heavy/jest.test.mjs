@@ -17,7 +17,7 @@ for (const [environment, format] of [
 ]) {
   test(`Jest: ${environment}, ${format === 'cjs' ? 'require' : 'import'}`, async () => {
     // jsdom has no Response.
-    const needResponse = ['leapgate/fetch', 'leapgate/shared/durable-object'];
+    const needResponse = ['leapgate/client', 'leapgate/fetch', 'leapgate/shared/durable-object'];
     const subpaths = SUBPATHS.filter((path) => environment === 'node' || !needResponse.includes(path));
     const config = {
       testEnvironment: environment,

@@ -92,7 +92,7 @@ impl Table {
     }
 
     /// Calls in flight in shared entries that may be this key's, or what is held there, besides those in its own state.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub(crate) fn elsewhere(&mut self, place: KeyHandle) -> u64 {
         if !self.counts_elsewhere || place.is_shared {
             return 0;
