@@ -13,7 +13,7 @@ const MODULES = [
     path: '',
     entries: ['workerd', 'edge-light', 'slim'],
     // 36,000 in Workers before there were holds, which take 2,000 more.
-    budgets: { wasm: 72_000, 'default import, gzipped': 48_000, 'in Workers, gzipped': 37_900 },
+    budgets: { wasm: 72_000, 'default import, gzipped': 48_000, 'in Workers, gzipped': 39_400 },
   },
   {
     name: 'engine',

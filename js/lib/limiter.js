@@ -1,6 +1,7 @@
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
 import { INSPECT, beginAt, bounded, checkNumber, checkOptions, fault, inspected, wrong } from './errors.js';
+import { HotKeys } from './hot.js';
 import * as layout from './layout.js';
 import { LimitResult } from './result.js';
 import { flatten } from './tree.js';
@@ -12,7 +13,7 @@ const MAX_KEYS = 100_000;
 
 // The options of the constructor, and of calls.
 const LIMIT = ['limit', 'windowMs', 'window', 'sampleCount', 'id'];
-const OPTIONS = [...LIMIT, 'limits', 'maxKeys', 'now'];
+const OPTIONS = [...LIMIT, 'limits', 'maxKeys', 'now', 'clock'];
 const REQUEST = ['cost', 'limit'];
 const EXAMPLE = '`{ cost: 2 }`, or leave it out';
 
@@ -44,9 +45,9 @@ function timeOf(clock) {
 }
 
 export class Limiter {
-  #at = { number: -1, generation: 0 };
   #tree;
   #now;
+  #hot = new HotKeys();
   #policies = [];
   // For the console.
   #counts;
@@ -67,7 +68,7 @@ export class Limiter {
   }
 
   #make(options) {
-    const { now, ...rest } = checkOptions('options', options, OPTIONS, '`{ limit: 100, windowMs: 60_000 }`');
+    const { now, clock, ...rest } = checkOptions('options', options, OPTIONS, '`{ limit: 100, windowMs: 60_000 }`');
     if (Array.isArray(rest.limits)) {
       // The core reports an item that is not an object.
       rest.limits.forEach((limit, i) => Object(limit) === limit && checkOptions(`options.limits[${i}]`, limit, LIMIT));
@@ -77,11 +78,20 @@ export class Limiter {
     }
     this.#tree = flatten('options', rest);
     this.#now = now;
+    this.#hot.clock = () => this.now();
     wasm.ready();
     this.#open();
     this.#counts = (rest.limits ?? [rest]).map(({ limit }) => limit);
     this.#maxKeys = rest.maxKeys ?? MAX_KEYS;
-    registry?.register(this, this.#at, this.#at);
+    if (clock !== undefined) this.#hot.skips = this.#skips(clock, rest);
+    registry?.register(this, this.#hot.at, this.#hot);
+  }
+
+  // How often a hot key does without the clock: what that makes too strict is at most a hundredth of the limit.
+  #skips(clock, { limit, window }) {
+    if (clock !== 'sparse') throw wrong('options.clock', clock, "means nothing here; use 'sparse', or leave it out");
+    if (limit >= 200 && window !== 'weighted') return Math.min(16, Math.floor(limit / 100) - 1);
+    throw wrong('options.clock', clock, 'needs a single `limit` of at least 200, and a window that is not weighted; leave it out', RangeError);
   }
 
   // Makes the limiter in the module, and reads back the defaults.
@@ -89,18 +99,17 @@ export class Limiter {
     const number = core.limiter_new(wasm.put(this.#tree));
     // An error message is never empty.
     if (number < 0) throw fault('ERR_LEAPGATE_OPTIONS', wasm.readText(-number), RangeError);
-    this.#at.number = number;
-    this.#at.generation = wasm.generation;
     this.#policies = [];
     for (let i = 0, bytes; (bytes = core.limiter_about(number, i)) >= 0; i++) {
       const windowMs = wasm.results()[0];
-      this.#policies.push({ id: wasm.readText(bytes), windowMs });
+      this.#policies.push({ id: wasm.readText(bytes), windowMs, isUptime: this.#now === undefined });
     }
+    this.#hot.begin(number, this.#policies[0]);
   }
 
   // The limiter's number in the module.
   #ready() {
-    const at = this.#at;
+    const { at } = this.#hot;
     if (at.generation === wasm.generation) return at.number;
     if (at.generation < 0) {
       throw fault('ERR_LEAPGATE_FREED', 'limiter: it has been freed; make another one, or free it later');
@@ -117,7 +126,12 @@ export class Limiter {
   }
 
   limit(key, options) {
-    return this.#ask(key, options, REQUEST, layout.CHARGE);
+    const line = options === undefined ? this.#hot.find(key) : undefined;
+    if (line === undefined) return this.#ask(key, options, REQUEST, layout.CHARGE);
+    const skipped = this.#hot.skips > 0 ? this.#hot.skip(line) : undefined;
+    if (skipped !== undefined) return skipped;
+    const now = this.now();
+    return this.#hot.take(line, now) ?? this.#ask(key, options, REQUEST, layout.CHARGE, 1, LimitResult, now);
   }
 
   peek(key, options) {
@@ -129,7 +143,7 @@ export class Limiter {
     const hold = this.#ask(key, options, HOLD, layout.HOLD, estimate, Hold);
     // Refused ones begin batches, too: a forgotten hold may be what refuses them.
     if (++this.#asked % BATCH === 1 || this.#batch.generation !== wasm.generation) {
-      [this.#token, this.#batch] = [{}, { at: this.#at, generation: wasm.generation, clock: this.#now ?? wasm.defaultClock, holds: [] }];
+      [this.#token, this.#batch] = [{}, { hot: this.#hot, generation: wasm.generation, clock: this.#now ?? wasm.defaultClock, holds: [] }];
       batches?.register(this.#token, this.#batch);
     }
     if (!hold.success) return hold;
@@ -139,13 +153,20 @@ export class Limiter {
     return Hold.open(hold, this.#token, this.#batch, holds.length - HOLD_LEN);
   }
 
-  // Whatever else reads or changes what a key counts calls this first: it charges what has passed without the module.
-  #flush(_key) {}
+  // Whatever else reads or changes what a key counts calls this first: it charges what has passed without the module. Returns the number of
+  // the key.
+  #flush(key, now) {
+    const slot = wasm.numberOf(key);
+    this.#hot.flush(key, now);
+    return slot;
+  }
 
   // The same for all keys.
-  #flushAll() {}
+  #flushAll() {
+    this.#hot.flushAll();
+  }
 
-  #ask(key, options, names, how, cost = 1, Result = LimitResult) {
+  #ask(key, options, names, how, cost = 1, Result = LimitResult, now = undefined) {
     const number = this.#ready();
     let count = -1;
     if (options !== undefined) {
@@ -153,13 +174,15 @@ export class Limiter {
       if (options.cost !== undefined) cost = checkNumber('options.cost', options.cost, MAX_COST, true);
       if (options.limit !== undefined) count = this.#count(options.limit);
     }
-    const now = this.now();
+    now ??= this.now();
     let passes;
     try {
-      this.#flush(key);
-      const slot = wasm.numberOf(key);
+      const slot = this.#flush(key, now);
+      this.#hot.follow(now);
       if (slot === 0 && ++this.#unremembered % UNREMEMBERED === 0 && !this.#sharing) this.#checkSharing();
       passes = core.limiter_ask(number, slot, cost, count, now, how);
+      // Keys with a number have come again.
+      if (passes && slot > 0 && typeof key === 'string' && how === layout.CHARGE && count < 0 && this.#policies.length === 1) this.#hot.note(key, now);
     } catch (error) {
       throw wasm.crashed(error);
     }
@@ -168,7 +191,8 @@ export class Limiter {
 
   // Warns once that keys share windows.
   #checkSharing() {
-    this.#sharing = this.stats().shared > 0;
+    core.limiter_stats(this.#hot.at.number);
+    this.#sharing = wasm.results()[1] > 0;
     if (!this.#sharing) return;
     const ids = this.#policies.map(({ id }) => `\`${id}\``).join(', ');
     const what = 'more keys count than it keeps apart; some share, which is stricter for them';
@@ -176,8 +200,9 @@ export class Limiter {
   }
 
   stats() {
+    const number = this.#ready();
     this.#flushAll();
-    core.limiter_stats(this.#ready());
+    core.limiter_stats(number);
     const [keys, shared] = wasm.results();
     return { keys, shared };
   }
@@ -191,33 +216,25 @@ export class Limiter {
 
   #answer(success, now, Result) {
     const results = wasm.results();
-    const epoch = this.#now === undefined ? wasm.timeOfDay(now) : now;
     const refuses = success ? 0 : results[layout.VERDICT_REFUSING];
     const retry = success ? 0 : results[layout.VERDICT_RETRY_AFTER];
     const retryAfterMs = retry < 0 ? Infinity : retry;
+    const from = Math.floor(now);
     if (this.#policies.length === 1 && refuses === 0) {
       const at = layout.VERDICT_LEN;
       const [count, remaining, resetMs] = [results[at + layout.LIMIT_COUNT], results[at + layout.LIMIT_REMAINING], results[at + layout.LIMIT_RESET]];
-      return new Result(success, count, remaining, retryAfterMs, epoch, resetMs, this.#policies[0]);
+      return new Result(success, count, remaining, retryAfterMs, from + (success ? resetMs : retryAfterMs), resetMs, this.#policies[0]);
     }
-    const policies = new Array(this.#policies.length);
-    let scarcest = 0;
-    for (let i = 0; i < policies.length; i++) {
-      const { id, windowMs } = this.#policies[i];
+    const policies = this.#policies.map(({ id, windowMs }, i) => {
       const at = layout.VERDICT_LEN + layout.LIMIT_LEN * i;
-      policies[i] = {
-        id,
-        limit: results[at + layout.LIMIT_COUNT],
-        remaining: results[at + layout.LIMIT_REMAINING],
-        windowMs,
-        resetMs: results[at + layout.LIMIT_RESET],
-      };
-      if (policies[i].remaining < policies[scarcest].remaining) scarcest = i;
-    }
-    const { remaining, resetMs } = policies[scarcest];
-    const rule = success ? scarcest : refuses;
-    const { limit } = policies[rule] ?? policies[0];
-    return new Result(success, limit, rule < 0 ? 0 : remaining, retryAfterMs, epoch, resetMs, this.#policies[rule] ?? null, policies);
+      const [limit, remaining, resetMs] = [results[at + layout.LIMIT_COUNT], results[at + layout.LIMIT_REMAINING], results[at + layout.LIMIT_RESET]];
+      return { id, limit, remaining, windowMs, resetMs };
+    });
+    const scarcest = policies.reduce((scarcest, policy) => (policy.remaining < scarcest.remaining ? policy : scarcest));
+    const { id, limit } = success ? scarcest : (policies[refuses] ?? { id: null, limit: policies[0].limit });
+    const remaining = refuses < 0 ? 0 : scarcest.remaining;
+    const { isUptime } = this.#policies[0];
+    return new Result(success, limit, remaining, retryAfterMs, from + (success ? scarcest.resetMs : retryAfterMs), 0, { id, isUptime, policies });
   }
 
   refund(key, cost = 1, options = {}) {
@@ -226,21 +243,19 @@ export class Limiter {
     const { at } = checkOptions('options', options, ['at'], '`{ at: limiter.now() }`, or leave it out');
     const now = this.now();
     const charged = at === undefined ? now : checkNumber('options.at', at, Number.MAX_VALUE, false);
-    this.#flush(key);
-    this.#guarded(() => core.limiter_refund(number, wasm.numberOf(key), cost, charged, now));
+    this.#guarded(() => core.limiter_refund(number, this.#flush(key), cost, charged, now));
   }
 
   reset(key) {
     const number = this.#ready();
-    this.#flush(key);
-    this.#guarded(() => core.limiter_reset(number, wasm.numberOf(key)));
+    this.#guarded(() => core.limiter_reset(number, this.#flush(key)));
   }
 
   block(key, ms) {
     const number = this.#ready();
     checkNumber('ms', ms, Number.MAX_SAFE_INTEGER, false);
     const now = this.now();
-    this.#flush(key);
+    this.#flushAll();
     if (this.#guarded(() => core.limiter_block(number, wasm.numberOf(key), ms, now))) return;
     throw fault('ERR_LEAPGATE_FULL', 'limiter: as many keys are blocked as `maxKeys` allows; raise it, or block for less long');
   }
@@ -254,10 +269,11 @@ export class Limiter {
   }
 
   free() {
-    const at = this.#at;
+    const { at } = this.#hot;
     if (at.generation === wasm.generation) core.limiter_free(at.number);
+    this.#hot.begin(-1);
     at.generation = -1;
-    registry?.unregister(at);
+    registry?.unregister(this.#hot);
   }
 
   [INSPECT](_, options, inspect) {
@@ -272,11 +288,15 @@ export class Limiter {
 }
 
 // Ends the hold at this place of a batch: at its estimate, unless its cost is known. Returns by how much the cost is more than that.
-function settle({ at, generation, clock, holds }, place, actual = holds[place + 2]) {
+function settle({ hot, generation, clock, holds }, place, actual = holds[place + 2]) {
+  const { at } = hot;
   // The holds of an earlier instance are lost.
   if (generation !== wasm.generation || generation !== at.generation) return 0;
   const now = timeOf(clock);
   try {
+    hot.follow(now);
+    // Its window, which nothing held, may have been reused since.
+    if (holds[place + 2] === 0) hot.flushAll();
     return core.limiter_settle(at.number, holds[place], holds[place + 1], actual, now);
   } catch (error) {
     throw wasm.crashed(error);
