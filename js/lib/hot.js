@@ -40,14 +40,10 @@ export class HotKeys {
   #rule;
   #count = 0;
   // The lines, and where the line of a key is: as many as there are keys of which something is left, and at most MAX_LINES.
-  #lines;
+  #lines = new Float64Array(0);
   #byKey = new Map();
   // The time of the latest decision in the module.
-  #latest;
-
-  constructor() {
-    this.begin(-1);
-  }
+  #latest = 0;
 
   // Begins anew, for a limiter that has been made in the module.
   begin(number, rule) {
@@ -70,7 +66,7 @@ export class HotKeys {
   take(line, now) {
     const lines = this.#lines;
     if (!(now >= this.#latest && now < lines[line + UNTIL])) return undefined;
-    if (this.skips > 0) this.#read(line, now);
+    this.#read(line, now);
     return this.#taken(line, now);
   }
 

@@ -126,12 +126,10 @@ export class Limiter {
   }
 
   limit(key, options) {
-    const line = options === undefined ? this.#hot.find(key) : undefined;
-    if (line === undefined) return this.#ask(key, options, REQUEST, layout.CHARGE);
-    const skipped = this.#hot.skips > 0 ? this.#hot.skip(line) : undefined;
-    if (skipped !== undefined) return skipped;
-    const now = this.now();
-    return this.#hot.take(line, now) ?? this.#ask(key, options, REQUEST, layout.CHARGE, 1, LimitResult, now);
+    const hot = this.#hot;
+    const line = options === undefined ? hot.find(key) : undefined;
+    const taken = line === undefined ? undefined : (hot.skip(line) ?? hot.take(line, this.now()));
+    return taken ?? this.#ask(key, options, REQUEST, layout.CHARGE);
   }
 
   peek(key, options) {
@@ -166,7 +164,7 @@ export class Limiter {
     this.#hot.flushAll();
   }
 
-  #ask(key, options, names, how, cost = 1, Result = LimitResult, now = undefined) {
+  #ask(key, options, names, how, cost = 1, Result = LimitResult) {
     const number = this.#ready();
     let count = -1;
     if (options !== undefined) {
@@ -174,7 +172,7 @@ export class Limiter {
       if (options.cost !== undefined) cost = checkNumber('options.cost', options.cost, MAX_COST, true);
       if (options.limit !== undefined) count = this.#count(options.limit);
     }
-    now ??= this.now();
+    const now = this.now();
     let passes;
     try {
       const slot = this.#flush(key, now);
