@@ -62,6 +62,11 @@ mod tree;
 
 #[cfg(feature = "flow")]
 pub use api::flow::*;
+/// It takes a third of the bytes of the allocator that std brings.
+#[cfg(target_family = "wasm")]
+#[global_allocator]
+static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();
+
 #[cfg(feature = "limiter")]
 pub use api::limiter::*;
 #[cfg(feature = "memory")]
