@@ -299,3 +299,17 @@ test('in Workers, where no request wakes another, the highest priority is first,
   await time.pass(400);
   assert.deepEqual(turns, [[0, 0], [0, 100], [9, 200]]);
 });
+
+test('drain resolves when the last request that waits gives up', async (t) => {
+  const { engine } = engineOf(t, [{ resource: 'pay', count: 1, intervalMs: 60_000 }]);
+  engine.limit('pay');
+  const controller = new AbortController();
+  const waiting = engine.acquire('pay', { signal: controller.signal }).catch((reason) => reason);
+  let isDrained = false;
+  engine.drain().then(() => (isDrained = true));
+  await settled();
+  assert.equal(isDrained, false);
+  controller.abort('gone');
+  await settled();
+  assert.deepEqual([await waiting, isDrained], ['gone', true]);
+});
