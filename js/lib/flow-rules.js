@@ -5,7 +5,7 @@ import { fault, listed, shown } from './errors.js';
 import { FLOW_RULE } from './layout.js';
 import { flattenRecords } from './tree.js';
 
-const MORE = 'is not part of flow rules alone; use `leapgate/engine`';
+export const MORE = 'is not part of flow rules alone; use `leapgate/engine`';
 const MAX_RULES = 1000;
 const MAX_PARTS = 8;
 const MAX_COUNT = 2 ** 53;
@@ -19,7 +19,7 @@ const LEFT_OUT = ['limitApp', 'strategy', 'refResource', 'keyItems', 'enforcePer
 const IGNORED = ['clusterConfig', 'gmtCreate', 'gmtModified', 'app', 'ip', 'port'];
 const PARTS = ['path', 'method', 'host'];
 const NAMED = ['header', 'query', 'cookie', 'arg'];
-const PARTS_LEFT_OUT = ['clientIp', 'peer', 'jwtClaim', 'metadata', 'typedMetadata', 'routeMetadata', 'filterState', 'payload', 'type'];
+const PARTS_LEFT_OUT = ['clientIp', 'peer', 'jwtClaim', 'metadata', 'typedMetadata', 'routeMetadata', 'filterState'];
 const BEHAVIORS = ['reject', 'warmUp', 'throttle', 'warmUpThrottle'];
 const [REJECT, WARM_UP, THROTTLE, WARM_UP_THROTTLE] = [0, 1, 2, 3];
 const WINDOWS = ['strict', 'sentinel', 'weighted'];
@@ -126,10 +126,11 @@ function ruleOf(rule, path) {
 
   const { id, key } = rule;
   const resource = text(at('resource'), rule.resource);
-  said.count = rule.count;
-  if (typeof rule.count === 'object' && rule.count !== null && !Array.isArray(rule.count)) fail(at('count'), rule.count, MORE);
-  if (typeof rule.count !== 'number') expected(at('count'), rule.count, 'a number');
-  if (!(rule.count >= 0 && rule.count <= MAX_COUNT)) fail(at('count'), rule.count, `is not a valid count; use a number from 0 to ${MAX_COUNT}`);
+  const { count } = rule;
+  said.count = count;
+  if (count?.default !== undefined) fail(at('count'), count, MORE);
+  if (typeof count !== 'number') expected(at('count'), count, 'a number');
+  if (!(count >= 0 && count <= MAX_COUNT)) fail(at('count'), count, `is not a valid count; use a number from 0 to ${MAX_COUNT}`);
   if (name(at('resource'), resource) === '*') fail(at('resource'), resource, MORE);
   if (typeof id === 'number') integer(at('id'), id, 0, MAX_COUNT);
   else if (has('id') && !PRINTABLE.test(text(at('id'), id))) {

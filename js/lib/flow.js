@@ -1,19 +1,16 @@
 // Engines of flow rules alone.
 
 import { BaseEngine } from './base.js';
-import { bounded, checkObject, wrong } from './errors.js';
-import { flatRules } from './flow-rules.js';
-import { EXAMPLE } from './waiting.js';
+import { bounded, wrong } from './errors.js';
+import { MORE, flatRules } from './flow-rules.js';
 
 // What only other rules read of a request.
 const LEFT_OUT = ['origin', 'prioritized', 'context', 'inbound', 'exempt', 'apis', 'within'];
 
 function check(request) {
-  if (request === undefined) return;
-  checkObject('request', request, EXAMPLE);
   for (const name of LEFT_OUT) {
-    if (request[name] !== undefined) {
-      throw wrong(`request.${name}`, request[name], 'is not part of flow rules alone; use `leapgate/engine`');
+    if (request?.[name] !== undefined) {
+      throw wrong(`request.${name}`, request[name], MORE);
     }
   }
 }
