@@ -52,9 +52,28 @@ const head = [
   'bytes per key',
 ];
 console.log(`\n${table(head, rows)}\n`);
-const [limits, holds] = ['leapgate', 'leapgate, hold and settle'].map((name) => KEYS.map((keys) => results.get(`${name} ${keys}`)));
-if (limits[0] !== undefined && holds[0] !== undefined) {
-  const times = KEYS.map((_, i) => median(limits[i].map(({ hot }, run) => hot / holds[i][run].hot)).toFixed(2));
-  console.log(`A hold and its settle take ${times.join(', ')} times as long as a limit, with ${counts.join(', ')} keys.\n`);
+const times = (of, than) => {
+  const [one, other] = [of, than].map((name) => KEYS.map((keys) => results.get(`${name} ${keys}`)));
+  if (one[0] === undefined || other[0] === undefined) return undefined;
+  return KEYS.map((_, i) => median(one[i].map(({ hot }, run) => hot / other[i][run].hot)).toFixed(2)).join(', ');
+};
+for (const name of names.filter((name) => name.startsWith('leapgate'))) {
+  const faster = times(name, 'hono-rate-limiter');
+  if (faster !== undefined) console.log(`${name}: ${faster} times the decisions of hono-rate-limiter, with ${counts.join(', ')} keys.`);
 }
+const longer = times("leapgate, window: 'weighted'", 'leapgate, hold and settle');
+if (longer !== undefined) console.log(`A hold and its settle take ${longer} times as long as a limit in the module, with ${counts.join(', ')} keys.`);
+
+// From the import to the first decision, in processes of their own, and of a process that imports nothing of it.
+const starts = {
+  'an empty module': "await import('data:text/javascript,');",
+  leapgate: "const { Limiter } = await import('leapgate'); new Limiter({ limit: 1, windowMs: 1000 }).limit('a');",
+  'leapgate/engine': "const { Engine } = await import('leapgate/engine'); new Engine({ flowRules: [{ resource: 'a', count: 1 }] }).limit('a');",
+};
+for (const [name, code] of Object.entries(starts)) {
+  const timed = `const start = performance.now(); ${code} console.log(performance.now() - start);`;
+  const all = Array.from({ length: 9 }, () => Number(node('--input-type=module', '-e', timed)));
+  console.log(`${name}: ${median(all).toFixed(1)} ms from the import to the first decision`);
+}
+console.log();
 console.log(node('--no-warnings', 'accuracy.mjs'));

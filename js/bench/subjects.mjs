@@ -7,8 +7,9 @@ import { RateLimiter, TokenBucket } from 'limiter';
 import { RateLimiterMemory } from 'rate-limiter-flexible';
 import { Limiter } from 'leapgate';
 
-const leapgate = (window) => (limit, windowMs, maxKeys) => {
-  const limiter = new Limiter({ limit, windowMs, maxKeys, window });
+const leapgate = (window, clock) => (limit, windowMs, maxKeys) => {
+  // A sparse clock needs a limit of 200, and is as sparse with the limits of the benchmarks as with 10,000.
+  const limiter = new Limiter({ limit, windowMs, maxKeys, window, clock: limit < 200 ? undefined : clock });
   return (key) => limiter.limit(key).success;
 };
 
@@ -62,6 +63,8 @@ const store = (Store, limit, windowMs) => {
 
 export const SUBJECTS = {
   leapgate: leapgate('strict'),
+  "leapgate, clock: 'sparse'": leapgate('strict', 'sparse'),
+  "leapgate, window: 'weighted'": leapgate('weighted'),
   'leapgate, hold and settle': holding,
   'rate-limiter-flexible': (points, windowMs) => {
     const limiter = new RateLimiterMemory({ points, duration: windowMs / 1000 });
@@ -89,7 +92,6 @@ export const SUBJECTS = {
 
 // Subjects that decide otherwise, for the accuracy only.
 export const MORE = {
-  "leapgate, window: 'weighted'": leapgate('weighted'),
   "leapgate, window: 'sentinel'": leapgate('sentinel'),
   '@upstash/ratelimit, sliding': (limit, windowMs) => upstash(new Redis(), Ratelimit.slidingWindow(limit, `${windowMs} ms`)),
   '@upstash/ratelimit, sliding, no cache': (limit, windowMs) =>
