@@ -25,7 +25,7 @@ const MODULES = [
     name: 'flow',
     path: 'flow/',
     entries: ['workerd', 'edge-light'],
-    budgets: { wasm: 100_000, 'default import, gzipped': 60_000, 'in Workers, gzipped': 60_000 },
+    budgets: { wasm: 100_000, 'default import, gzipped': 60_300, 'in Workers, gzipped': 60_000 },
   },
   {
     name: 'shared',

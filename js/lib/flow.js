@@ -1,6 +1,6 @@
 // Engines of flow rules alone.
 
-import { BaseEngine } from './base.js';
+import { BaseEngine, isEngine } from './base.js';
 import { bounded, checkObject, wrong } from './errors.js';
 import { flatRules } from './flow-rules.js';
 import { EXAMPLE } from './waiting.js';
@@ -39,6 +39,6 @@ export class Engine extends BaseEngine {
   }
 
   static {
-    bounded(this, 'Engine');
+    bounded(this, 'Engine', isEngine);
   }
 }

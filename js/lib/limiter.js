@@ -1,6 +1,6 @@
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
-import { INSPECT, beginAt, bounded, checkClock, checkNumber, checkOptions, fault, inspected, uncloneable, wrong } from './errors.js';
+import { INSPECT, beginAt, bounded, checkClock, checkNumber, checkOptions, fault, inspected, wrong } from './errors.js';
 import * as layout from './layout.js';
 import { LimitResult } from './result.js';
 import { restore, save } from './snapshot.js';
@@ -97,7 +97,6 @@ export class Limiter {
     this.#open();
     this.#maxKeys = rest.maxKeys ?? MAX_KEYS;
     registry?.register(this, this.#at, this.#at);
-    uncloneable(this);
   }
 
   // Makes the limiter in the module, and reads back the defaults.
