@@ -11,7 +11,8 @@ const fn write(to: &mut [u8]) -> usize {
         while from < SOURCE.len() && (SOURCE[from] == b' ' || SOURCE[from] == b'\n') {
             from += 1;
         }
-        let is_comment = from + 1 < SOURCE.len() && SOURCE[from] == b'-' && SOURCE[from + 1] == b'-';
+        let is_comment =
+            from + 1 < SOURCE.len() && SOURCE[from] == b'-' && SOURCE[from + 1] == b'-';
         while from < SOURCE.len() {
             let byte = SOURCE[from];
             from += 1;
