@@ -295,7 +295,7 @@ npm_package() {
     # Functions with similar names often have similar code, and gzip finds it if they are neighbours. In the first
     # kilobyte there is only the end of the stack.
     .tools/binaryen/node_modules/.bin/wasm-opt --flatten --rereloop -Oz --converge --low-memory-unused \
-      --reorder-functions-by-name --strip-debug --strip-producers --strip-target-features \
+      --merge-similar-functions -Oz --reorder-functions-by-name --strip-debug --strip-producers --strip-target-features \
       "$work/$module/leapgate_bg.wasm" -o "$work/$module/leapgate_bg.wasm"
   done
   node js/build.mjs "$work" dist/npm || die "dist/npm is not as it should be."
@@ -309,6 +309,8 @@ check() {
   cargo fmt --all --check
   cargo clippy --locked --workspace --all-targets -- -D warnings
   cargo clippy --locked -p leapgate-envoy -p leapgate-js --target wasm32-unknown-unknown -- -D warnings
+  # It is built in place of `engine`, and without what only engines need of the core.
+  cargo clippy --locked -p leapgate-js --target wasm32-unknown-unknown --no-default-features --features flow -- -D warnings
   RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p leapgate -p leapgate-envoy -p leapgate-js
   find envoy tests -name '*.py' -exec $PYTHON -c 'import ast, sys; [ast.parse(open(f).read(), f) for f in sys.argv[1:]]' {} +
   wasm

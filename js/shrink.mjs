@@ -1,5 +1,6 @@
 // Makes each panic function of a module, found by name, trap at once: its message has no output, and formatting it takes two
-// kilobytes. Also removes the source locations of panics. usage: node js/shrink.mjs MODULE
+// kilobytes. So does each function that formats for debugging, as only such messages do. Also removes the source locations of
+// panics. usage: node js/shrink.mjs MODULE
 import { readFileSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 
@@ -8,6 +9,8 @@ const PANICS = [
   /^core\[\w+\]::(panicking::panic|option::expect_failed|result::unwrap_failed|slice::index::slice_index_fail|str::slice_error_fail|cell::panic_)/,
   /^alloc\[\w+\]::(raw_vec::handle_error|alloc::handle_alloc_error)/,
   /^__rustc\[\w+\]::rust_begin_unwind/,
+  /^<.* as core(\[\w+\])?::fmt::Debug>::fmt/,
+  /fmt::builders::PadAdapter as core/,
 ];
 
 const [file] = process.argv.slice(2);

@@ -253,9 +253,7 @@ impl ConfigError {
         let field = match error {
             RulesError::SameId { .. } => ".id",
             RulesError::ManyRules { .. } => ".resource",
-            RulesError::ManySystemRules { .. }
-            | RulesError::NoStatistics
-            | RulesError::More { .. } => "",
+            RulesError::ManySystemRules { .. } | RulesError::NoStatistics => "",
         };
         let (list, index) = error.place();
         ConfigError::from_display(format!("{list}[{index}]{field}"), error)

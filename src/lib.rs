@@ -102,7 +102,9 @@ mod time;
 mod window;
 
 pub use engine::{Blocked, Decision, Engine, Entry, Outcome, Policy, Request, Resource};
-pub use flow::{FlowCall, FlowEngine, FlowPolicy, FlowRefusal, FlowRequest, FlowResource};
+pub use flow::{
+    FlowCall, FlowEngine, FlowLimit, FlowPolicy, FlowRefusal, FlowRequest, FlowResource, FlowTerms,
+};
 pub use limiter::{Hold, Left, Limit, Limiter, LimiterError, Verdict, snapshot::RestoreError};
 pub use refusal::RefusalKind;
 pub use rule::{Cause, Rules, RulesError};

@@ -70,6 +70,11 @@ pub struct Left {
     pub remaining: u64,
     /// How long until quota comes back: a whole pass if none is left, else any. Zero if none is used.
     pub reset: Duration,
+    /// Until then only calls for this key change what is left: the end of the bucket. A shell may let that much of the key pass
+    /// without asking, and tells [`Limiter::catch_up`] before its next call for the key. It also does that for all keys before the
+    /// first call after the clock has stepped back, and before a block. `None` if other calls may change it: in a weighted window, where keys share,
+    /// while something is held, and while any key is blocked.
+    pub steady_until: Option<Timestamp>,
 }
 
 /// The decision about a request.
@@ -365,6 +370,11 @@ impl Limiter {
                 count,
                 remaining: standing.remaining,
                 reset: standing.reset,
+                steady_until: if self.is_blocked.get() {
+                    None
+                } else {
+                    windows.steady_until(place)
+                },
             });
         }
         let verdict = match (blocked, refuses) {
@@ -379,6 +389,19 @@ impl Limiter {
             },
         };
         (verdict, first, shared)
+    }
+
+    /// Charges what a shell has let pass of `key` without asking. Until [`Left::steady_until`] it came in the same bucket as the
+    /// last call for the key, and is charged there; nothing is if that has left since, and its window was reused. What may have come later is
+    /// charged at `late`, over the limit if need be.
+    #[inline(never)]
+    pub fn catch_up(&self, key: Key, cost: u64, late: Option<Timestamp>) {
+        for (_, windows) in &self.limits {
+            match late {
+                None => windows.catch_up(key, cost),
+                Some(now) => windows.settle_at(KeyHandle::of(key), 0, cost, now),
+            }
+        }
     }
 
     /// Gives back the `cost` that `key` was charged at `charged` ([`KeyedWindows::refund`]).

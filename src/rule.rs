@@ -195,13 +195,6 @@ pub enum RulesError {
         /// How many there are.
         rules: usize,
     },
-    /// A rule of a [`FlowEngine`](crate::FlowEngine) that asks for more than it has: take an [`Engine`](crate::Engine).
-    More {
-        /// The rule's id.
-        id: RuleId,
-        /// Where it stands.
-        index: usize,
-    },
     /// A system rule, where neither statistics are kept nor a shell counts inbound requests: leave it out.
     NoStatistics,
 }
@@ -213,7 +206,6 @@ impl RulesError {
             RulesError::SameId { list, index, .. } | RulesError::ManyRules { list, index, .. } => {
                 (list, *index)
             }
-            RulesError::More { index, .. } => (FLOW_RULES, *index),
             RulesError::ManySystemRules { .. } => (SYSTEM_RULES, MAX_SYSTEM_RULES),
             RulesError::NoStatistics => (SYSTEM_RULES, 0),
         }
@@ -231,12 +223,6 @@ impl fmt::Display for RulesError {
                 write!(
                     f,
                     "`{rules}` system rules are too many; use at most {MAX_SYSTEM_RULES}"
-                )
-            }
-            RulesError::More { id, .. } => {
-                write!(
-                    f,
-                    "`{id}` is more than flow rules alone have; use an `Engine`"
                 )
             }
             RulesError::NoStatistics => {

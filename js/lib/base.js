@@ -13,9 +13,6 @@ import { EXAMPLE, REQUEST, Waiting } from './waiting.js';
 // The longest name. Clients may choose names: memory must stay bounded.
 const MAX_NAME = 1024;
 
-// How many APIs a request may name.
-const MAX_APIS = 16;
-
 // How many resources have a number at a time, with or without APIs.
 const MAX_RESOURCES = 4096;
 
@@ -42,7 +39,7 @@ export class BaseEngine {
   // The bundler shortens names.
   static name = 'BaseEngine';
   #at = { number: -1, generation: 0 };
-  #flat;
+  #kind;
   #tree;
   // For the console.
   #about;
@@ -55,10 +52,11 @@ export class BaseEngine {
   #events = new Events();
   #inFlight = new InFlight(this.#events);
 
-  // `flat` writes rules into bytes as the module reads them.
-  constructor(rules, settings = {}, flat) {
+  // `kind` is what kinds of engines differ in: `flat` writes rules into bytes as the module reads them; `namesOf` returns the names of
+  // a resource and of APIs, undefined if there are none.
+  constructor(rules, settings = {}, kind) {
     try {
-      this.#flat = flat;
+      this.#kind = kind;
       this.#make(rules, settings);
     } catch (error) {
       throw beginAt(new.target, error);
@@ -66,7 +64,7 @@ export class BaseEngine {
   }
 
   #make(rules, settings) {
-    this.#tree = treeOf(rules, this.#flat);
+    this.#tree = treeOf(rules, this.#kind.flat);
     checkOptions('settings', settings, ['now', 'maxWaiting'], '`{ now: () => Date.now() }`, or leave it out');
     const { now, maxWaiting = MAX_WAITING } = settings;
     if (now !== undefined && typeof now !== 'function') {
@@ -113,7 +111,7 @@ export class BaseEngine {
 
   replace(rules) {
     const number = this.#ready();
-    const tree = treeOf(rules, this.#flat);
+    const tree = treeOf(rules, this.#kind.flat);
     const wrongs = this.#guarded(() => core.engine_replace(number, wasm.put(tree)));
     if (wrongs < 0) throw fault('ERR_LEAPGATE_RULES', wasm.readText(-wrongs), RangeError);
     this.#tree = tree;
@@ -180,16 +178,12 @@ export class BaseEngine {
 
   // The number, key parts, units and rules of a resource, or of a resource together with APIs.
   #resource(number, name, apis) {
-    if (apis !== undefined) return this.#withApis(number, name, apis);
-    const known = this.#resources.get(name);
-    if (known !== undefined) return known;
-    return this.#register(number, this.#resources, checkResource(name), [name]);
-  }
-
-  #withApis(number, name, apis) {
-    if (checkApis(apis).length === 0) return this.#resource(number, name);
-    const key = JSON.stringify([checkResource(name), ...apis]);
-    return this.#combined.get(key) ?? this.#register(number, this.#combined, key, [...new Set([name, ...apis])]);
+    const names = apis === undefined ? undefined : this.#kind.namesOf(checkResource(name), apis);
+    if (names === undefined) {
+      return this.#resources.get(name) ?? this.#register(number, this.#resources, checkResource(name), [name]);
+    }
+    const key = JSON.stringify(names);
+    return this.#combined.get(key) ?? this.#register(number, this.#combined, key, [...new Set(names)]);
   }
 
   #forget() {
@@ -388,7 +382,7 @@ function checkBoolean(place, value) {
   throw wrong(place, value, 'is neither true nor false; use one of them, or leave it out');
 }
 
-function checkName(place, name) {
+export function checkName(place, name) {
   if (typeof name !== 'string') throw wrong(place, name, 'is not a string; use one');
   if (name.length <= MAX_NAME) return name;
   throw wrong(place, name, `has ${name.length} characters; use at most ${MAX_NAME}`, RangeError);
@@ -397,12 +391,4 @@ function checkName(place, name) {
 function checkResource(name) {
   if (checkName('resource', name) !== '') return name;
   throw wrong('resource', name, 'is not a valid resource; use a name, as rules do', RangeError);
-}
-
-function checkApis(apis) {
-  const cure = `use an array of at most ${MAX_APIS} names`;
-  if (!Array.isArray(apis)) throw wrong('request.apis', apis, `is not a list of APIs; ${cure}`);
-  if (apis.length > MAX_APIS) throw wrong('request.apis', apis, `has ${apis.length} names; ${cure}`, RangeError);
-  for (let i = 0; i < apis.length; i++) checkName(`request.apis[${i}]`, apis[i]);
-  return apis;
 }

@@ -2,8 +2,8 @@
 
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
-import { BaseEngine, insideOf, isEngine } from './base.js';
-import { bounded, checkNumber, checkOptions } from './errors.js';
+import { BaseEngine, checkName, insideOf, isEngine } from './base.js';
+import { bounded, checkNumber, checkOptions, wrong } from './errors.js';
 import { NodeTree, counters, top } from './statistics.js';
 import { flatten } from './tree.js';
 
@@ -18,13 +18,26 @@ function guarded(call) {
   }
 }
 
+// How many APIs a request may name.
+const MAX_APIS = 16;
+
+function checkApis(apis) {
+  const cure = `use an array of at most ${MAX_APIS} names`;
+  if (!Array.isArray(apis)) throw wrong('request.apis', apis, `is not a list of APIs; ${cure}`);
+  if (apis.length > MAX_APIS) throw wrong('request.apis', apis, `has ${apis.length} names; ${cure}`, RangeError);
+  for (let i = 0; i < apis.length; i++) checkName(`request.apis[${i}]`, apis[i]);
+  return apis;
+}
+
+const namesOf = (name, apis) => (checkApis(apis).length === 0 ? undefined : [name, ...apis]);
+
 export class Engine extends BaseEngine {
   #inside;
   #gauges;
   #nodes;
 
   constructor(rules, settings) {
-    super(rules, settings, flatten);
+    super(rules, settings, { flat: flatten, namesOf });
     this.#inside = insideOf(this, (number) => this.#gauges !== undefined && core.engine_gauges(number, ...this.#gauges));
     const { numberOf, events } = this.#inside;
     events.add('breaker', (areKept) => {

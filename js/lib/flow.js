@@ -20,7 +20,7 @@ function check(request) {
 
 export class Engine extends BaseEngine {
   constructor(rules, settings) {
-    super(rules, settings, flatRules);
+    super(rules, settings, { flat: flatRules });
   }
 
   limit(resource, request) {

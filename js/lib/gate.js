@@ -2,7 +2,7 @@
 
 import { Limiter } from 'leapgate';
 import { PEERS, checkFunction, checkObject, checkOptions, fault, kindOf, shown, wrong } from './errors.js';
-import { checkDraft, headersOf, limitsOf, retryAfterSeconds } from './headers.js';
+import { checkDraft, headersOf, retryAfterSeconds } from './headers.js';
 import { V4, V6, keyOfAddress } from './ip.js';
 import { sampled } from './refused.js';
 import { allOf, tell } from './told.js';
@@ -79,7 +79,7 @@ export function decider(options) {
   if (cost !== undefined && typeof cost !== 'function') checkCost('options.cost', cost, engine, 'use');
   if (given === undefined) {
     const own = Object.fromEntries(limits.map((name) => [name, options[name]]));
-    if (typeof limit !== 'function' && limit !== Infinity) return { limiter: new Limiter(own), cost };
+    if (typeof limit !== 'function') return { limiter: new Limiter(own), cost };
     if (own.limits !== undefined) throw wrong('options.limit', limit, 'stands beside `limits`; leave one of them out');
     // Each request brings its limit.
     return { limiter: new Limiter({ ...own, limit: 0 }), limit, cost };
@@ -224,13 +224,11 @@ export function makeGate(options, key, formats = [], contextOf = () => undefined
     let request;
     if (limit !== undefined) request = { limit };
     if (cost !== undefined) request = { ...request, cost };
-    // Not limited, unless its key is blocked.
-    if (limit === Infinity) request = { limit: MAX_COUNT, cost: 0 };
     // Read before the charge: a refund as of an earlier instant does not come back too early.
     const at = countIf === undefined ? 0 : limiter.now?.();
     const answer = (result) => {
-      if (limit === Infinity) return { result, end: undefined, policies: [] };
-      if (!result.success || result.shadowBlocked || countIf === undefined) return { result, end: undefined };
+      const isCharged = result.success && !result.shadowBlocked && result.limit < Infinity;
+      if (!isCharged || countIf === undefined) return { result, end: undefined };
       return { result, end: (outcome) => refund(key, cost, at, args[0], outcome).catch(notEnded) };
     };
     if (limiter[DECIDE] === undefined) return answer(limiter.limit(key, request));
@@ -251,7 +249,7 @@ export function makeGate(options, key, formats = [], contextOf = () => undefined
   // Each decision is told in the headers, beside those of other gates, and refusals are reported.
   function noted(key, decision, args) {
     const { result } = decision;
-    if (draft !== false) decision.told = tell(requestOf(args[0]), gate, result, limitsOf(decision.policies ?? result.policies));
+    if (draft !== false) decision.told = tell(requestOf(args[0]), gate, result);
     const reported = report?.(key, result);
     if (reported !== undefined) contextFor(args)?.waitUntil(reported);
     return decision;

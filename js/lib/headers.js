@@ -80,14 +80,11 @@ export function retryAfterSeconds({ success, retryAfterMs }) {
   return success || retryAfterMs === Infinity ? undefined : Math.max(1, seconds(retryAfterMs));
 }
 
-// A limit of Infinity is none, and is not told.
-export const limitsOf = (policies) => policies.filter(({ limit }) => limit < Infinity);
-
 // The headers without `Retry-After`. Before draft 11, limits on requests in flight and of other units look like limits of requests in a
 // window: they are left out.
 export function headersOf({ success, policies }, draft) {
   const isPlain = (policy) => draft === 11 || (!isConcurrency(policy) && isOfRequests(policy));
-  const told = limitsOf(policies).filter(isPlain);
+  const told = policies.filter(isPlain);
   return told.length > 0 ? forms[draft]({ success, policies: told }) : {};
 }
 

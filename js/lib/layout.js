@@ -12,7 +12,9 @@ export const TAG_OBJECT = 6;
 // Results of a limiter, in doubles.
 export const VERDICT_REFUSING = 0;
 export const VERDICT_RETRY_AFTER = 1;
-export const VERDICT_LEN = 2;
+export const VERDICT_KEY_LOW = 2;
+export const VERDICT_KEY_HIGH = 3;
+export const VERDICT_LEN = 4;
 export const VERDICT_HOLD = 0;
 export const VERDICT_SEQUENCE = 1;
 export const LOOK = 0;
@@ -21,7 +23,8 @@ export const HOLD = 2;
 export const LIMIT_COUNT = 0;
 export const LIMIT_REMAINING = 1;
 export const LIMIT_RESET = 2;
-export const LIMIT_LEN = 3;
+export const LIMIT_STEADY = 3;
+export const LIMIT_LEN = 4;
 
 // Shared limiters.
 export const TAKEN_PASS = 0;

@@ -1,6 +1,7 @@
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
 import { INSPECT, beginAt, bounded, checkClock, checkNumber, checkOptions, fault, inspected, wrong } from './errors.js';
+import { HotKeys } from './hot.js';
 import * as layout from './layout.js';
 import { LimitResult } from './result.js';
 import { restore, save } from './snapshot.js';
@@ -14,7 +15,7 @@ const MAX_BLOCK_MS = 1e13;
 
 // The options of the constructor, and of calls.
 const LIMIT = ['limit', 'windowMs', 'window', 'sampleCount', 'id'];
-const OPTIONS = [...LIMIT, 'limits', 'maxKeys', 'mode', 'now'];
+const OPTIONS = [...LIMIT, 'limits', 'maxKeys', 'mode', 'now', 'clock'];
 const REQUEST = ['cost', 'limit'];
 const EXAMPLE = '`{ cost: 2 }`, or leave it out';
 
@@ -48,9 +49,9 @@ const waitOf = (retry) => (retry < 0 || retry > MAX_BLOCK_MS ? Infinity : retry)
 const finite = (options) => (options?.limit === Infinity ? { ...options, limit: MAX_COUNT } : options);
 
 export class Limiter {
-  #at = { number: -1, generation: 0 };
   #tree;
   #now;
+  #hot = new HotKeys();
   #policies = [];
   #limits;
   // No limit is finite.
@@ -76,7 +77,7 @@ export class Limiter {
   }
 
   #make(options) {
-    const { now, mode = 'enforce', ...rest } = checkOptions('options', options, OPTIONS, '`{ limit: 100, windowMs: 60_000 }`');
+    const { now, clock, mode = 'enforce', ...rest } = checkOptions('options', options, OPTIONS, '`{ limit: 100, windowMs: 60_000 }`');
     if (Array.isArray(rest.limits)) {
       // The core reports an item that is not an object.
       rest.limits.forEach((limit, i) => Object(limit) === limit && checkOptions(`options.limits[${i}]`, limit, LIMIT));
@@ -89,6 +90,7 @@ export class Limiter {
     }
     this.#isShadow = mode === 'shadow';
     this.#now = now;
+    this.#hot.clock = () => this.now();
     wasm.ready();
     this.#limits = [rest.limits ?? rest].flat().map((limit) => ({ ...limit }));
     this.#isUnlimited = this.#limits.every(({ limit }) => limit === Infinity);
@@ -96,7 +98,15 @@ export class Limiter {
     this.#tree = flatten('options', Array.isArray(limits) ? { ...rest, limits: limits.map(finite) } : finite(rest));
     this.#open();
     this.#maxKeys = rest.maxKeys ?? MAX_KEYS;
-    registry?.register(this, this.#at, this.#at);
+    if (clock !== undefined) this.#hot.skips = this.#skips(clock, rest);
+    registry?.register(this, this.#hot.at, this.#hot);
+  }
+
+  // How often a hot key does without the clock: what that makes too strict is at most a hundredth of the limit.
+  #skips(clock, { limit, window }) {
+    if (clock !== 'sparse') throw wrong('options.clock', clock, "means nothing here; use 'sparse', or leave it out");
+    if (limit >= 200 && window !== 'weighted') return Math.min(16, Math.floor(limit / 100) - 1);
+    throw wrong('options.clock', clock, 'needs a single `limit` of at least 200, and a window that is not weighted; leave it out', RangeError);
   }
 
   // Makes the limiter in the module, and reads back the defaults.
@@ -104,18 +114,17 @@ export class Limiter {
     const number = core.limiter_new(wasm.put(this.#tree));
     // An error message is never empty.
     if (number < 0) throw fault('ERR_LEAPGATE_OPTIONS', wasm.readText(-number), RangeError);
-    this.#at.number = number;
-    this.#at.generation = wasm.generation;
     this.#policies = [];
     for (let i = 0, bytes; (bytes = core.limiter_about(number, i)) >= 0; i++) {
       // The window in the module may be a few milliseconds longer, so that its buckets are equal.
-      this.#policies.push({ id: wasm.readText(bytes), windowMs: this.#limits[i].windowMs });
+      this.#policies.push({ id: wasm.readText(bytes), windowMs: this.#limits[i].windowMs, isUptime: this.#now === undefined });
     }
+    this.#hot.begin(number, this.#policies[0]);
   }
 
   // The limiter's number in the module.
   #ready() {
-    const at = this.#at;
+    const { at } = this.#hot;
     if (at.generation === wasm.generation) return at.number;
     if (at.generation < 0) {
       throw fault('ERR_LEAPGATE_FREED', 'limiter: it has been freed; make another one, or free it later');
@@ -132,7 +141,10 @@ export class Limiter {
   }
 
   limit(key, options) {
-    return this.#ask(key, options, REQUEST, layout.CHARGE);
+    const hot = this.#hot;
+    const line = options === undefined ? hot.find(key) : undefined;
+    const taken = line === undefined ? undefined : (hot.skip(line) ?? hot.take(line, this.now()));
+    return taken ?? this.#ask(key, options, REQUEST, layout.CHARGE);
   }
 
   peek(key, options) {
@@ -144,7 +156,7 @@ export class Limiter {
     const hold = this.#ask(key, options, HOLD, layout.HOLD, estimate, Hold);
     // Refused ones begin batches, too: a forgotten hold may be what refuses them.
     if (++this.#asked % BATCH === 1 || this.#batch.generation !== wasm.generation) {
-      [this.#token, this.#batch] = [{}, { at: this.#at, generation: wasm.generation, clock: this.#now ?? wasm.defaultClock, holds: [] }];
+      [this.#token, this.#batch] = [{}, { hot: this.#hot, generation: wasm.generation, clock: this.#now ?? wasm.defaultClock, holds: [] }];
       batches?.register(this.#token, this.#batch);
     }
     // What passes without a limit holds nothing.
@@ -155,11 +167,18 @@ export class Limiter {
     return Hold.open(hold, this.#token, this.#batch, holds.length - HOLD_LEN);
   }
 
-  // Whatever else reads or changes what a key counts calls this first: it charges what has passed without the module.
-  #flush(_key) {}
+  // Whatever else reads or changes what a key counts calls this first: it charges what has passed without the module. Returns the number of
+  // the key.
+  #flush(key, now) {
+    const slot = this.#slotOf(key);
+    this.#hot.flush(key, now);
+    return slot;
+  }
 
   // The same for all keys.
-  #flushAll() {}
+  #flushAll() {
+    this.#hot.flushAll();
+  }
 
   #ask(key, options, names, how, cost = 1, Result = LimitResult) {
     const number = this.#ready();
@@ -173,10 +192,13 @@ export class Limiter {
     const now = this.now();
     let passes;
     try {
-      this.#flush(key);
-      const slot = this.#slotOf(key);
+      const slot = this.#flush(key, now);
+      this.#hot.follow(now);
       if (slot === 0 && ++this.#unremembered % UNREMEMBERED === 0 && !this.#sharing) this.#checkSharing();
       passes = core.limiter_ask(number, slot, cost, count, now, isUnlimited ? layout.LOOK : how);
+      // Keys with a number have come again.
+      const isPlain = how === layout.CHARGE && count < 0 && !isUnlimited && this.#policies.length === 1;
+      if (passes && slot > 0 && typeof key === 'string' && isPlain) this.#hot.note(key, now);
     } catch (error) {
       throw wasm.crashed(error);
     }
@@ -199,17 +221,16 @@ export class Limiter {
   #answerUnlimited(passes, now, Result) {
     const { [layout.VERDICT_REFUSING]: refuses, [layout.VERDICT_RETRY_AFTER]: retry } = wasm.results();
     const isBlocked = !passes && refuses < 0;
-    const remaining = isBlocked ? 0 : Infinity;
-    return new Result(!isBlocked, Infinity, remaining, isBlocked ? waitOf(retry) : 0, this.#epoch(now), 0, isBlocked ? null : this.#policies[0], []);
-  }
-
-  #epoch(now) {
-    return this.#now === undefined ? wasm.timeOfDay(now) : now;
+    const [remaining, retryAfterMs] = isBlocked ? [0, waitOf(retry)] : [Infinity, 0];
+    const { id, isUptime } = this.#policies[0];
+    const of = { id: isBlocked ? null : id, isUptime, policies: [] };
+    return new Result(!isBlocked, Infinity, remaining, retryAfterMs, Math.floor(now) + retryAfterMs, 0, of);
   }
 
   // Warns once that keys share windows.
   #checkSharing() {
-    this.#sharing = this.stats().shared > 0;
+    core.limiter_stats(this.#hot.at.number);
+    this.#sharing = wasm.results()[1] > 0;
     if (!this.#sharing) return;
     const ids = this.#policies.map(({ id }) => `\`${id}\``).join(', ');
     const what = 'more keys count than it keeps apart; some share, which is stricter for them';
@@ -217,8 +238,9 @@ export class Limiter {
   }
 
   stats() {
+    const number = this.#ready();
     this.#flushAll();
-    core.limiter_stats(this.#ready());
+    core.limiter_stats(number);
     const [keys, shared] = wasm.results();
     return { keys, shared, shadowBlocked: this.#shadowBlocked };
   }
@@ -232,34 +254,26 @@ export class Limiter {
 
   #answer(success, now, Result) {
     const results = wasm.results();
-    const epoch = this.#epoch(now);
     const refuses = success ? 0 : results[layout.VERDICT_REFUSING];
     const retry = success ? 0 : results[layout.VERDICT_RETRY_AFTER];
     const retryAfterMs = waitOf(retry);
+    const from = Math.floor(now);
     if (this.#policies.length === 1 && refuses === 0) {
       const at = layout.VERDICT_LEN;
       const [count, remaining, resetMs] = [results[at + layout.LIMIT_COUNT], results[at + layout.LIMIT_REMAINING], results[at + layout.LIMIT_RESET]];
-      return new Result(success, count, remaining, retryAfterMs, epoch, resetMs, this.#policies[0]);
+      return new Result(success, count, remaining, retryAfterMs, from + (success ? resetMs : retryAfterMs), resetMs, this.#policies[0]);
     }
-    const policies = new Array(this.#policies.length);
-    let scarcest = 0;
-    for (let i = 0; i < policies.length; i++) {
-      const { id, windowMs } = this.#policies[i];
+    const policies = this.#policies.map(({ id, windowMs }, i) => {
       const at = layout.VERDICT_LEN + layout.LIMIT_LEN * i;
-      policies[i] = {
-        id,
-        limit: results[at + layout.LIMIT_COUNT],
-        remaining: results[at + layout.LIMIT_REMAINING],
-        windowMs,
-        resetMs: results[at + layout.LIMIT_RESET],
-      };
-      if (policies[i].remaining < policies[scarcest].remaining) scarcest = i;
-    }
-    const { remaining, resetMs } = policies[scarcest];
-    const rule = success ? scarcest : refuses;
-    const { limit } = policies[rule] ?? policies[0];
+      const [limit, remaining, resetMs] = [results[at + layout.LIMIT_COUNT], results[at + layout.LIMIT_REMAINING], results[at + layout.LIMIT_RESET]];
+      return { id, limit, remaining, windowMs, resetMs };
+    });
+    const scarcest = policies.reduce((scarcest, policy) => (policy.remaining < scarcest.remaining ? policy : scarcest));
     const told = policies.filter((_, i) => this.#limits[i].limit < Infinity);
-    return new Result(success, limit, rule < 0 ? 0 : remaining, retryAfterMs, epoch, resetMs, this.#policies[rule] ?? null, told);
+    const { id, limit } = success ? scarcest : (policies[refuses] ?? { id: null, limit: told[0].limit });
+    const remaining = refuses < 0 ? 0 : scarcest.remaining;
+    const { isUptime } = this.#policies[0];
+    return new Result(success, limit, remaining, retryAfterMs, from + (success ? scarcest.resetMs : retryAfterMs), 0, { id, isUptime, policies: told });
   }
 
   refund(key, cost = 1, options = {}) {
@@ -268,21 +282,19 @@ export class Limiter {
     const { at } = checkOptions('options', options, ['at'], '`{ at: limiter.now() }`, or leave it out');
     const now = this.now();
     const charged = at === undefined ? now : checkNumber('options.at', at, Number.MAX_VALUE, false);
-    this.#flush(key);
-    this.#guarded(() => core.limiter_refund(number, this.#slotOf(key), cost, charged, now));
+    this.#guarded(() => core.limiter_refund(number, this.#flush(key), cost, charged, now));
   }
 
   reset(key) {
     const number = this.#ready();
-    this.#flush(key);
-    this.#guarded(() => core.limiter_reset(number, this.#slotOf(key)));
+    this.#guarded(() => core.limiter_reset(number, this.#flush(key)));
   }
 
   block(key, ms) {
     const number = this.#ready();
     if (ms !== Infinity) checkNumber('ms', ms, Number.MAX_SAFE_INTEGER, false);
     const now = this.now();
-    this.#flush(key);
+    this.#flushAll();
     if (this.#guarded(() => core.limiter_block(number, this.#slotOf(key), ms, now))) return;
     throw fault('ERR_LEAPGATE_FULL', 'limiter: as many keys are blocked as `maxKeys` allows; raise it, or block for less long');
   }
@@ -311,10 +323,11 @@ export class Limiter {
   }
 
   free() {
-    const at = this.#at;
+    const { at } = this.#hot;
     if (at.generation === wasm.generation) core.limiter_free(at.number);
+    this.#hot.begin(-1);
     at.generation = -1;
-    registry?.unregister(at);
+    registry?.unregister(this.#hot);
   }
 
   [INSPECT](_, options, inspect) {
@@ -323,17 +336,21 @@ export class Limiter {
   }
 
   static {
-    bounded(this, 'Limiter', (it) => #at in it);
+    bounded(this, 'Limiter', (it) => #hot in it);
     if (Symbol.dispose) this.prototype[Symbol.dispose] = this.prototype.free;
   }
 }
 
 // Ends the hold at this place of a batch: at its estimate, unless its cost is known. Returns by how much the cost is more than that.
-function settle({ at, generation, clock, holds }, place, actual = holds[place + 2]) {
+function settle({ hot, generation, clock, holds }, place, actual = holds[place + 2]) {
+  const { at } = hot;
   // The holds of an earlier instance are lost.
   if (generation !== wasm.generation || generation !== at.generation) return 0;
   const now = timeOf(clock);
   try {
+    hot.follow(now);
+    // Its window, which nothing held, may have been reused since.
+    if (holds[place + 2] === 0) hot.flushAll();
     return core.limiter_settle(at.number, holds[place], holds[place + 1], actual, now);
   } catch (error) {
     throw wasm.crashed(error);

@@ -37,19 +37,20 @@ class Storage {
         `storage: \`ttl\` has had ${MAX_LIMITERS} values, and each is a window of its own; use fewer, or a \`limit\` that varies instead`,
       );
     }
-    const made = { limiter: new Limiter({ ...this.#options, limit, windowMs: ttl }), limit };
+    const usual = limit === Infinity ? 0 : limit;
+    const made = { limiter: new Limiter({ ...this.#options, limit: usual, windowMs: ttl }), limit: usual };
     this.#limiters.set(id, made);
     return made;
   }
 
   async increment(key, ttl, limit, blockDuration, throttlerName) {
-    if (limit === Infinity) return { totalHits: 0, timeToExpire: 0, isBlocked: false, timeToBlockExpire: 0 };
     const { limiter, limit: usual } = this.#limiter(throttlerName, ttl, limit);
     const result = limiter.limit(key, limit === usual ? undefined : { limit });
     this.#report?.(key, result);
-    const [{ remaining, resetMs }] = result.policies;
+    // Without a limit, there is no policy, and nothing counts.
+    const [{ remaining, resetMs } = { remaining: limit, resetMs: 0 }] = result.policies;
     const [most, timeToExpire] = [Math.floor(limit), seconds(resetMs)];
-    if (result.success) return { totalHits: most - remaining, timeToExpire, isBlocked: false, timeToBlockExpire: 0 };
+    if (result.success) return { totalHits: most === remaining ? 0 : most - remaining, timeToExpire, isBlocked: false, timeToBlockExpire: 0 };
     const timeToBlockExpire = seconds(block(limiter, key, result, ttl, blockDuration));
     return { totalHits: most + 1, timeToExpire: Math.max(timeToExpire, timeToBlockExpire), isBlocked: true, timeToBlockExpire };
   }
@@ -73,7 +74,7 @@ function block(limiter, key, { rule, retryAfterMs }, ttl, blockDuration) {
   if (retryAfterMs === Infinity) return Math.max(ttl, blockDuration);
   const isBlocked = rule === null;
   if (isBlocked || !(blockDuration > 0)) return retryAfterMs;
-  const ms = Math.min(Math.max(blockDuration, retryAfterMs), Number.MAX_SAFE_INTEGER);
+  const ms = Math.max(blockDuration, retryAfterMs);
   try {
     limiter.block(key, ms);
     return ms;

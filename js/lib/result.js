@@ -1,42 +1,43 @@
 // The decision about a request.
 
+import * as wasm from './core.js';
 import { INSPECT, bounded, inspected } from './errors.js';
 
 // What is seldom read is computed when it is read: of the fields, a decision only stores what these need.
 export class LimitResult {
-  #epoch;
+  #resetAt;
   #resetMs;
-  #rule;
-  #policies;
+  #of;
 
-  // `epoch` is the time of day of the decision, and `rule` the id and the window of the limit that decided; null if the key is blocked.
-  // Without `policies` it is the only one.
-  constructor(success, limit, remaining, retryAfterMs, epoch, resetMs, rule, policies) {
+  // When to try again, or when quota comes back, by the limiter's clock, and how long until quota comes back. `of` has the id of the
+  // limit that decided and the length of its window, or the policies of several limits; and whether the clock has no zero of its own.
+  constructor(success, limit, remaining, retryAfterMs, resetAt, resetMs, of) {
     this.success = success;
     this.limit = limit;
     this.remaining = remaining;
     this.retryAfterMs = retryAfterMs;
-    this.#epoch = epoch;
+    this.#resetAt = resetAt;
     this.#resetMs = resetMs;
-    this.#rule = rule;
-    this.#policies = policies;
+    this.#of = of;
   }
 
   get reset() {
-    return Math.ceil(this.#epoch + (this.success ? this.#resetMs : this.retryAfterMs));
+    if (this.#of.isUptime) {
+      const now = wasm.defaultClock();
+      this.#resetAt += wasm.timeOfDay(now) - Math.floor(now);
+      this.#of = { ...this.#of, isUptime: false };
+    }
+    return this.#resetAt;
   }
 
   get rule() {
-    return this.#rule && this.#rule.id;
+    return this.#of.id;
   }
 
   get policies() {
-    if (this.#policies === undefined) {
-      const { limit, remaining } = this;
-      const { id, windowMs } = this.#rule;
-      this.#policies = [{ id, limit, remaining, windowMs, resetMs: this.#resetMs }];
-    }
-    return this.#policies;
+    const { limit, remaining } = this;
+    const { id, windowMs, policies = [{ id, limit, remaining, windowMs, resetMs: this.#resetMs }] } = this.#of;
+    return policies;
   }
 
   toJSON() {

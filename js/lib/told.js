@@ -3,9 +3,8 @@
 // By request: what its gates have decided so far. All adapters share it: each has this file in its own bundle.
 const requests = (globalThis[Symbol.for('leapgate.told')] ??= new WeakMap());
 
-// Adds what a gate has decided, with the policies to tell, in place of an earlier decision of that gate. Returns all of them, a list that
-// later gates extend.
-export function tell(request, gate, { success, rule }, policies) {
+// Adds what a gate has decided, in place of an earlier decision of that gate. Returns all of them, a list that later gates extend.
+export function tell(request, gate, { success, rule, policies }) {
   const told = requests.get(request) ?? [];
   if (Object(request) === request) requests.set(request, told);
   const others = told.filter((other) => other.gate !== gate);

@@ -8,10 +8,10 @@ use crate::time::ceiled;
 use crate::tree;
 use leapgate::config::ConfigError;
 use leapgate::rule::{
-    Counting, FlowRule, Grade, KeyPart, KeyedBy, MaxQueueing, REQUESTS, RuleError, RuleId, Unit,
+    ControlBehavior, Counting, FlowRule, Grade, KeyPart, MaxQueueing, REQUESTS, RuleError, RuleId,
     WarmUp,
 };
-use leapgate::{FlowCall, FlowEngine, FlowRequest, FlowResource, Timestamp};
+use leapgate::{FlowCall, FlowEngine, FlowLimit, FlowRequest, FlowResource, FlowTerms, Timestamp};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ impl Default for Flows {
 
 /// A rule, which `js/lib/flow-rules.js` has checked: numbers in the order of `FLOW_RULE`, negative where they are not said, and then
 /// its texts, each with its length before it: the resource, the id, the unit, and the parts of its key.
-fn rule_of(bytes: &mut &[u8]) -> Result<FlowRule, RuleError> {
+fn rule_of(bytes: &mut &[u8]) -> Result<FlowLimit, RuleError> {
     let mut numbers = [NONE; FLOW_RULE.len()];
     for number in &mut numbers {
         *number = tree::take_number(bytes).unwrap_or(NONE);
@@ -82,45 +82,40 @@ fn rule_of(bytes: &mut &[u8]) -> Result<FlowRule, RuleError> {
     for _ in 0..parts.max(0.0) as u32 {
         key.push(part_of(text()));
     }
-    // Each builder moves a rule, which is large: what may fail comes first.
     let default = WarmUp::default();
-    let warm_up = WarmUp::new(
-        said(warm_up_sec).map_or(default.period_sec(), |sec| sec as u32),
-        said(cold_factor).map_or(default.cold_factor(), |factor| factor as u32),
-    )?;
-    let max_queueing = match said(max_queueing_ms) {
-        Some(millis) => MaxQueueing::from_millis(millis as u64)?,
-        None => MaxQueueing::default(),
+    let terms = FlowTerms {
+        resource,
+        id,
+        unit,
+        count,
+        window: said(interval_ms).map(|interval_ms| {
+            let sample_count = said(sample_count).map(|count| count as u32);
+            (interval_ms as u64, sample_count)
+        }),
+        counting: match window as i32 {
+            1 => Counting::Sentinel,
+            2 => Counting::Weighted,
+            _ => Counting::Strict,
+        },
+        behavior: match behavior as i32 {
+            1 => ControlBehavior::WarmUp,
+            2 => ControlBehavior::Throttle,
+            3 => ControlBehavior::WarmUpThrottle,
+            _ => ControlBehavior::Reject,
+        },
+        warm_up: WarmUp::new(
+            said(warm_up_sec).map_or(default.period_sec(), |sec| sec as u32),
+            said(cold_factor).map_or(default.cold_factor(), |factor| factor as u32),
+        )?,
+        max_queueing: match said(max_queueing_ms) {
+            Some(millis) => MaxQueueing::from_millis(millis as u64)?,
+            None => MaxQueueing::default(),
+        },
+        key,
+        max_keys: said(max_keys).map(|keys| keys as usize),
+        burst: burst.max(0.0) as u64,
     };
-    let mut rule = FlowRule::new(resource, count)?;
-    rule = match said(interval_ms) {
-        Some(interval_ms) => rule.per(interval_ms as u64, said(sample_count).map(|n| n as u32))?,
-        None => rule.concurrency(),
-    };
-    if !key.is_empty() {
-        let mut by = KeyedBy::new(key)?;
-        if let Some(max_keys) = said(max_keys) {
-            by = by.with_max_keys(max_keys as usize)?;
-        }
-        rule = rule.keyed(by.with_burst(burst.max(0.0) as u64))?;
-    }
-    if !id.is_empty() {
-        rule = rule.with_id(RuleId::new(id)?);
-    }
-    if unit != REQUESTS {
-        rule = rule.in_unit(Unit::new(unit)?);
-    }
-    rule = rule.counting(match window as i32 {
-        1 => Counting::Sentinel,
-        2 => Counting::Weighted,
-        _ => Counting::Strict,
-    });
-    Ok(match behavior as i32 {
-        1 => rule.warm_up(warm_up),
-        2 => rule.throttle(max_queueing),
-        3 => rule.warm_up_throttle(warm_up, max_queueing),
-        _ => rule,
-    })
+    terms.limit()
 }
 
 /// The part of a key that is written so, as `Display` writes it.
@@ -137,7 +132,7 @@ fn part_of(text: &str) -> KeyPart {
 }
 
 /// The rules in the buffer; an error where these make none, which `js/lib/flow-rules.js` has excluded.
-fn rules_of(mut bytes: &[u8]) -> Result<Vec<FlowRule>, ConfigError> {
+fn rules_of(mut bytes: &[u8]) -> Result<Vec<FlowLimit>, ConfigError> {
     let mut rules = Vec::new();
     while !bytes.is_empty() {
         let rule = rule_of(&mut bytes);
@@ -203,13 +198,14 @@ impl Flows {
     pub(crate) fn register(&mut self, engine: u32, number: u32, name: &str) -> Option<f64> {
         let slot = self.slots.get_mut(engine)?;
         let resource = slot.engine.resource(name);
-        let (mut about, mut units) = (0, vec![REQUESTS.into()]);
+        let mut about = 0;
+        let mut units: Vec<Box<str>> = vec![REQUESTS.into()];
         for (rule, _) in resource.rules() {
             about |= HAS_RULES;
             if rule.grade() == Grade::Concurrency {
                 about |= IS_OPEN;
             }
-            if units.iter().all(|known: &Box<str>| **known != *rule.unit()) {
+            if units.iter().all(|known| **known != *rule.unit()) {
                 units.push(rule.unit().into());
             }
         }

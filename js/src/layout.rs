@@ -24,7 +24,10 @@ pub(crate) const TAG_OBJECT: u8 = 6;
 pub(crate) const VERDICT_REFUSING: usize = 0;
 /// When to try again, in milliseconds; negative for never.
 pub(crate) const VERDICT_RETRY_AFTER: usize = 1;
-pub(crate) const VERDICT_LEN: usize = 2;
+/// The hash of the key: its low half, and its high one.
+pub(crate) const VERDICT_KEY_LOW: usize = 2;
+pub(crate) const VERDICT_KEY_HIGH: usize = 3;
+pub(crate) const VERDICT_LEN: usize = 4;
 /// Where a request that passes holds its estimate: the two numbers of the hold.
 pub(crate) const VERDICT_HOLD: usize = 0;
 pub(crate) const VERDICT_SEQUENCE: usize = 1;
@@ -40,7 +43,9 @@ pub(crate) const LIMIT_COUNT: usize = 0;
 pub(crate) const LIMIT_REMAINING: usize = 1;
 /// When quota comes back, in milliseconds from now.
 pub(crate) const LIMIT_RESET: usize = 2;
-pub(crate) const LIMIT_LEN: usize = 3;
+/// Until when only calls for this key change that, in milliseconds; 0 if others may.
+pub(crate) const LIMIT_STEADY: usize = 3;
+pub(crate) const LIMIT_LEN: usize = 4;
 
 // ---- results of an engine, in doubles ----
 

@@ -8,7 +8,7 @@
 //! `api` has the functions, above the `shell` that holds all state; `layout` has every position in memory; `rules` reads rules of
 //! all kinds alike.
 //!
-//! It is built into four modules: a small one with the feature `limiter` alone, one with `engine`, one with `shared`, for limits that
+//! It is built into five modules: a small one with the feature `limiter` alone, one with `engine`, one with `shared`, for limits that
 //! several processes share, and one with `memory`, for the store of such limits.
 
 mod api;
@@ -62,6 +62,11 @@ mod tree;
 
 #[cfg(feature = "flow")]
 pub use api::flow::*;
+/// It takes a third of the bytes of the allocator that std brings.
+#[cfg(target_family = "wasm")]
+#[global_allocator]
+static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();
+
 #[cfg(feature = "limiter")]
 pub use api::limiter::*;
 #[cfg(feature = "memory")]

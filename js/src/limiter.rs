@@ -8,7 +8,7 @@ use crate::tree;
 use leapgate::backend::Key;
 use leapgate::config::{LimiterOptions, read_limiter};
 use leapgate::rule::Count;
-use leapgate::{Left, Limit, Limiter, RestoreError, Verdict};
+use leapgate::{Left, Limit, Limiter, RestoreError, Timestamp, Verdict};
 use std::time::Duration;
 
 /// How snapshots begin.
@@ -145,8 +145,13 @@ impl Limiters {
                 limit[LIMIT_COUNT] = left.count.get();
                 limit[LIMIT_REMAINING] = left.remaining as f64;
                 limit[LIMIT_RESET] = ceiled(left.reset);
+                let steady = left.steady_until.map_or(0, Timestamp::as_millis);
+                limit[LIMIT_STEADY] = steady as f64;
             }
         };
+        let hash = key.hash();
+        verdict_row[VERDICT_KEY_LOW] = f64::from(hash as u32);
+        verdict_row[VERDICT_KEY_HIGH] = f64::from((hash >> 32) as u32);
         let verdict = match ask.how {
             LOOK => open.peek(key, cost, count, now, write),
             HOLD => match open.hold(key, cost, count, now, write) {

@@ -27,7 +27,6 @@ const rows = [
   ['legacy', passed(BURST, DAILY), 'legacy', { 'X-RateLimit-Limit': '1000', 'X-RateLimit-Remaining': '2', 'X-RateLimit-Reset': '3601' }],
   ['legacy: a limit on requests in flight is left out', passed(policy('in flight', 8, null, 7, 0)), 'legacy', {}],
   ['no limits', passed(), 11, {}],
-  ['a limit of Infinity', passed(policy('1s', Infinity, 1000, Infinity, 0)), 11, {}],
   ['Retry-After is at least 1', refused(0, SPENT), 'legacy', { 'X-RateLimit-Limit': '100', 'X-RateLimit-Remaining': '0', 'X-RateLimit-Reset': '12', 'Retry-After': '1' }],
   ['Retry-After is rounded up', refused(1001), 11, { 'Retry-After': '2' }],
   ['Retry-After is absent where waiting does not help', refused(Infinity, SPENT), 11, { 'RateLimit-Policy': '"60s";q=100;w=60', RateLimit: '"60s";r=0;t=12' }],

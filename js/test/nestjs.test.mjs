@@ -167,6 +167,13 @@ test('nestjs: a limit of 0 refuses all, and says the length of the window', asyn
   assert.deepEqual(await at().ask(0, { limit: 0, block: 5000 }), [1, 5, true, 5]);
 });
 
+test('nestjs: in shadow mode, refusals pass and are reported', async () => {
+  const reports = [];
+  const { ask } = at({ mode: 'shadow', onRefused: ({ result }) => void reports.push(result.shadowBlocked) });
+  for (const hits of [1, 2, 2]) assert.deepEqual((await ask(0, { block: 9000 })).slice(0, 3), [hits, 2, false]);
+  assert.deepEqual(reports, [true]);
+});
+
 test('nestjs: a limit of Infinity counts nothing', async () => {
   const { ask } = at();
   for (let i = 0; i < 3; i++) assert.deepEqual(await ask(0, { limit: Infinity }), [0, 0, false, 0]);

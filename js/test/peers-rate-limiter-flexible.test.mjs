@@ -64,12 +64,13 @@ claim('a key that consumes too much is blocked, no longer by what it consumes me
   assert.equal(limiter.peek('a').success, true);
 });
 
-claim('a key of choice is blocked for a time', () => {
+claim('a key of choice is blocked, for a time or for ever', () => {
   const { clock, limiter } = made();
   limiter.block('a', 2000);
   assert.equal(limiter.limit('a').retryAfterMs, 2000);
-  clock.ms = 2000;
-  assert.equal(limiter.limit('a').success, true);
+  limiter.block('b', Infinity);
+  clock.ms = 1e12;
+  assert.deepEqual([limiter.limit('a').success, limiter.limit('b').success], [true, false]);
 });
 
 claim('a key is read without charging it, and one that was never charged has all its points', () => {

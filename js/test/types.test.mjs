@@ -11,6 +11,7 @@ import test from 'node:test';
 const require = createRequire(import.meta.url);
 const ENTRIES = [
   ['engine', ['ArrayMetric', 'Engine', 'LeapArray', 'StatisticNode']],
+  ['flow', ['Engine']],
   ['shared', ['SharedLimiter']],
   ['shared/redis', ['redis']],
   ['shared/durable-object', ['LeaseStore', 'durableObject']],

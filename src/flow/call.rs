@@ -1,6 +1,7 @@
 //! A request for a resource, decided by all its rules together, and the call that it becomes.
 
-use super::{FlowRequest, FlowResource, InForce, OfResource, State};
+use super::resource::{FlowRequest, FlowResource, OfResource};
+use super::state::{InForce, State};
 use crate::engine::keyed::{count_keys, values_of};
 use crate::rule::MAX_KEYS_OF_REQUEST;
 use crate::state::counter::LocalCounter;

@@ -3,40 +3,50 @@
 
 const SOURCE: &[u8] = include_bytes!("redis.lua");
 
-/// Writes `SOURCE` without indentation, blank lines and lines of comment into `to`, which is as long as `SOURCE`, and returns
-/// how much that is. No text in the script has more than one line, and a comment has its line to itself.
-const fn write(to: &mut [u8]) -> usize {
-    let (mut from, mut at) = (0, 0);
-    while from < SOURCE.len() {
-        while from < SOURCE.len() && (SOURCE[from] == b' ' || SOURCE[from] == b'\n') {
-            from += 1;
-        }
-        let is_comment =
-            from + 1 < SOURCE.len() && SOURCE[from] == b'-' && SOURCE[from + 1] == b'-';
-        while from < SOURCE.len() {
-            let byte = SOURCE[from];
-            from += 1;
-            if !is_comment {
-                to[at] = byte;
-                at += 1;
-            }
-            if byte == b'\n' {
-                break;
-            }
+/// Splits the first line off `text`, without its indentation.
+const fn line(text: &[u8]) -> (&[u8], &[u8]) {
+    let mut start = text;
+    while let [b' ', rest @ ..] = start {
+        start = rest;
+    }
+    let mut end = start;
+    while let [byte, rest @ ..] = end {
+        end = rest;
+        if *byte == b'\n' {
+            break;
         }
     }
-    at
+    (start.split_at(start.len() - end.len()).0, end)
+}
+
+/// Writes `SOURCE` without indentation, blank lines and lines of comment into `to`, and returns how much that is. No text in the
+/// script has more than one line, and a comment has its line to itself.
+const fn write(to: &mut [u8]) -> usize {
+    let (mut from, mut to, mut length) = (SOURCE, to, 0);
+    while !from.is_empty() {
+        let (mut text, rest) = line(from);
+        from = rest;
+        if let [b'-', b'-', ..] | [b'\n'] = text {
+            continue;
+        }
+        while let [byte, others @ ..] = text {
+            let whole = to;
+            let Some((first, room)) = whole.split_first_mut() else {
+                return length;
+            };
+            *first = *byte;
+            (text, to) = (others, room);
+            length += 1;
+        }
+    }
+    length
 }
 
 const LENGTH: usize = write(&mut [0; SOURCE.len()]);
 
 const TEXT: &[u8; LENGTH] = &{
-    let mut whole = [0; SOURCE.len()];
-    let (mut text, mut at) = ([0; LENGTH], write(&mut whole));
-    while at > 0 {
-        at -= 1;
-        text[at] = whole[at];
-    }
+    let mut text = [0; LENGTH];
+    write(&mut text);
     text
 };
 
@@ -45,7 +55,7 @@ const TEXT: &[u8; LENGTH] = &{
 /// answered by a sentence, and nothing is written.
 pub const REDIS_SCRIPT: &str = match std::str::from_utf8(TEXT) {
     Ok(text) => text,
-    Err(_) => panic!("the script is not UTF-8"),
+    Err(_) => "",
 };
 
 /// The SHA-1 of [`REDIS_SCRIPT`], by which Redis knows it once it has run: `EVALSHA sha1 1 KEY REQUEST`. Where it is not known, the

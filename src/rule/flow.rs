@@ -427,18 +427,6 @@ impl FlowRule {
             .unwrap_or_else(|| RuleId::made_of(&self.default_id()))
     }
 
-    /// The count of a key with what may burst. What admits nothing has no bursts, and neither have a throttle and a limit on
-    /// calls in flight.
-    ///
-    /// Sentinel: `ParamFlowChecker.passDefaultLocalCheck`, which is the only one of its three checks that looks at the burst.
-    pub(crate) fn with_burst(&self, by: &KeyedBy, count: Count) -> Count {
-        let has_none = self.grade == Grade::Concurrency || self.behavior.is_paced();
-        if count.get() == 0.0 || has_none {
-            return count;
-        }
-        Count::nearest(count.get() + by.burst() as f64)
-    }
-
     fn default_id(&self) -> String {
         let mut id = String::from(self.target.as_str());
         let mut part = |part: &str| {

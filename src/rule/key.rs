@@ -1,9 +1,10 @@
 //! Keys: the parts of a request by which a rule distinguishes clients, each of which is limited separately.
 
 use super::attribute::Attribute;
+use super::behavior::ControlBehavior;
 use super::count_from::CountFrom;
 use super::network::Cidr;
-use super::parts::{Count, Ratio, RuleError};
+use super::parts::{Count, Grade, Ratio, RuleError};
 use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -408,6 +409,21 @@ impl KeyedBy {
     /// Which share of the keys is refused.
     pub fn enforced_share(&self) -> Ratio {
         self.enforced
+    }
+
+    /// The count of a key with what may burst, under a rule of this grade and behaviour. What admits nothing has no bursts, and neither
+    /// have a throttle and a limit on calls in flight.
+    ///
+    /// Sentinel: `ParamFlowChecker.passDefaultLocalCheck`, which is the only one of its three checks that looks at the burst.
+    pub(crate) fn bursting(
+        &self,
+        count: Count,
+        (grade, behavior): (Grade, ControlBehavior),
+    ) -> Count {
+        if count.get() == 0.0 || grade == Grade::Concurrency || behavior.is_paced() {
+            return count;
+        }
+        Count::nearest(count.get() + self.burst() as f64)
     }
 
     /// How much is admitted in addition to the count.

@@ -560,3 +560,60 @@ fn a_sentence_says_what_is_wrong_in_options() {
         assert_eq!(options(json), Err(sentence.to_string()), "{json}");
     }
 }
+
+// === What a shell lets pass without asking ===
+
+fn steady_until(limiter: &Limiter, key: Key, now: u64) -> Option<Timestamp> {
+    left(limiter, key, now).first()?.steady_until
+}
+
+#[test]
+fn what_is_left_is_steady_to_the_end_of_the_bucket_unless_other_calls_may_change_it() {
+    for counting in COUNTINGS {
+        let mut one = limit("1s", 5.0, 1000, 10);
+        one.counting = counting;
+        let limiter = Limiter::new(vec![one], 1, SEED).unwrap();
+        let (own, shared) = (key(&limiter, "own"), key(&limiter, "shared"));
+        assert_eq!(steady_until(&limiter, own, 120), None);
+        ask(&limiter, own, 1, at(120));
+        let wanted = (counting != Counting::Weighted).then_some(at(200));
+        assert_eq!(steady_until(&limiter, own, 120), wanted);
+        assert_eq!(steady_until(&limiter, own, 199), wanted);
+        ask(&limiter, shared, 1, at(120));
+        assert_eq!(steady_until(&limiter, shared, 120), None);
+        let hold = limiter.hold(own, 1, None, at(130), |_| ()).unwrap();
+        assert_eq!(steady_until(&limiter, own, 130), None);
+        limiter.cancel(hold, at(130));
+        assert_eq!(steady_until(&limiter, own, 130), wanted);
+        limiter.block(shared, Duration::from_millis(20), at(130));
+        assert_eq!(steady_until(&limiter, own, 149), None);
+        assert_eq!(steady_until(&limiter, own, 150), wanted);
+    }
+}
+
+#[test]
+fn what_has_passed_without_asking_is_charged_to_its_bucket_or_late() {
+    let limiter = limiter(&[limit("1s", 10.0, 1000, 10)]);
+    let key = key(&limiter, "a");
+    ask(&limiter, key, 1, at(120));
+    limiter.catch_up(key, 4, None);
+    assert_eq!(remaining(&limiter, key, 950), [5]);
+    assert_eq!(remaining(&limiter, key, 1199), [5]);
+    assert_eq!(remaining(&limiter, key, 1200), [10]);
+    ask(&limiter, key, 9, at(2000));
+    limiter.catch_up(key, 4, Some(at(2500)));
+    assert_eq!(remaining(&limiter, key, 3099), [0]);
+    assert_eq!(remaining(&limiter, key, 3100), [6]);
+    assert_eq!(remaining(&limiter, key, 3600), [10]);
+}
+
+#[test]
+fn what_has_passed_without_asking_is_forgotten_with_its_window() {
+    let limiter = Limiter::new(vec![limit("1s", 5.0, 1000, 10)], 1, SEED).unwrap();
+    let (old, new) = (key(&limiter, "old"), key(&limiter, "new"));
+    ask(&limiter, old, 1, at(0));
+    ask(&limiter, new, 1, at(5000));
+    limiter.catch_up(old, 3, None);
+    assert_eq!(remaining(&limiter, new, 5000), [4]);
+    assert_eq!(remaining(&limiter, old, 5000), [5]);
+}

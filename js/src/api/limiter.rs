@@ -5,6 +5,7 @@ use crate::limiter::Ask;
 use crate::shell::shell;
 use crate::time::instant;
 use leapgate::Hold;
+use leapgate::backend::Key;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// Makes a limiter with the options in the buffer. Returns its number; if an option is wrong, minus the length of the error message,
@@ -79,6 +80,18 @@ pub fn limiter_settle(limiter: u32, index: u32, sequence: u32, actual: f64, now:
         let debt = limiter.and_then(|limiter| limiter.settle(hold, actual as u64, instant(now)));
         debt.unwrap_or_default() as f64
     })
+}
+
+/// Charges what has passed of the key with this hash without asking: in the bucket of the last call for the key, or, unless it is
+/// negative, at `late`.
+#[wasm_bindgen]
+pub fn limiter_catch_up(limiter: u32, low: u32, high: u32, cost: f64, late: f64) {
+    shell(|shell| {
+        let key = Key::from_hash(u64::from(high) << 32 | u64::from(low));
+        if let Some(limiter) = shell.limiters.get(limiter) {
+            limiter.catch_up(key, cost as u64, (late >= 0.0).then(|| instant(late)));
+        }
+    });
 }
 
 /// Gives back what a key was charged.

@@ -92,6 +92,26 @@ const CLAIMS = {
       equal([thrown?.code, thrown?.name], ['ERR_LEAPGATE_OPTIONS', 'RangeError'], 'a limit of -1');
     },
   },
+  'leapgate/flow': {
+    'decides about keys, and calls in flight wait for their turn': async ({ Engine }) => {
+      const flowRules = [
+        { resource: 'api', key: ['path'], count: 2 },
+        { resource: 'report', count: 1, grade: 'concurrency' },
+      ];
+      const engine = new Engine({ flowRules }, { now: () => 5000 });
+      const ask = (key) => engine.limit('api', { key }).success;
+      equal(['a', 'a', 'a', 'b'].map(ask), [true, true, false, true], 'three of a, one of b');
+      const first = await engine.acquire('report');
+      const second = engine.run('report', () => 'second');
+      first.exit();
+      equal(await second, 'second', 'what ran when the first had ended');
+      engine.free();
+    },
+    'made at module scope, it counts by the clock of the place': ({ Engine }, { flow }) => {
+      equal(flow instanceof Engine, true, 'it is an Engine');
+      equal([1, 2, 3].map(() => flow.limit('api').success), [true, true, false], 'three calls');
+    },
+  },
   'leapgate/engine': {
     'each rule decides, and calls in flight end': ({ Engine }) => {
       let millis = 5000;
@@ -293,13 +313,19 @@ const CLAIMS = {
 };
 
 /** The objects made at module scope, before there is a request. */
-export function make({ leapgate: { Limiter }, 'leapgate/engine': { Engine } = {}, 'leapgate/shared': { SharedLimiter } = {} }) {
+export function make({
+  leapgate: { Limiter },
+  'leapgate/engine': { Engine } = {},
+  'leapgate/flow': { Engine: FlowEngine } = {},
+  'leapgate/shared': { SharedLimiter } = {},
+}) {
   const rules = { flowRules: [{ resource: 'api', key: ['clientIp'], count: 2, intervalMs: MINUTE }] };
   const answer = granting(1);
   const store = { lease: async (key, request) => answer(key, request) };
   return {
     limiter: new Limiter({ limit: 2, windowMs: MINUTE }),
     engine: Engine && new Engine(rules),
+    flow: FlowEngine && new FlowEngine({ flowRules: [{ resource: 'api', count: 2, intervalMs: MINUTE }] }),
     shared: SharedLimiter && new SharedLimiter({ id: 'api', limit: 2, windowMs: MINUTE, store }),
   };
 }

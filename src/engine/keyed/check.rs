@@ -6,7 +6,7 @@ use crate::engine::exempt::Exempted;
 use crate::engine::key_parts::KeyParts;
 use crate::map::HashMap;
 use crate::rule::{
-    Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,
+    ControlBehavior, Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, MAX_KEY_PARTS,
     MAX_KEYS_OF_REQUEST, Network, RuleId, Target,
 };
 use crate::state::keyed::{Key, KeyedGeometry, KeyedStates, KeyedTerms};
@@ -148,7 +148,7 @@ impl KeyCheck {
         let of = of.collect();
         let share = (by.enforced_share().get() * SHARES) as u64;
         KeyCheck {
-            count: rule.with_burst(by, rule.count()),
+            count: by.bursting(rule.count(), kind_of(&rule)),
             count_at: by.count_from().map(|from| {
                 let part = KeyPart::Attribute(from.attribute().clone());
                 parts.place_of(&part)
@@ -212,9 +212,9 @@ impl KeyCheck {
         let mut lengths = [0; 2];
         let items = self.by().into_iter().flat_map(KeyedBy::items);
         let items = items.map(|item| {
-            let count = self
-                .by()
-                .map_or(item.count, |by| self.rule.with_burst(by, item.count));
+            let count = self.by().map_or(item.count, |by| {
+                by.bursting(item.count, kind_of(&self.rule))
+            });
             let network = self.by().and_then(|by| by.network_of(item).ok()?);
             if let Some(cidr) = network {
                 let (network, length) = (cidr.network(), cidr.prefix_length());
@@ -315,7 +315,7 @@ impl KeyCheck {
         let by = self.by().and_then(|by| Some((by, by.count_from()?)));
         let said = by.zip(value).and_then(|((by, from), value)| {
             let count = from.read(value.get(0)?)?;
-            Some(self.rule.with_burst(by, count))
+            Some(by.bursting(count, kind_of(&self.rule)))
         });
         said.unwrap_or_else(|| {
             self.is_defaulted.set(true);
@@ -430,6 +430,11 @@ impl KeyCheck {
             item.copied().unwrap_or_else(|| self.count_of(caller)),
         );
     }
+}
+
+/// What bursts depend on.
+fn kind_of(rule: &FlowRule) -> (Grade, ControlBehavior) {
+    (rule.grade(), rule.control_behavior())
 }
 
 /// How many keys a request has that are made of these `of` its values: one for each combination.

@@ -5,7 +5,7 @@ use super::key::{Key, KeyHandle};
 use super::table::Table;
 use super::window::{BucketPos, HOLDS, StateMut};
 use super::windows::KeyedWindows;
-use crate::rule::Count;
+use crate::rule::{Count, Counting};
 use crate::time::Timestamp;
 
 /// What a decision does with the cost of a request that passes.
@@ -42,8 +42,8 @@ impl Table {
 }
 
 impl KeyedWindows {
-    /// Whether `cost` more fits into `limit` in the window of `key`, the window's status afterwards, and where it is.
-    /// Charges or holds the cost if it fits, as `charges` says; if that is nothing, it opens no window.
+    /// Whether `cost` more fits into `limit` in the window of `key`, the window's status afterwards, and where it is. Charges or
+    /// holds the cost if it fits, as `charges` says; if that is nothing, it opens no window.
     #[inline]
     pub(crate) fn count(
         &self,
@@ -85,5 +85,32 @@ impl KeyedWindows {
             ..KeyStatus::default()
         };
         (fits, status.unwrap_or(unused), place)
+    }
+
+    /// How long only calls for this key change what is left in its window, if `now` is the time of the latest call: to the end of
+    /// the bucket. `None` in a weighted window, in one that keys share, and while something is held.
+    #[inline]
+    pub(crate) fn steady_until(&self, place: KeyHandle) -> Option<Timestamp> {
+        let table = &mut *self.table.borrow_mut();
+        let ends = table
+            .known_start()
+            .plus_nanos(self.shape.window?.0.bucket_nanos());
+        let held = table.at(place)?;
+        let is_steady = self.shape.window?.1 != Counting::Weighted && !held.has(HOLDS);
+        is_steady.then_some(ends)
+    }
+
+    /// Charges what has passed of `key` while its window was steady ([`KeyedWindows::steady_until`]), to the newest bucket. Does
+    /// nothing if the window has been reused since: all of it had left.
+    pub(crate) fn catch_up(&self, key: Key, cost: u64) {
+        let Some(place) = self.find(key) else {
+            return;
+        };
+        let table = &mut *self.table.borrow_mut();
+        let known = table.known();
+        if let Some(mut held) = table.at(place) {
+            *held.used = held.used.saturating_add(cost);
+            held.admit(cost, known);
+        }
     }
 }
