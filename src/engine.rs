@@ -122,13 +122,13 @@ impl<S: Backend> Engine<S> {
     }
 
     /// Calls `each` with these sentences.
-    pub fn for_each_warning(&self, each: impl FnMut(&str)) {
-        let table = self.table.borrow();
-        let warnings = table
-            .rules
-            .iter()
-            .filter_map(|listed| listed.warning.as_deref());
-        warnings.for_each(each);
+    pub fn for_each_warning(&self, mut each: impl FnMut(&str)) {
+        for listed in &self.table.borrow().rules {
+            let coarse = || listed.coarse_warning();
+            if let Some(warning) = listed.warning.clone().or_else(coarse) {
+                each(&warning);
+            }
+        }
     }
 
     /// Calls `each` with how the rules in force have decided that are asked before flow rules; always in the same order.

@@ -4,14 +4,14 @@
 import { forgetTimeOfDay } from './core.js';
 
 // Fakes have a source, or are proxies, which have no name in theirs. Next.js wraps the real function in a bound one.
-const isReal = (call) => /^function now\(.*\[native code\]/s.test(Function.prototype.toString.call(call)) || /^bound /.test(call.name);
+const isReal = ({ now }) => /^function now\(.*\[native/s.test(now) || /^bound/.test(now.name);
 
 // The real `Date.now` and `performance`, once this has found `Date` without a fake. Looking `performance` up for each reading would take
 // a fifth of it.
 let dateNow;
 let timer;
 function look() {
-  if (isReal(Date.now)) [dateNow, timer] = [Date.now, performance];
+  if (isReal(Date)) [dateNow, timer] = [Date.now, performance];
 }
 look();
 
@@ -23,7 +23,7 @@ export const clock = () => (Date.now === dateNow ? timer.now() + offset : follow
 
 function follow() {
   forgetTimeOfDay();
-  if (isReal(Date.now)) {
+  if (isReal(Date)) {
     look();
     if (followed !== undefined) offset = Math.max(offset, latest - timer.now());
     followed = undefined;

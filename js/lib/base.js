@@ -4,7 +4,7 @@ import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
 import { checkCosts, putCosts } from './costs.js';
 import { Entry, InFlight, NO_ENTRY, numberOf, numberOfKey, registryOf, valuesOf } from './entry.js';
-import { INSPECT, beginAt, checkClock, checkNumber, checkObject, checkOptions, fault, inspected, uncloneable, wrong } from './errors.js';
+import { INSPECT, beginAt, checkClock, checkNumber, checkObject, checkOptions, fault, inspected, wrong } from './errors.js';
 import { Events } from './events.js';
 import * as layout from './layout.js';
 import { flattenTexts } from './tree.js';
@@ -77,7 +77,6 @@ export class BaseEngine {
     this.#open();
     this.#about = aboutOf(rules);
     engines?.register(this, this.#at, this.#at);
-    uncloneable(this);
   }
 
   // Makes the engine in the module.

@@ -39,7 +39,7 @@ export function outermost(name, call, isOwn) {
 }
 
 const detached = (name, error) =>
-  fault('ERR_LEAPGATE_ARGUMENT', `${name}: it was called without its object, or through a proxy; call it as a method, or bind it`, TypeError, error);
+  fault('ERR_LEAPGATE_ARGUMENT', `${name}: it was called without its object; call it as a method, or bind it`, TypeError, error);
 
 // Restores the name of a class, which the bundler has shortened, and makes its methods public functions, including inherited ones.
 // `isOwn` tells whether an object is one of the class, for errors of methods that were called without theirs.
@@ -55,9 +55,6 @@ export function bounded(Class, name, isOwn) {
     Object.defineProperty(Class.prototype, name, { value: outermost(name, method, isOwn), writable: true, configurable: true });
   }
 }
-
-// Node can be told to refuse to clone an object, which would lose all that is in it.
-export const uncloneable = (object) => globalThis.process?.getBuiltinModule?.('node:worker_threads')?.markAsUncloneable?.(object);
 
 // The consoles of Node, Bun and Deno call this method of an object and show the result.
 export const INSPECT = Symbol.for('nodejs.util.inspect.custom');
@@ -94,7 +91,7 @@ export const kindOf = (value) => (typeof value === 'number' ? RangeError : TypeE
 export function checkNumber(place, value, most, isWhole) {
   if (typeof value === 'number' && value >= 0 && value <= most && (!isWhole || Number.isInteger(value))) return value;
   const kind = typeof value;
-  const why = kind === 'string' || kind === 'bigint' ? `is a ${kind}` : 'is not possible';
+  const why = /^(s|b)/.test(kind) ? `is a ${kind}` : 'is not possible';
   throw wrong(place, value, `${why}; use a ${isWhole ? 'whole ' : ''}number from 0 to ${most}`, kindOf(value));
 }
 

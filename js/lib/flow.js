@@ -1,8 +1,9 @@
 // Engines of flow rules alone.
 
-import { BaseEngine } from './base.js';
-import { bounded, wrong } from './errors.js';
+import { BaseEngine, isEngine } from './base.js';
+import { bounded, checkObject, wrong } from './errors.js';
 import { MORE, flatRules } from './flow-rules.js';
+import { EXAMPLE } from './waiting.js';
 
 // What only other rules read of a request.
 const LEFT_OUT = ['origin', 'prioritized', 'context', 'inbound', 'exempt', 'apis', 'within'];
@@ -36,6 +37,6 @@ export class Engine extends BaseEngine {
   }
 
   static {
-    bounded(this, 'Engine');
+    bounded(this, 'Engine', isEngine);
   }
 }

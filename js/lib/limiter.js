@@ -1,6 +1,6 @@
 import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
-import { INSPECT, beginAt, bounded, checkClock, checkNumber, checkOptions, fault, inspected, uncloneable, wrong } from './errors.js';
+import { INSPECT, beginAt, bounded, checkClock, checkNumber, checkOptions, fault, inspected, wrong } from './errors.js';
 import { HotKeys } from './hot.js';
 import * as layout from './layout.js';
 import { LimitResult } from './result.js';
@@ -100,7 +100,6 @@ export class Limiter {
     this.#maxKeys = rest.maxKeys ?? MAX_KEYS;
     if (clock !== undefined) this.#hot.skips = this.#skips(clock, rest);
     registry?.register(this, this.#hot.at, this.#hot);
-    uncloneable(this);
   }
 
   // How often a hot key does without the clock: what that makes too strict is at most a hundredth of the limit.

@@ -35,7 +35,7 @@ test('types: `leapgate/slim` needs no types of browsers', async () => {
   const tsc = require.resolve('typescript/bin/tsc');
   const file = fileURLToPath(new URL('slim.mts', import.meta.url));
   writeFileSync(file, "import { init } from 'leapgate/slim';\nawait init(new Uint8Array(8));\nawait init({ href: 'file:///a' });\n// @ts-expect-error\nawait init(5);\n");
-  const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2022', '--lib', 'es2022,esnext.disposable', '--types', ''];
+  const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2022', '--lib', 'es2022,esnext.disposable', '--types', 'leapgate'];
   const { stdout } = await promisify(execFile)(process.execPath, [tsc, ...options, file]).catch((error) => error);
   assert.equal(stdout, '');
 });

@@ -439,7 +439,7 @@ export type Costs = number | Readonly<Record<string, number | undefined>>;
 /** The properties of a request. */
 export interface RequestOptions {
   /** The key to limit: one value, an array in the order of the resource's key parts, or values by part. */
-  key?: Key | null | readonly (KeyValue | null)[] | KeyRecord | undefined;
+  key?: Key | null | readonly (KeyValue | null)[] | KeyRecord;
   /** The caller, for rules with `limitApp`. */
   origin?: string | undefined;
   /** The cost: 1 in each unit unless given. Under a rule with a `cost`, this is the estimate that the request holds. */

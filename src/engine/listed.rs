@@ -20,6 +20,8 @@ pub(super) struct Listed {
     pub(super) leased: Option<Rc<LeaseController>>,
     /// Why it is not, although the rule asks for it: a sentence.
     pub(super) warning: Option<String>,
+    /// The list where it stands, and its place there.
+    place: (&'static str, usize),
 }
 
 impl Listed {
@@ -41,15 +43,21 @@ impl Listed {
                 }
             }
         }
-        let coarse = || coarseness(&rule).map(|why| format!("{list}[{index}].intervalMs: {why}"));
-        let warning = warning.or_else(coarse);
         Listed {
             id,
             rule: Rc::new(rule),
             beside: None,
             leased,
             warning,
+            place: (list, index),
         }
+    }
+
+    /// That its window is coarse for want of a divisor: a sentence. It is made where it is read, since few callers read it.
+    pub(super) fn coarse_warning(&self) -> Option<String> {
+        let (list, index) = self.place;
+        let why = coarseness(&self.rule)?;
+        Some(format!("{list}[{index}].intervalMs: {why}"))
     }
 
     /// Whether it is decided on by key: rules with leased permits are, too.

@@ -87,7 +87,6 @@ new Engine({ flowRules: [{ resource: 'a' }] });
 new Engine({ flowRules: [{ resource: 'a', count: 1, interval: 1000 }] });
 // @ts-expect-error another window
 new Engine({ flowRules: [{ resource: 'a', count: 1, window: 'fixed' }] });
-// @ts-expect-error not undefined
 new Engine({ flowRules: [{ resource: 'a', count: 1, intervalMs: undefined }] });
 // @ts-expect-error a ban needs a key
 new Engine({ banRules: [{ resource: 'a', count: 1, banSec: 1 }] });

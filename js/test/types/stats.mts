@@ -12,7 +12,6 @@ array.isWindowDeprecated({ windowStart: total + (wrap?.windowStart ?? 0) }, 5);
 new LeapArray({ intervalMs: 1000, samples: 2 });
 // @ts-expect-error an option is missing
 new LeapArray({ sampleCount: 2 });
-// @ts-expect-error not undefined
 new LeapArray({ intervalMs: 1000, sampleCount: undefined });
 // @ts-expect-error nothing is borrowed from an array
 new LeapArray({ intervalMs: 1000, untouched: 'lost' });

@@ -33,7 +33,6 @@ engine.run('pay', {}, 5);
 engine.acquire('pay', { maxWaitMs: '5' });
 // @ts-expect-error an option that is not there
 engine.acquire('pay', { timeout: 5 });
-// @ts-expect-error not undefined
 engine.acquire('pay', { signal: undefined });
 // @ts-expect-error run waits only where a rule says so
 engine.run('pay', { maxWaitMs: 5 }, () => {});

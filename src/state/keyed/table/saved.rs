@@ -81,10 +81,7 @@ impl Table {
         }
         for _ in 0..keys {
             let key = Key(take_word(bytes)?);
-            loop {
-                let Some(age) = take(bytes)?.checked_sub(1) else {
-                    break;
-                };
+            while let Some(age) = take(bytes)?.checked_sub(1) {
                 let count = take(bytes)?.min(Count::MAX as u64);
                 if age >= buckets {
                     return None;
