@@ -12,31 +12,32 @@ const MODULES = [
     name: 'limiter',
     path: '',
     entries: ['workerd', 'edge-light', 'slim'],
+    // 36,000 in Workers is wanted; holds take 2,000 of it, snapshots 3,000, hot keys 1,000.
     budgets: { wasm: 68_000, 'default import, gzipped': 48_000, 'in Workers, gzipped': 40_200 },
   },
   {
     name: 'engine',
     path: 'engine/',
     entries: ['workerd', 'edge-light'],
-    budgets: { wasm: 390_000, 'default import, gzipped': 195_000, 'in Workers, gzipped': 190_000 },
+    budgets: { wasm: 380_000, 'default import, gzipped': 190_000, 'in Workers, gzipped': 188_000 },
   },
   {
     name: 'flow',
     path: 'flow/',
     entries: ['workerd', 'edge-light'],
-    budgets: { wasm: 97_000, 'default import, gzipped': 60_000, 'in Workers, gzipped': 59_000 },
+    budgets: { wasm: 91_000, 'default import, gzipped': 60_000, 'in Workers, gzipped': 58_000 },
   },
   {
     name: 'shared',
     path: 'shared/',
     entries: ['workerd', 'edge-light'],
-    budgets: { wasm: 37_500, 'default import, gzipped': 25_400, 'in Workers, gzipped': 24_300 },
+    budgets: { wasm: 30_500, 'default import, gzipped': 23_500, 'in Workers, gzipped': 22_200 },
   },
   {
     name: 'memory',
     path: 'memory/',
     entries: ['workerd', 'edge-light'],
-    budgets: { wasm: 33_000, 'default import, gzipped': 18_000, 'in Workers, gzipped': 17_200 },
+    budgets: { wasm: 25_500, 'default import, gzipped': 15_200, 'in Workers, gzipped': 14_200 },
   },
 ];
 

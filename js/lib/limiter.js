@@ -186,8 +186,8 @@ export class Limiter {
     if (options !== undefined) {
       checkOptions('options', options, names, EXAMPLE);
       if (options.cost !== undefined) cost = checkNumber('options.cost', options.cost, MAX_COST, true);
-      if (options.limit === Infinity) isUnlimited = true;
-      else if (options.limit !== undefined) count = this.#count(options.limit);
+      if (options.limit !== undefined) isUnlimited = options.limit === Infinity;
+      if (options.limit !== undefined && !isUnlimited) count = this.#count(options.limit);
     }
     const now = this.now();
     let passes;

@@ -25,6 +25,7 @@ mod keys;
     not(all(
         feature = "limiter",
         feature = "engine",
+        feature = "flow",
         feature = "shared",
         feature = "memory"
     )),

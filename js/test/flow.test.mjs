@@ -35,7 +35,8 @@ function ruleOf({ below, one, chance }, resource) {
   if (chance(0.2)) rule.unit = one(['tokens', 'bytes']);
   const behavior = one(['reject', 'reject', 'throttle', 'warmUp', 'warmUpThrottle', 0, 2]);
   if (chance(0.4) && behavior !== 'warmUp' && behavior !== 'warmUpThrottle') {
-    Object.assign(rule, { key: one(KEYS), ...(chance(0.3) && { maxKeys: one([1, 2, 50]) }) });
+    // Which further keys share depends on the seed of each module: there is room for all.
+    Object.assign(rule, { key: one(KEYS), ...(chance(0.3) && { maxKeys: one([200, 1000]) }) });
     if (chance(0.3) && behavior !== 'throttle' && behavior !== 2) rule.burst = below(5);
   }
   if (chance(0.7)) rule.controlBehavior = behavior;

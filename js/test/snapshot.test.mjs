@@ -139,6 +139,8 @@ test('an_infinite_limit_limits_nothing', () => {
   assert.deepEqual([blocked.success, blocked.limit, blocked.remaining, blocked.retryAfterMs, blocked.rule], [false, Infinity, 0, 300, null]);
   clock.millis = 301;
   assert.equal(limiter.limit('a').success, true);
+  // A plan of a request's own is a limit all the same.
+  assert.deepEqual([1, 2, 3].map(() => limiter.limit('b', { limit: 2 }).success), [true, true, false]);
   assert.throws(() => at({ limit: Infinity, windowMs: -1 }), { message: 'options.windowMs: `-1` is not possible; use a whole number from 1 to 315360000000' });
 
   const [some] = at({ limits: [{ limit: Infinity, windowMs: 1000 }, { limit: 2, windowMs: 60_000 }] });

@@ -215,6 +215,10 @@ fn other_bytes_are_refused_and_change_nothing() {
     assert_eq!(fresh.restore(&bytes, NOW, at(0)), Err(RestoreError::InUse));
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the time that it takes is the claim"
+)]
 #[test]
 fn many_keys_are_restored_in_a_time_that_grows_with_them() {
     let limits = [limit("1s", 3.0, 1000, 20)];
