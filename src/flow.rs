@@ -22,7 +22,8 @@ use std::rc::{Rc, Weak};
 /// up. For the rest of a document there is an [`Engine`](crate::Engine), which decides alike.
 ///
 /// ```
-/// use leapgate::{FlowEngine, FlowRequest, FlowTerms, Timestamp};
+/// use leapgate::Timestamp;
+/// use leapgate::flow::{FlowEngine, FlowRequest, FlowTerms};
 ///
 /// let engine = FlowEngine::new(vec![FlowTerms::of("login").limit()?])?;
 /// let login = engine.resource("login");

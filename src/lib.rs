@@ -85,7 +85,7 @@ pub mod backend;
 mod compat;
 pub mod config;
 mod engine;
-mod flow;
+pub mod flow;
 mod inline_vec;
 mod leap_array;
 pub mod lease;
@@ -102,9 +102,6 @@ mod time;
 mod window;
 
 pub use engine::{Blocked, Decision, Engine, Entry, Outcome, Policy, Request, Resource};
-pub use flow::{
-    FlowCall, FlowEngine, FlowLimit, FlowPolicy, FlowRefusal, FlowRequest, FlowResource, FlowTerms,
-};
 pub use limiter::{Hold, Left, Limit, Limiter, LimiterError, Verdict, snapshot::RestoreError};
 pub use refusal::RefusalKind;
 pub use rule::{Cause, Rules, RulesError};

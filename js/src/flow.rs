@@ -6,12 +6,13 @@ use crate::layout::*;
 use crate::slab::Slab;
 use crate::time::ceiled;
 use crate::tree;
+use leapgate::Timestamp;
 use leapgate::config::ConfigError;
+use leapgate::flow::{FlowCall, FlowEngine, FlowLimit, FlowRequest, FlowResource, FlowTerms};
 use leapgate::rule::{
     ControlBehavior, Counting, FlowRule, Grade, KeyPart, MaxQueueing, REQUESTS, RuleError, RuleId,
     WarmUp,
 };
-use leapgate::{FlowCall, FlowEngine, FlowLimit, FlowRequest, FlowResource, FlowTerms, Timestamp};
 use std::rc::Rc;
 use std::time::Duration;
 

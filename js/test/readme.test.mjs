@@ -80,7 +80,7 @@ test('the example of a hold charges what a call has cost', async () => {
   await assert.rejects(answer('ann', 'hello', () => Promise.reject(new Error('broken'))), { message: 'broken' });
   assert.equal(left(), 18_000, 'its estimate');
   tokens.block('ann', 5000);
-  await assert.rejects(answer('ann', 'hello', generate(412)), { message: 'too many tokens; again in 5000 ms' });
+  await assert.rejects(answer('ann', 'hello', generate(412)), { message: /^too many tokens; again in (5000|4\d\d\d) ms$/ });
 });
 
 test('the example of costs settles what calls have cost', async () => {
