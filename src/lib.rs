@@ -45,6 +45,7 @@
 //! - [`config`]: a document in, rules out.
 //! - [`stats`]: Sentinel's statistics, and the leap array by itself.
 //! - [`lease`]: one limit for all machines: leases from a store, its half and a node's.
+//! - [`flow`]: flow rules alone, in less code.
 //! - [`backend`]: where counts are kept; needed only to share limits between workers.
 //!
 //! Nothing in here reads a clock, sleeps, logs or keeps global state; nothing is `unsafe`; nothing panics on input. Nothing

@@ -5,13 +5,13 @@ use crate::rule::{
     RuleId, Unit, WarmUp,
 };
 
-/// A rule of a [`FlowEngine`](crate::FlowEngine).
+/// A rule of a [`FlowEngine`](crate::flow::FlowEngine).
 pub struct FlowLimit(pub(super) FlowRule);
 
 /// What such a rule may say.
 ///
 /// ```
-/// use leapgate::FlowTerms;
+/// use leapgate::flow::FlowTerms;
 /// use leapgate::rule::ControlBehavior;
 ///
 /// let mail = FlowTerms { count: 0.5, behavior: ControlBehavior::Throttle, ..FlowTerms::of("mail") };
