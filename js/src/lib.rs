@@ -8,8 +8,8 @@
 //! `api` has the functions, above the `shell` that holds all state; `layout` has every position in memory; `rules` reads rules of
 //! all kinds alike.
 //!
-//! It is built into five modules: a small one with the feature `limiter` alone, one with `engine`, one with `shared`, for limits that
-//! several processes share, and one with `memory`, for the store of such limits.
+//! It is built into five modules: a small one with the feature `limiter` alone, one with `engine`, one with `flow`, for flow rules alone,
+//! one with `shared`, for limits that several processes share, and one with `memory`, for the store of such limits.
 
 mod api;
 mod buffer;

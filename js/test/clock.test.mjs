@@ -50,6 +50,19 @@ for (const [name, fake] of Object.entries(FAKES)) {
   });
 }
 
+for (const name of ['node:test, Date', 'Sinon, all', 'Sinon, at the epoch']) {
+  test(`what_a_fake_is_moved_before_it_is_first_read_counts: ${name}`, () => {
+    const { install, advance, uninstall } = FAKES[name];
+    const limiter = new Limiter({ limit: 1, windowMs: 60_000 });
+    assert.deepEqual([limiter.limit('a').success, limiter.limit('a').success], [true, false]);
+    install();
+    advance(70_000);
+    assert.deepEqual([limiter.limit('a').success, limiter.limit('a').success], [true, false]);
+    uninstall();
+    assert.equal(limiter.limit('a').success, false);
+  });
+}
+
 test('engines_and_shared_limiters_follow_too', async () => {
   const { Engine } = await import('leapgate/engine');
   const { SharedLimiter } = await import('leapgate/shared');
