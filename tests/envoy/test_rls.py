@@ -111,9 +111,13 @@ class Faults(Rls):
             eventually("it passes again", lambda: statuses(1) == [200])
 
         self.assertEqual(statuses(40), [200] * 40)
-        outlasts(service.kill, service.start)
-        running.wait_for_log("leapgate: envoy.store: `ratelimit` cannot be reached or has no Redis behind it; start both; until it "
-                             "answers, `whenDown` decides", "leapgate: envoy.store: `ratelimit` answers again")
+        def restart():
+            running.wait_for_log("leapgate: envoy.store: `ratelimit` cannot be reached or has no Redis behind it; start both; until it "
+                                 "answers, `whenDown` decides")
+            service.start()
+
+        outlasts(service.kill, restart)
+        running.wait_for_log("leapgate: envoy.store: `ratelimit` answers again")
         outlasts(service.suspend, service.resume)
         outlasts(redis.suspend, redis.resume)
         # Permits were lost, and none invented.
