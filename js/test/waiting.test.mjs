@@ -680,7 +680,7 @@ test('a wrong argument is refused with a sentence', async (t) => {
     [() => engine.acquire('pay', null), 'request: `null` is not an object; use one, as in `{ cost: 2 }`, or leave it out'],
     [() => engine.acquire('pay', { maxWaitMs: NaN }), `request.maxWaitMs: \`NaN\` ${range}`],
     [() => engine.acquire('pay', { maxWaitMs: -1 }), `request.maxWaitMs: \`-1\` ${range}`],
-    [() => engine.acquire('pay', { maxWaitMs: '5' }), `request.maxWaitMs: \`5\` ${range}`],
+    [() => engine.acquire('pay', { maxWaitMs: '5' }), 'request.maxWaitMs: `5` is a string; use a number from 0 to 1.7976931348623157e+308'],
     [() => engine.acquire('pay', { maxWaitMs: null }), `request.maxWaitMs: \`null\` ${range}`],
     [() => engine.acquire('pay', { signal: {} }), `request.signal: \`{…}\` ${signal}`],
     [() => engine.run('pay', { signal: 'x' }, () => {}), `request.signal: \`x\` ${signal}`],
