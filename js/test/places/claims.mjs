@@ -98,7 +98,7 @@ const CLAIMS = {
         { resource: 'api', key: ['path'], count: 2 },
         { resource: 'report', count: 1, grade: 'concurrency' },
       ];
-      const engine = new Engine({ flowRules }, { now: () => 5000 });
+      const engine = new Engine({ flowRules });
       const ask = (key) => engine.limit('api', { key }).success;
       equal(['a', 'a', 'a', 'b'].map(ask), [true, true, false, true], 'three of a, one of b');
       const first = await engine.acquire('report');
