@@ -29,9 +29,16 @@ export const ADVERSARIES = {
 };
 
 // Runs begin shortly before the first move of an adversary.
-export const startOf = (play, { windowMs }) => (play in ADVERSARIES ? 0.85 * windowMs : 0);
+export const startOf = (play, { windowMs }) => (Object.hasOwn(ADVERSARIES, play) ? 0.85 * windowMs : 0);
 
-function* repeated(moves, periodMs) {
+// What an adversary or one's own trace does, and after how long again; undefined for other names, and for an empty trace.
+export function planOf(play, { limit, windowMs, buckets }, own = []) {
+  if (play === 'own' && own.length > 0) return { moves: own, periodMs: (Math.floor(own.at(-1)[0] / windowMs) + 2) * windowMs };
+  const adversary = Object.hasOwn(ADVERSARIES, play) ? ADVERSARIES[play] : undefined;
+  return adversary && { moves: adversary.moves(limit, windowMs, windowMs / buckets), periodMs: adversary.windows * windowMs };
+}
+
+function* repeated({ moves, periodMs }) {
   for (let from = 0; ; from += periodMs) for (const [at, count] of moves) yield [from + at, count];
 }
 
@@ -44,16 +51,11 @@ function* noise({ limit, windowMs }, seed) {
   }
 }
 
-// The trace of a name: of an adversary, `noise` or `own`, which plays `moves`; undefined for others.
-export function traceOf(play, settings, { seed = 1, moves = [] } = {}) {
-  const { limit, windowMs, buckets } = settings;
+// The trace of a name: of an adversary, `noise` or `own`, whose moves are given; undefined for others.
+export function traceOf(play, settings, { seed = 1, moves } = {}) {
   if (play === 'noise') return noise(settings, seed);
-  if (play === 'own') {
-    const windows = Math.floor((moves.at(-1)?.[0] ?? 0) / windowMs) + 2;
-    return moves.length > 0 ? repeated(moves, windows * windowMs) : undefined;
-  }
-  const adversary = ADVERSARIES[play];
-  return adversary && repeated(adversary.moves(limit, windowMs, windowMs / buckets), adversary.windows * windowMs);
+  const plan = planOf(play, settings, moves);
+  return plan && repeated(plan);
 }
 
 // Sends what of a trace is due.
@@ -78,8 +80,8 @@ export class Feed {
 
 const MOVE = /^(\d{1,4}(?:\.\d{1,3})?)(?:[x×](\d{1,4}))?$/i;
 
-// How many moves a trace of one's own has at most, how many requests a move, and how many seconds the trace.
-export const MOST = { moves: 300, requests: 1000, seconds: 600 };
+// What a trace of one's own has at most: moves, requests in one of them and in all, and seconds.
+export const MOST = { moves: 500, requests: 1000, all: 20_000, seconds: 600 };
 
 // Reads moves: times in seconds, each with a number of requests after an `x`: `5.9x20 6.1x20`. Throws one sentence.
 export function readMoves(text) {
@@ -93,6 +95,8 @@ export function readMoves(text) {
     }
     return [Math.round(seconds * 1000), Number(count)];
   });
+  const all = moves.reduce((sum, [, count]) => sum + count, 0);
+  if (all > MOST.all) throw new Error(`Your trace has ${all} requests; use at most ${MOST.all}.`);
   return moves.toSorted(([one], [other]) => one - other);
 }
 
