@@ -11,6 +11,7 @@ commands() {
 ./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, envoy, npm
 ./build.sh check          format, lints, documentation, the filter's imports and size
 ./build.sh wasm           build the filter: dist/leapgate.wasm
+./build.sh image          build an OCI image of the filter, for Istio and Envoy Gateway: dist/image, a layout to push to a registry
 ./build.sh npm [all]      build the npm package: dist/npm, ready for npm pack; with all, test it in every place that it supports
 ./build.sh fleet [SEEDS]  try 100,000 fleets in virtual time, or so many, and print what leases cost
 ./build.sh bench [PART]   print the figures, or one part of them: core, filter, npm, fleet
@@ -174,12 +175,16 @@ wasm_bindgen() {
   rm -rf .tools/wasm-bindgen-build
 }
 
-# Envoy, and the Python that drives it, in a virtual environment of the project's own.
-envoy() {
-  local dir=.tools/venv wanted=tests/requirements.txt
+python() {
   command -v python3 >/dev/null || die "python3 is missing: install Python 3.10 or newer and run this again."
   python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
     die "$(python3 --version) is too old: install Python 3.10 or newer and run this again."
+}
+
+# Envoy, and the Python that drives it, in a virtual environment of the project's own.
+envoy() {
+  local dir=.tools/venv wanted=tests/requirements.txt
+  python
   cmp -s $wanted $dir/installed && $PYTHON -c '' 2>/dev/null && return
   python3 -c 'import ensurepip, venv' 2>/dev/null ||
     die "python3 cannot make virtual environments: install its venv package (Debian and Ubuntu: apt install python3-venv) and run this again."
@@ -274,6 +279,13 @@ wasm() {
   echo "$WASM: $(wc -c <$WASM) bytes"
 }
 
+# An OCI image layout of the module, of the form that Istio and Envoy Gateway fetch.
+image() {
+  python
+  wasm
+  python3 deploy/image/image.py $WASM dist/image
+}
+
 # The npm package: one module for `Limiter` alone, one for engines, one for those of flow rules alone, one for shared limiters, and one for a store in memory. They are shrunk like the filter's module, for the same
 # reason; each is the same for all targets of wasm-bindgen, of which `bundler` needs the least code around it.
 npm_package() {
@@ -312,7 +324,7 @@ check() {
   # It is built in place of `engine`, and without what only engines need of the core.
   cargo clippy --locked -p leapgate-js --target wasm32-unknown-unknown --no-default-features --features flow -- -D warnings
   RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p leapgate -p leapgate-envoy -p leapgate-js
-  find envoy tests -name '*.py' -exec $PYTHON -c 'import ast, sys; [ast.parse(open(f).read(), f) for f in sys.argv[1:]]' {} +
+  find deploy envoy tests -name '*.py' -exec $PYTHON -c 'import ast, sys; [ast.parse(open(f).read(), f) for f in sys.argv[1:]]' {} +
   wasm
   imports
   size
@@ -458,6 +470,7 @@ case "${1-}" in
     LEAPGATE_FLEETS=${2-100000} cargo test --locked --release -p leapgate --test fleet -- --nocapture
     ;;
   wasm) wasm ;;
+  image) image ;;
   npm)
     case "${2-}" in
       "") npm_package ;;
