@@ -8,10 +8,11 @@ export PATH="$HOME/.cargo/bin:$PATH" PYTHONDONTWRITEBYTECODE=1
 commands() {
   cat <<'EOF'
 ./build.sh run            build the filter, start Envoy with it on 127.0.0.1, send a burst, stay up until Ctrl-C
-./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, envoy, npm, site
+./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, cli, envoy, npm, site
 ./build.sh check          format, lints, documentation, the filter's imports and size
 ./build.sh wasm           build the filter: dist/leapgate.wasm
 ./build.sh image          build an OCI image of the filter, for Istio and Envoy Gateway: dist/image, a layout to push to a registry
+./build.sh cli            build the command line: dist/leapgate
 ./build.sh npm [all]      build the npm package: dist/npm, ready for npm pack; with all, test it in every place that it supports
 ./build.sh fleet [SEEDS]  try 100,000 fleets in virtual time, or so many, and print what leases cost
 ./build.sh bench [PART]   print the figures, or one part of them: core, filter, npm, fleet
@@ -329,6 +330,14 @@ site() {
   node site/build.mjs dist/site || die "dist/site is larger than its budget."
 }
 
+# The command line: dist/leapgate.
+cli() {
+  rust
+  cargo build --locked --release -p leapgate-cli
+  mkdir -p dist
+  cp "$TARGET/release/leapgate" dist/leapgate.new && mv dist/leapgate.new dist/leapgate
+}
+
 # Checks that a reviewer should not have to make.
 check() {
   rust
@@ -339,6 +348,7 @@ check() {
   # It is built in place of `engine`, and without what only engines need of the core.
   cargo clippy --locked -p leapgate-js --target wasm32-unknown-unknown --no-default-features --features flow -- -D warnings
   RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p leapgate -p leapgate-envoy -p leapgate-js
+  RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p leapgate-cli --lib
   find deploy envoy tests -name '*.py' -exec $PYTHON -c 'import ast, sys; [ast.parse(open(f).read(), f) for f in sys.argv[1:]]' {} +
   wasm
   imports
@@ -397,6 +407,12 @@ test_core() {
 test_filter() {
   wasm
   tests filter cargo test --locked --no-fail-fast -p leapgate-envoy -p leapgate-host "$@"
+}
+
+# The command line, beside the module that ships: what it says of a document is what the filter logs.
+test_cli() {
+  wasm
+  tests cli cargo test --locked --no-fail-fast -p leapgate-cli "$@"
 }
 
 # The filter in the real Envoy.
@@ -473,17 +489,18 @@ case "${1-}" in
     ;;
   test)
     case "${2-}" in
-      core | filter | envoy | npm | site) "test_$2" "${@:3}" ;;
+      core | filter | cli | envoy | npm | site) "test_$2" "${@:3}" ;;
       "")
         ./build.sh check || failed=1
         test_core
         test_filter
+        test_cli
         test_envoy
         PLACES="light heavy"
         test_npm
         test_site
         ;;
-      *) die "there is no part '$2' of the tests: core, filter, envoy, npm or site." ;;
+      *) die "there is no part '$2' of the tests: core, filter, cli, envoy, npm or site." ;;
     esac
     echo "$passed passed, $failed failed"
     [ "$failed" = 0 ]
