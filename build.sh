@@ -512,6 +512,7 @@ case "${1-}" in
     ;;
   wasm) wasm ;;
   image) image ;;
+  cli) cli ;;
   npm)
     case "${2-}" in
       "") npm_package ;;
