@@ -8,13 +8,15 @@ export PATH="$HOME/.cargo/bin:$PATH" PYTHONDONTWRITEBYTECODE=1
 commands() {
   cat <<'EOF'
 ./build.sh run            build the filter, start Envoy with it on 127.0.0.1, send a burst, stay up until Ctrl-C
-./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, envoy, npm; or deploy, which is not part of all
+./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, cli, envoy, npm, site; deploy is no part of all
 ./build.sh check          format, lints, documentation, the filter's imports and size
 ./build.sh wasm           build the filter: dist/leapgate.wasm
 ./build.sh image          build an OCI image of the filter, for Istio and Envoy Gateway: dist/image, a layout to push to a registry
+./build.sh cli            build the command line: dist/leapgate
 ./build.sh npm [all]      build the npm package: dist/npm, ready for npm pack; with all, test it in every place that it supports
 ./build.sh fleet [SEEDS]  try 100,000 fleets in virtual time, or so many, and print what leases cost
 ./build.sh bench [PART]   print the figures, or one part of them: core, filter, npm, fleet
+./build.sh site [--serve] build the playground: dist/site, to be served from any folder; with --serve, serve it until Ctrl-C
 EOF
 }
 
@@ -110,6 +112,11 @@ places() {
   local weight
   for weight; do node_packages "$weight" "js/test/places/$weight/package.json"; done
   [[ " $* " != *" heavy "* ]] || browser
+}
+
+# What the playground is made of, and tested with.
+playground() {
+  node_packages site site/package.json
 }
 
 # The browser among them. If there is none, and none can be installed, its tests fail and say so.
@@ -342,6 +349,23 @@ npm_package() {
   rm -r "$work"
 }
 
+# The playground, around the npm package's own module.
+site() {
+  [ -e dist/npm/dist/slim.js ] && [ -z "$(find js src Cargo.lock -newer dist/npm/package.json -type f -not -path 'js/test/*' -not -path 'js/bench/*' -print -quit)" ] ||
+    npm_package
+  node_install esbuild $ESBUILD
+  playground
+  node site/build.mjs dist/site || die "dist/site is larger than its budget."
+}
+
+# The command line: dist/leapgate.
+cli() {
+  rust
+  cargo build --locked --release -p leapgate-cli
+  mkdir -p dist
+  cp "$TARGET/release/leapgate" dist/leapgate.new && mv dist/leapgate.new dist/leapgate
+}
+
 # Checks that a reviewer should not have to make.
 check() {
   rust
@@ -352,6 +376,7 @@ check() {
   # It is built in place of `engine`, and without what only engines need of the core.
   cargo clippy --locked -p leapgate-js --target wasm32-unknown-unknown --no-default-features --features flow -- -D warnings
   RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p leapgate -p leapgate-envoy -p leapgate-js
+  RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p leapgate-cli --lib
   find deploy envoy tests -name '*.py' -exec $PYTHON -c 'import ast, sys; [ast.parse(open(f).read(), f) for f in sys.argv[1:]]' {} +
   wasm
   imports
@@ -414,6 +439,12 @@ test_filter() {
   tests filter cargo test --locked --no-fail-fast -p leapgate-envoy -p leapgate-host "$@"
 }
 
+# The command line, beside the module that ships: what it says of a document is what the filter logs.
+test_cli() {
+  wasm
+  tests cli cargo test --locked --no-fail-fast -p leapgate-cli "$@"
+}
+
 # The filter in the real Envoy.
 test_envoy() {
   envoy
@@ -459,6 +490,14 @@ test_places() {
   tests places node js/test/places/run.mjs $weights "$@"
 }
 
+# The playground in a browser, and its numbers beside Node's.
+test_site() {
+  site
+  browser
+  [ -n "${CHROMIUM-}" ] || die "Chromium is missing: install it (Debian and Ubuntu: apt install chromium), or say where it is in CHROMIUM."
+  tests site node --test --test-concurrency=1 --test-timeout=120000 "$@" site/test/*.test.mjs
+}
+
 # The package beside its peers.
 bench_npm() {
   npm_package
@@ -488,16 +527,18 @@ case "${1-}" in
     ;;
   test)
     case "${2-}" in
-      core | filter | envoy | npm | deploy) "test_$2" "${@:3}" ;;
+      core | filter | cli | envoy | npm | site | deploy) "test_$2" "${@:3}" ;;
       "")
         ./build.sh check || failed=1
         test_core
         test_filter
+        test_cli
         test_envoy
         PLACES="light heavy"
         test_npm
+        test_site
         ;;
-      *) die "there is no part '$2' of the tests: core, filter, envoy, npm or deploy." ;;
+      *) die "there is no part '$2' of the tests: core, filter, cli, envoy, npm, site or deploy." ;;
     esac
     echo "$passed passed, $failed failed"
     [ "$failed" = 0 ]
@@ -509,6 +550,7 @@ case "${1-}" in
     ;;
   wasm) wasm ;;
   image) image ;;
+  cli) cli ;;
   npm)
     case "${2-}" in
       "") npm_package ;;
@@ -519,6 +561,16 @@ case "${1-}" in
         [ "$failed" = 0 ]
         ;;
       *) die "there is no part '$2' of npm: all, or none." ;;
+    esac
+    ;;
+  site)
+    case "${2-}" in
+      "") site ;;
+      --serve)
+        site
+        exec node site/serve.mjs dist/site "${@:3}"
+        ;;
+      *) die "there is no option '$2' of site: --serve, or none." ;;
     esac
     ;;
   bench)
