@@ -15,17 +15,20 @@ export function random(seed) {
 // So many single requests, evenly from one time to another.
 const evenly = (count, from, to) => Array.from({ length: count }, (_, i) => [Math.ceil(from + (i * (to - from)) / count), 1]);
 
-// Each begins at its first move and repeats itself after a few windows. `n` is the limit, `w` the window, `b` a bucket.
+// In how many windows an adversary repeats itself: by then all limiters have forgotten it.
+export const WINDOWS = 3;
+
+// `n` is the limit, `w` the window, `b` a bucket.
 export const ADVERSARIES = {
   // A full limit on each side of an edge.
-  edge: { windows: 3, moves: (n, w) => [[0.96 * w, n], [1.04 * w, n]] },
+  edge: (n, w) => [[0.96 * w, n], [1.04 * w, n]],
   // A full limit just before an edge: an estimate takes it for requests of the whole window before, which leave one by one.
-  late: { windows: 4, moves: (n, w) => [[0.97 * w, n], ...evenly(2 * n, w, 1.97 * w)] },
+  late: (n, w) => [[0.97 * w, n], ...evenly(2 * n, w, 1.97 * w)],
   // The full bucket, and then what flows in.
-  full: { windows: 4, moves: (n, w) => [[w, n], ...evenly(n, w, 2 * w)] },
+  full: (n, w) => [[w, n], ...evenly(n, w, 2 * w)],
   // A full limit at the end of a bucket. It leaves with its bucket, nearly a bucket too early: at once in Sentinel's window, and bit by
   // bit in a weighted one.
-  bucket: { windows: 4, moves: (n, w, b) => [[w + b - 1, n], [2 * w, n], [2 * w + b - 2, n]] },
+  bucket: (n, w, b) => [[w + b - 1, n], [2 * w, n], [2 * w + b - 2, n]],
 };
 
 // Runs begin shortly before the first move of an adversary.
@@ -33,9 +36,9 @@ export const startOf = (play, { windowMs }) => (Object.hasOwn(ADVERSARIES, play)
 
 // What an adversary or one's own trace does, and after how long again; undefined for other names, and for an empty trace.
 export function planOf(play, { limit, windowMs, buckets }, own = []) {
-  if (play === 'own' && own.length > 0) return { moves: own, periodMs: (Math.floor(own.at(-1)[0] / windowMs) + 2) * windowMs };
+  if (play === 'own' && own.length > 0) return { moves: own, periodMs: Math.max(WINDOWS, Math.floor(own.at(-1)[0] / windowMs) + 2) * windowMs };
   const adversary = Object.hasOwn(ADVERSARIES, play) ? ADVERSARIES[play] : undefined;
-  return adversary && { moves: adversary.moves(limit, windowMs, windowMs / buckets), periodMs: adversary.windows * windowMs };
+  return adversary && { moves: adversary(limit, windowMs, windowMs / buckets), periodMs: WINDOWS * windowMs };
 }
 
 function* repeated({ moves, periodMs }) {

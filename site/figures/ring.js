@@ -7,6 +7,7 @@ import { changed, oneOf, readFields, sentenceOf, textUpTo, whole } from '../link
 import { bytesOf } from '../module.js';
 import { ADVERSARIES, Feed, planOf, readMoves, startOf, traceOf, writeMoves } from '../traces.js';
 import { Bars } from './bars.js';
+import { OverTime } from './over-time.js';
 import { RingCanvas } from './ring-canvas.js';
 import { Strip } from './strip.js';
 
@@ -129,6 +130,8 @@ class Ring {
     const { now } = this.#clock;
     this.#isDirty = true;
     this.#feed.until(now, (at) => this.#request(at));
+    this.#contest.advance(now);
+    this.#nodes.over.changed();
     const { windowMs } = this.#settings;
     if (this.#isShow && now > startOf(SHOW[0], { windowMs }) + SHOW_WINDOWS * windowMs) {
       this.#turn = (this.#turn + 1) % SHOW.length;
@@ -192,6 +195,7 @@ class Ring {
     const bars = new Bars(CONTESTANTS, values.ring, (id) => {
       values.ring = id;
       this.#isDirty = true;
+      this.#nodes.over.changed();
       this.#dispatch('state');
     });
     const plays = Object.entries(TRACES).map(([id, [title]]) =>
@@ -223,6 +227,7 @@ class Ring {
       ),
     );
     numbers.addEventListener('toggle', () => (this.#told = -Infinity));
+    const over = new OverTime('What has passed in the last window, over time');
     const heading = element('h1');
     const live = element('p', { class: 'unseen', 'aria-live': 'polite' });
 
@@ -242,6 +247,8 @@ class Ring {
         idea('Click the ring.', ' Each click is a request, and so is the space bar. The bucket at the hand counts it if it passes.'),
         idea('A bucket that is a window old fades.', ' Then its place is used again, and what it had counted is free.'),
         idea('Seven limiters decide about the same requests.', ' A bar is the most that one let through in any interval as long as the window. The mark is the limit.'),
+        idea('The limit holds at every instant, or it does not.', ' The line is what the chosen limiter has let through in the window before each instant. Beyond the dashes it is over.'),
+        over.node,
         idea('Requests can be timed to beat a limiter.', ' The buttons do so, each in its own way. Choose a limiter by its name to see its ring: the outer arc is what it counts.'),
         idea('Draw your own.', ' The strip is the requests of three windows: draw over it, or write them here, in seconds, each with how many come at once.'),
         element('div', { class: 'controls' }, element('label', { class: 'wide' }, 'Requests ', trace), own),
@@ -259,7 +266,7 @@ class Ring {
         numbers,
       ),
     );
-    return { canvas: new RingCanvas(canvas), stage, bars, strip, plays, said, trace, numbers, table, heading, live };
+    return { canvas: new RingCanvas(canvas), stage, bars, over, strip, plays, said, trace, numbers, table, heading, live };
   }
 
   #number(title, value, min, max, set) {
@@ -317,8 +324,9 @@ class Ring {
   }
 
   #frame(time) {
-    const { canvas, strip, bars } = this.#nodes;
+    const { canvas, strip, bars, over } = this.#nodes;
     const { now } = this.#clock;
+    over.draw(time, this.#contest, this.#shown, now);
     strip.draw(this.#plan && now % this.#plan.periodMs);
     if (canvas.fit()) this.#isDirty = true;
     if (this.#isDirty || canvas.isFlying) {
@@ -370,6 +378,7 @@ class Ring {
 
   #unmount() {
     for (const end of this.#ends) end();
+    this.#nodes.over.destroy();
     this.#contest.free();
   }
 }

@@ -1,8 +1,7 @@
 // A strip of three windows with the requests of a trace, in which a visitor draws others.
 import { colours, element } from '../dom.js';
-import { MOST } from '../traces.js';
+import { MOST, WINDOWS } from '../traces.js';
 
-const WINDOWS = 3;
 const CELLS = 60;
 const HEIGHT = 84;
 const BASE = HEIGHT - 18;

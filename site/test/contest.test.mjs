@@ -58,6 +58,29 @@ test('the worst interval is the most in any interval of one window', () => {
   }
 });
 
+test('peaks are the most in any interval that ends in a sixtieth of a window, however time is cut', () => {
+  const times = instants(3, 200).map((at) => at * 3);
+  const cut = (step) => {
+    const contest = contestOf({ windowMs: 3000 });
+    for (let now = 0, i = 0; i < times.length; now += step) {
+      while (times[i] <= now) contest.request(times[i++]);
+      contest.advance(now);
+    }
+    contest.advance(times.at(-1) + 2000);
+    return contest;
+  };
+  const contest = cut(16);
+  for (const step of [1, 700]) {
+    assert.deepEqual(cut(step).contestants.map(({ peaks }) => peaks), contest.contestants.map(({ peaks }) => peaks), `${step} ms`);
+  }
+  // The exact log never has more than its limit, and reaches it.
+  assert.equal(Math.max(...contest.contestants.find(({ id }) => id === 'log').peaks), 20);
+  const { worst, peaks } = contest.contestants.find(({ id }) => id === 'fixed');
+  assert.ok(peaks.length === 240 && worst.most > 20);
+  assert.equal(contest.peakTimes().length, 240);
+  assert.equal(contest.peakTimes().at(-1), Math.floor((times.at(-1) + 2000) / 50) * 50);
+});
+
 const contestOf = (settings) => new Contest(Limiter, { limit: 20, windowMs: 6000, buckets: 20, ...settings });
 
 test('what the ring shows in the windows of leapgate is what the module counts', () => {

@@ -25,6 +25,7 @@ after(async () => {
 // Opens the page at `hash`, and waits for its figure, unless told not to. Asserts that it asks no other server for anything, and that
 // nothing is thrown, except where `faults` is given to gather it.
 export async function open(hash = '', { ready = true, faults, before, url, ...options } = {}) {
+  assert.ok(process.env.CHROMIUM, 'Chromium is missing: install it (Debian and Ubuntu: apt install chromium), or say where it is in CHROMIUM.');
   // Without a sandbox, which root cannot use.
   browser ??= require('playwright-core').chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox'] });
   server ??= serve(DIST);

@@ -141,6 +141,7 @@ test('requests are written, and what is wrong with them is told beside them', as
 test('settings begin the run again, and are in the link', async () => {
   const { page, notice, numbers, close } = await open('#ring?play=edge', still);
   await page.getByLabel('Limit', { exact: true }).fill('5');
+  await page.getByLabel('Limit', { exact: true }).press('Enter');
   await page.getByRole('combobox', { name: 'Window' }).selectOption('3 s');
   await page.getByRole('combobox', { name: 'Buckets' }).selectOption('100');
   await page.waitForFunction(() => location.hash === '#ring?limit=5&window=3000&buckets=100&play=edge');
@@ -198,6 +199,19 @@ test('screen readers are told at most once a second, in words, and nothing of th
   await show.page.waitForTimeout(2500);
   assert.equal(await show.page.locator('[aria-live=polite]').textContent(), '');
   await show.close();
+});
+
+test('what passed is drawn over time, once it is in view', async () => {
+  const scripts = [];
+  const { page, to, close } = await open('#ring?play=edge&ring=fixed', { ...still, before: (page) => page.on('request', (request) => scripts.push(request.url())) });
+  assert.ok(!scripts.some((url) => /plot/.test(url)));
+  await to(9000);
+  await page.locator('.over-time').scrollIntoViewIfNeeded();
+  await page.locator('.over-time .u-wrap').waitFor();
+  assert.ok(scripts.some((url) => /plot/.test(url)));
+  await page.waitForTimeout(200);
+  await shoot(page, 'ring-over-time');
+  await close();
 });
 
 test('the ring is there in numbers', async () => {
