@@ -8,7 +8,7 @@ export PATH="$HOME/.cargo/bin:$PATH" PYTHONDONTWRITEBYTECODE=1
 commands() {
   cat <<'EOF'
 ./build.sh run            build the filter, start Envoy with it on 127.0.0.1, send a burst, stay up until Ctrl-C
-./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, envoy, npm
+./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, schema, envoy, npm
 ./build.sh check          format, lints, documentation, the filter's imports and size
 ./build.sh wasm           build the filter: dist/leapgate.wasm
 ./build.sh npm [all]      build the npm package: dist/npm, ready for npm pack; with all, test it in every place that it supports
@@ -372,6 +372,12 @@ test_filter() {
   tests filter cargo test --locked --no-fail-fast -p leapgate-envoy -p leapgate-host "$@"
 }
 
+# config.schema.json beside the readers of documents, in the tests of both.
+test_schema() {
+  rust
+  tests schema cargo test --locked --no-fail-fast -p leapgate-schema "$@"
+}
+
 # The filter in the real Envoy.
 test_envoy() {
   envoy
@@ -438,16 +444,17 @@ case "${1-}" in
     ;;
   test)
     case "${2-}" in
-      core | filter | envoy | npm) "test_$2" "${@:3}" ;;
+      core | filter | schema | envoy | npm) "test_$2" "${@:3}" ;;
       "")
         ./build.sh check || failed=1
         test_core
         test_filter
+        test_schema
         test_envoy
         PLACES="light heavy"
         test_npm
         ;;
-      *) die "there is no part '$2' of the tests: core, filter, envoy or npm." ;;
+      *) die "there is no part '$2' of the tests: core, filter, schema, envoy or npm." ;;
     esac
     echo "$passed passed, $failed failed"
     [ "$failed" = 0 ]
