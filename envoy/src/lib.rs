@@ -66,7 +66,7 @@ pub mod pages;
 mod pair;
 pub mod passed;
 mod places;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "plugin"))]
 mod plugin;
 pub mod reply;
 mod resource;
