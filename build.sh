@@ -16,7 +16,8 @@ commands() {
 ./build.sh npm [all]      build the npm package: dist/npm, ready for npm pack; with all, test it in every place that it supports
 ./build.sh fleet [SEEDS]  try 100,000 fleets in virtual time, or so many, and print what leases cost
 ./build.sh bench [PART]   print the figures, or one part of them: core, filter, npm, fleet
-./build.sh site [--serve] build the playground: dist/site, to be served from any folder; with --serve, serve it until Ctrl-C
+./build.sh site [--serve] build the playground: dist/site, to be served from any folder; with --serve, serve it until Ctrl-C;
+                          with --picture, make docs/playground.png
 EOF
 }
 
@@ -355,7 +356,7 @@ site() {
     npm_package
   node_install esbuild $ESBUILD
   playground
-  node site/build.mjs dist/site || die "dist/site is larger than its budget."
+  node site/build.mjs dist/site || die "dist/site is not as it should be."
 }
 
 # The command line: dist/leapgate.
@@ -500,7 +501,6 @@ test_places() {
 test_site() {
   site
   browser
-  [ -n "${CHROMIUM-}" ] || die "Chromium is missing: install it (Debian and Ubuntu: apt install chromium), or say where it is in CHROMIUM."
   tests site node --test --test-concurrency=1 --test-timeout=120000 "$@" site/test/*.test.mjs
 }
 
@@ -577,7 +577,13 @@ case "${1-}" in
         site
         exec node site/serve.mjs dist/site "${@:3}"
         ;;
-      *) die "there is no option '$2' of site: --serve, or none." ;;
+      --picture)
+        site
+        browser
+        [ -n "${CHROMIUM-}" ] || die "Chromium is missing: install it (Debian and Ubuntu: apt install chromium), or say where it is in CHROMIUM."
+        node site/picture.mjs dist/site docs/playground.png || die "docs/playground.png is not as it should be."
+        ;;
+      *) die "there is no option '$2' of site: --serve, --picture, or none." ;;
     esac
     ;;
   bench)

@@ -22,4 +22,5 @@ export function colours(names) {
 }
 
 // Whether the visitor has asked for less motion.
-export const isCalm = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
+const calm = matchMedia('(prefers-reduced-motion: reduce)');
+export const isCalm = () => calm.matches;

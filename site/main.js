@@ -81,13 +81,19 @@ function open(id) {
 
 // Writes the link a little later: browsers refuse to have it written many times a second.
 let writing;
-panel.addEventListener('state', () => {
+function write() {
   clearTimeout(writing);
   const mine = turn;
   writing = setTimeout(() => {
     if (mine === turn && figure !== undefined) history.replaceState(null, '', writeLink(shown, figure.state()));
   }, 300);
+}
+let speed = clock.speed;
+clock.follow(() => {
+  if (clock.speed !== speed && playground.ready) write();
+  speed = clock.speed;
 });
+panel.addEventListener('state', write);
 panel.addEventListener('notice', ({ detail }) => tell(detail));
 addEventListener('popstate', () => show(readLink(location.hash)));
 

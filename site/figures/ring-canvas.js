@@ -77,13 +77,12 @@ export class RingCanvas {
     context.fill();
 
     // What has passed, by age.
-    const height = (count) => (outer - inner) * Math.min(1, Math.sqrt(count / limit));
+    const full = Math.min(limit, Math.max(2, (6 * limit) / (slots - 1)));
+    const height = (count) => (outer - inner) * Math.min(1, Math.sqrt(count / full));
     const shades = Array.from({ length: SHADES + 1 }, () => []);
-    let most = 0;
     for (let age = 0; age < slots && age <= current; age++) {
       const count = buckets.passed(current - age);
       if (count === 0) continue;
-      most = Math.max(most, count);
       // The oldest one fades out while its time ends.
       const shade = age === slots - 1 ? 0.4 * (1 - into) : 1 - (0.6 * age) / (slots - 1);
       shades[Math.round(shade * SHADES)].push(current - age);
