@@ -22,6 +22,7 @@
 //!     "maxWaitMs": 20,               // that a request waits for an answer before `whenDown` decides
 //!     "whenDown": "refuse"           // "local": a window of the worker's own; "pass"
 //!   },
+//!   "metrics": {"holdMs": 60000},    // how long the gauges of how full limits are keep their peaks
 //!   "maxResources": 1000,            // that have windows of their own without a rule; more share one
 //!   "reply": {
 //!     "status": 429,
