@@ -8,7 +8,7 @@ export PATH="$HOME/.cargo/bin:$PATH" PYTHONDONTWRITEBYTECODE=1
 commands() {
   cat <<'EOF'
 ./build.sh run            build the filter, start Envoy with it on 127.0.0.1, send a burst, stay up until Ctrl-C
-./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, cli, envoy, npm, site; deploy is no part of all
+./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, schema, cli, envoy, npm, site; deploy is no part of all
 ./build.sh check          format, lints, documentation, the filter's imports and size
 ./build.sh wasm           build the filter: dist/leapgate.wasm
 ./build.sh image          build an OCI image of the filter, for Istio and Envoy Gateway: dist/image, a layout to push to a registry
@@ -440,6 +440,12 @@ test_filter() {
   tests filter cargo test --locked --no-fail-fast -p leapgate-envoy -p leapgate-host "$@"
 }
 
+# config.schema.json beside the readers of documents, in the tests of both.
+test_schema() {
+  rust
+  tests schema cargo test --locked --no-fail-fast -p leapgate-schema "$@"
+}
+
 # The command line, beside the module that ships: what it says of a document is what the filter logs.
 test_cli() {
   wasm
@@ -527,18 +533,19 @@ case "${1-}" in
     ;;
   test)
     case "${2-}" in
-      core | filter | cli | envoy | npm | site | deploy) "test_$2" "${@:3}" ;;
+      core | filter | schema | cli | envoy | npm | site | deploy) "test_$2" "${@:3}" ;;
       "")
         ./build.sh check || failed=1
         test_core
         test_filter
+        test_schema
         test_cli
         test_envoy
         PLACES="light heavy"
         test_npm
         test_site
         ;;
-      *) die "there is no part '$2' of the tests: core, filter, cli, envoy, npm, site or deploy." ;;
+      *) die "there is no part '$2' of the tests: core, filter, schema, cli, envoy, npm, site or deploy." ;;
     esac
     echo "$passed passed, $failed failed"
     [ "$failed" = 0 ]
