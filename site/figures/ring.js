@@ -76,6 +76,10 @@ class Ring {
       wrong.push('trace');
       values.trace = '';
     }
+    if (values.play === 'own' && this.#moves.length === 0) {
+      values.play = 'clicks';
+      if (!wrong.includes('trace')) wrong.push('trace');
+    }
     this.#nodes = this.#build();
     if (wrong.length > 0) this.#dispatch('notice', sentenceOf(wrong));
     this.#run();
