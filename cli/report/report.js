@@ -258,7 +258,7 @@ function keys({ keys }) {
     const over = atMostOver > 0 ? make('span', 'small', `${grouped(atMostOver)} of these may be too many`) : undefined;
     return [key === '' ? '(empty)' : key, rule, over ? [grouped(refused), over] : grouped(refused), bar(refused, most)];
   });
-  return table('Keys by how often they were refused.', [['Key'], ['Rule'], ['Refused', 'number'], ['', 'share wide']], rows);
+  return table('Keys by how often they were refused.', [['Key'], ['Rule'], ['Refused', 'number'], ['Compared', 'share wide']], rows);
 }
 
 function clients({ clients: { known, seen, refused, browsers, tools, others } }) {
@@ -272,7 +272,7 @@ function clients({ clients: { known, seen, refused, browsers, tools, others } })
   const most = Math.max(1, ...groups.map(([, { requests }]) => requests));
   const rows = groups.map(([name, { clients, requests }]) => [name, about(clients), grouped(requests), bar(requests, most)]);
   const caption = `${all} would have been refused at least once (${percent(refused.count, seen.count)}). What they look like, by the user agents of refused requests:`;
-  return [table(caption, [['Looks like'], ['Clients', 'number'], ['Refused requests', 'number'], ['', 'share wide']], rows)];
+  return [table(caption, [['Looks like'], ['Clients', 'number'], ['Refused requests', 'number'], ['Compared', 'share wide']], rows)];
 }
 
 function skipped({ skipped: { count: all, first } }) {
