@@ -68,7 +68,7 @@ mod pair;
 pub mod passed;
 mod peaks;
 mod places;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "plugin"))]
 mod plugin;
 pub mod reply;
 mod resource;

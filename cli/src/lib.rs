@@ -1,0 +1,25 @@
+//! Leapgate on the command line, as a library: documents and logs in as bytes, reports out. Nothing in here opens a file, reads a
+//! clock or writes to a terminal; the binary does.
+//!
+//! | Module | Owns |
+//! |---|---|
+//! | `text` | numbers and spans as sentences show them |
+//! | `check` | whether a document is right for where it is to run |
+//! | `html` | the report as a page |
+//! | `replay` | what rules would have done to the traffic of a log |
+
+//!
+//! Without the feature `native` there is no JSON of documents in it: a shell fills a tree of [`leapgate::config::Value`] and gives it to
+//! [`leapgate_envoy::config::parse_value`].
+
+#![forbid(unsafe_code)]
+
+pub use {leapgate, leapgate_envoy};
+
+#[cfg(feature = "native")]
+pub mod check;
+pub mod html;
+#[cfg(feature = "native")]
+mod paper;
+pub mod replay;
+pub mod text;
