@@ -155,7 +155,7 @@ debian() {
     die "apt could not download $package (see .tools/log): check the network, or install $name and run this again."
   }
   mv "$dir/work/$file" "$dir/server"
-  mkdir "$dir/lib" && find "$dir/work/usr/lib" -name 'lib*.so*' -exec mv {} "$dir/lib" \;
+  mkdir "$dir/lib" && find "$dir/work/usr" -name 'lib*.so*' -exec mv {} "$dir/lib" \;
   rm -r "$dir/work"
   # A program may know by its name what it is to do.
   printf '#!/bin/bash\nhere=$(dirname "${BASH_SOURCE[0]}")\nLD_LIBRARY_PATH=$here/lib exec -a %s "$here/server" "$@"\n' "$name" >"$dir/$name"
@@ -169,6 +169,11 @@ redis() {
 # An HTTP server in front of Redis.
 webdis() {
   debian webdis webdis webdis usr/bin/webdis
+}
+
+# It scrapes Envoy and Node.js in the tests of the dashboard.
+prometheus() {
+  debian prometheus prometheus prometheus usr/bin/prometheus
 }
 
 # wasm-bindgen writes the JavaScript around a module; its version is the version of the crate.
