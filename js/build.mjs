@@ -51,7 +51,7 @@ if (npm !== version) throw new Error(`js/package.json has version ${npm}, Cargo.
 
 rmSync(out, { recursive: true, force: true });
 mkdirSync(dist, { recursive: true });
-for (const file of ['js/package.json', 'LICENSE', 'js/README.md']) cpSync(file, `${out}/${file.split('/').pop()}`);
+for (const file of ['js/package.json', 'LICENSE', 'js/README.md', 'config.schema.json']) cpSync(file, `${out}/${file.split('/').pop()}`);
 
 // The longest line: Node and Bun print the source line of an uncaught error. Edge runtimes do not, and every byte counts there.
 const LINE = 160;

@@ -41,6 +41,8 @@ mod holds;
 mod key_holds;
 #[path = "filter/names.rs"]
 mod names;
+#[path = "filter/peaks.rs"]
+mod peaks;
 #[path = "filter/places.rs"]
 mod places;
 #[path = "filter/reply.rs"]
@@ -464,12 +466,19 @@ impl Process {
         self.silent_gauges.get() || excluded.as_ref().is_some_and(|part| name.contains(part))
     }
 
+    /// The value of the metric of that name, or if there is none, of the one that also says which resource the rule is for.
     fn metric(&self, name: &str) -> Option<i64> {
         let metrics = self.metrics.borrow();
-        metrics
-            .iter()
-            .find(|(_, known, _)| known == name)
-            .map(|(_, _, value)| *value)
+        let (exact, of_resource) = (name.to_owned(), [name, ";resource="].concat());
+        let is_exact = |known: &str| known == exact;
+        let is_of_resource = |known: &str| known.starts_with(&of_resource);
+        let find = |is_meant: &dyn Fn(&str) -> bool| {
+            let mut found = metrics.iter().filter(|(_, known, _)| is_meant(known));
+            let value = found.next()?.2;
+            assert!(found.next().is_none(), "{name} is not one metric");
+            Some(value)
+        };
+        find(&is_exact).or_else(|| find(&is_of_resource))
     }
 
     /// The number in a place of shared data.
