@@ -339,9 +339,9 @@ npm_package() {
     die "cargo could not download the crates of leapgate-js (see .tools/log): check the network and run this again."
   mkdir -p dist
   work=$(mktemp -d dist/work.XXXXXX)
-  for module in limiter engine flow shared memory cli; do
+  for module in limiter engine flow shared memory cli playground; do
     RUSTFLAGS=$(no_paths) cargo rustc --locked --profile npm-$module --target wasm32-unknown-unknown -p leapgate-js --crate-type cdylib \
-      --no-default-features --features $module
+      --no-default-features --features "${module/playground/engine,replay}"
     .tools/wasm-bindgen/bin/wasm-bindgen "$TARGET/wasm32-unknown-unknown/npm-$module/leapgate_js.wasm" --target bundler \
       --no-typescript --keep-debug --out-name leapgate --out-dir "$work/$module"
     if [ $module = cli ]; then
@@ -362,7 +362,7 @@ npm_package() {
 
 # The playground, around the npm package's own module.
 site() {
-  [ -e dist/npm/dist/slim.js ] && [ -z "$(find js src Cargo.lock -newer dist/npm/package.json -type f -not -path 'js/test/*' -not -path 'js/bench/*' -print -quit)" ] ||
+  [ -e dist/playground/workerd.js ] && [ -z "$(find js src cli envoy/src Cargo.lock -newer dist/npm/package.json -type f -not -path 'js/test/*' -not -path 'js/bench/*' -not -path 'cli/tests/*' -print -quit)" ] ||
     npm_package
   node_install esbuild $ESBUILD
   playground

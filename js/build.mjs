@@ -144,6 +144,19 @@ const CLI_BUDGETS = { wasm: 2_000_000, 'gzipped, with its script': 700_000 };
   within('cli', CLI_BUDGETS, { wasm: wasm.length, 'gzipped, with its script': gzipped });
 }
 
+// The playground's module is no part of the package: engines, and the replay of a log.
+{
+  const [parts, to] = [`${work}/playground`, resolve(out, '../playground')];
+  rmSync(to, { recursive: true, force: true });
+  mkdirSync(to, { recursive: true });
+  for (const dir of ['js/lib', 'js/entry']) cpSync(dir, parts, { recursive: true });
+  cpSync('js/lib/playground.index.js', `${parts}/index.js`);
+  writeFileSync(`${to}/workerd.js`, await bundle(`${parts}/workerd.js`, external));
+  cpSync(`${parts}/leapgate_bg.wasm`, `${to}/leapgate_bg.wasm`);
+  const gzipped = ['leapgate_bg.wasm', 'workerd.js'].reduce((sum, file) => sum + gzipSync(readFileSync(`${to}/${file}`), { level: 9 }).length, 0);
+  within('playground', { gzipped: 250_000 }, { gzipped });
+}
+
 // These import `leapgate` by name: its `exports` choose the source of the module, and there is one instance.
 const around = ['stats', 'http', 'express', 'fastify', 'fetch', 'hono', 'store', 'nestjs', 'shared-redis', 'shared-durable-object', 'shared-cluster', 'client'];
 // The script for Redis as the core has it: without comments and indentation.
