@@ -20,7 +20,7 @@ test('whatever is in the link, the page opens, with one sentence about it', asyn
     ['#ring?trace=%E0%A4%A', wrong('trace')],
     ['#ring?play=own', wrong('trace')],
     ['#ring?play=own&trace=x', wrong('trace')],
-    [`#ring?trace=${'1+'.repeat(2500)}`, wrong('trace')],
+    [`#ring?trace=${'1+'.repeat(5000)}`, wrong('trace')],
     [`#ring?${'x'.repeat(3000)}`, wrong(`${'x'.repeat(20)}…`)],
     ['#<script>alert(1)</script>', 'There is no figure “%3Cscript%3Ealert(1)” here: this is The ring.'],
     ['#nothing?limit=5', 'There is no figure “nothing” here: this is The ring.'],
