@@ -49,6 +49,7 @@ async function show({ figure: id, state }) {
     tab.setAttribute('aria-selected', isShown);
     tab.tabIndex = isShown ? 0 : -1;
   }
+  document.title = `${title} · leapgate playground`;
   panel.setAttribute('aria-labelledby', `tab-${shown}`);
   clock.pause();
   clock.reset();
