@@ -469,6 +469,8 @@ test_envoy() {
   redis
   webdis
   ratelimit
+  prometheus
+  node_packages grafana tests/grafana/package.json
   # Fleets have Node.js processes, with the package as users install it.
   npm_package
   frameworks
