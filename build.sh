@@ -8,12 +8,13 @@ export PATH="$HOME/.cargo/bin:$PATH" PYTHONDONTWRITEBYTECODE=1
 commands() {
   cat <<'EOF'
 ./build.sh run            build the filter, start Envoy with it on 127.0.0.1, send a burst, stay up until Ctrl-C
-./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, envoy, npm
+./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, envoy, npm, study
 ./build.sh check          format, lints, documentation, the filter's imports and size
 ./build.sh wasm           build the filter: dist/leapgate.wasm
 ./build.sh npm [all]      build the npm package: dist/npm, ready for npm pack; with all, test it in every place that it supports
 ./build.sh fleet [SEEDS]  try 100,000 fleets in virtual time, or so many, and print what leases cost
 ./build.sh bench [PART]   print the figures, or one part of them: core, filter, npm, fleet
+./build.sh bench study    compare arrays and lists, and write docs/study.md; with quick, print a tenth of it and write nothing
 EOF
 }
 
@@ -308,7 +309,7 @@ check() {
   envoy
   cargo fmt --all --check
   cargo clippy --locked --workspace --all-targets -- -D warnings
-  cargo clippy --locked -p leapgate-envoy -p leapgate-js --target wasm32-unknown-unknown -- -D warnings
+  cargo clippy --locked -p leapgate-envoy -p leapgate-js -p leapgate-study --target wasm32-unknown-unknown -- -D warnings
   # It is built in place of `engine`, and without what only engines need of the core.
   cargo clippy --locked -p leapgate-js --target wasm32-unknown-unknown --no-default-features --features flow -- -D warnings
   RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p leapgate -p leapgate-envoy -p leapgate-js
@@ -390,6 +391,12 @@ test_envoy() {
 # 700 MB of .tools.
 PLACES=light
 
+# What the study of ways to keep a window measures; its document; its command, with one point of each figure.
+test_study() {
+  study_module
+  tests study env LEAPGATE_STUDY_WASM="$STUDY_WASM" cargo test --locked --no-fail-fast -p leapgate-study -p leapgate-bench "$@"
+}
+
 # The package as users install it.
 test_npm() {
   npm_package
@@ -429,6 +436,20 @@ bench_fleet() {
   LEAPGATE_BENCH=$TARGET/release/leapgate-bench $PYTHON tests/envoy/bench_fleet.py "$@"
 }
 
+# Ways to keep a window, side by side.
+bench_study() {
+  study_module
+  LEAPGATE_STUDY_WASM=$STUDY_WASM cargo run --locked --release -p leapgate-bench -- study "$@"
+}
+
+# The same ways as WebAssembly.
+study_module() {
+  rust
+  command -v node >/dev/null || die "Node.js is missing: install it from https://nodejs.org and run this again."
+  cargo rustc --locked --release --target wasm32-unknown-unknown -p leapgate-study --crate-type cdylib
+  STUDY_WASM=$(cd "$TARGET" && pwd)/wasm32-unknown-unknown/release/leapgate_study.wasm
+}
+
 case "${1-}" in
   "") commands ;;
   run)
@@ -438,16 +459,17 @@ case "${1-}" in
     ;;
   test)
     case "${2-}" in
-      core | filter | envoy | npm) "test_$2" "${@:3}" ;;
+      core | filter | envoy | npm | study) "test_$2" "${@:3}" ;;
       "")
         ./build.sh check || failed=1
         test_core
         test_filter
+        test_study
         test_envoy
         PLACES="light heavy"
         test_npm
         ;;
-      *) die "there is no part '$2' of the tests: core, filter, envoy or npm." ;;
+      *) die "there is no part '$2' of the tests: core, filter, envoy, npm or study." ;;
     esac
     echo "$passed passed, $failed failed"
     [ "$failed" = 0 ]
@@ -471,7 +493,9 @@ case "${1-}" in
     esac
     ;;
   bench)
-    if [ "${2-}" != npm ] && [ "${2-}" != fleet ]; then
+    if [ "${2-}" = study ]; then
+      bench_study "${@:3}"
+    elif [ "${2-}" != npm ] && [ "${2-}" != fleet ]; then
       rust
       if [ "${2-}" != core ]; then
         envoy
