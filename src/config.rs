@@ -129,7 +129,8 @@
 //!     }]
 //!   }],
 //!   "mode": "enforce",           // "shadow": no rule refuses
-//!   "envoy": {}                  // the filter's own settings
+//!   "envoy": {},                 // the filter's own settings
+//!   "$schema": null              // the address of `config.schema.json`, for editors; it means nothing here
 //! }
 //! ```
 //!
@@ -190,7 +191,7 @@ pub struct Document<'a> {
     pub envoy: Option<&'a Value>,
 }
 
-/// The keys of a document: its lists of rules and its settings.
+/// The keys of a document: its lists of rules, its settings, and the address of its schema.
 pub const KEYS: &[&str] = &[
     "flowRules",
     "paramFlowRules",
@@ -202,6 +203,7 @@ pub const KEYS: &[&str] = &[
     "apiDefinitions",
     "mode",
     "envoy",
+    "$schema",
 ];
 
 /// Reads a document.
@@ -218,6 +220,9 @@ pub fn read(document: &Value) -> Result<Document<'_>, ConfigError> {
         return Err(at.error("is an array; put it in an object, under `flowRules`"));
     }
     let fields = at.object(KEYS)?;
+    if let Some(schema) = fields.get("$schema") {
+        schema.string()?;
+    }
     let (apis, names) = api::definitions(&fields)?;
     let gateway = list(&fields, "gatewayFlowRules", gateway::rule)?;
     Ok(Document {

@@ -22,6 +22,7 @@
 //!     "maxWaitMs": 20,               // that a request waits for an answer before `whenDown` decides
 //!     "whenDown": "refuse"           // "local": a window of the worker's own; "pass"
 //!   },
+//!   "metrics": {"holdMs": 60000},    // how long the gauges of how full limits are keep their peaks
 //!   "maxResources": 1000,            // that have windows of their own without a rule; more share one
 //!   "reply": {
 //!     "status": 429,
@@ -65,8 +66,16 @@ pub fn parse(configuration: &[u8]) -> Result<(Rules, Settings), ConfigError> {
             fault,
         ));
     }
-    let value = Value::from_json(configuration)?;
-    let document = read(&value)?;
+    parse_value(&Value::from_json(configuration)?)
+}
+
+/// Reads the plugin's configuration from a tree.
+///
+/// # Errors
+///
+/// The first thing that is wrong in it.
+pub fn parse_value(value: &Value) -> Result<(Rules, Settings), ConfigError> {
+    let document = read(value)?;
     for (i, rule) in document.rules.system.iter().enumerate() {
         let measures = [
             (SystemLimit::Load, "highestSystemLoad"),

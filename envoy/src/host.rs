@@ -201,11 +201,11 @@ pub trait Host: Clone + 'static {
     fn log(&self, level: Level, line: &str);
 }
 
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "plugin"))]
 pub use calls::Proxy;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "plugin"))]
 pub(crate) use calls::on_answer;
 
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "plugin"))]
 #[allow(unsafe_code, reason = "the host is reached through pointers")]
 mod calls;

@@ -30,6 +30,9 @@ const MAX_RESOURCES: u64 = 10_000;
 /// How many rules a route may have of its own: each costs a decision per request.
 const MAX_ROUTE_RULES: u64 = 16;
 
+/// For how long the gauges of how full limits are may keep their peaks, in milliseconds: from a second to an hour.
+const HOLD_MS: std::ops::RangeInclusive<u64> = 1000..=3_600_000;
+
 /// How many requests may wait at once in one worker thread: each holds what has come of its body.
 const MAX_WAITING: u64 = 10_000;
 
@@ -60,6 +63,8 @@ pub struct Settings {
     pub allow_route_rules: Option<AllowedRules>,
     /// How many requests may wait at once.
     pub max_waiting: usize,
+    /// For how many milliseconds the gauges of how full limits are keep their peaks.
+    pub hold_ms: u64,
     /// The store that limits of several machines are leased from.
     pub store: Option<StoreSettings>,
     /// The reply to a refused request.
@@ -181,6 +186,7 @@ impl Default for Settings {
             exempt: None,
             allow_route_rules: None,
             max_waiting: 1000,
+            hold_ms: 60_000,
             store: None,
             reply: Reply {
                 status: RefusalKind::Limited.status(),
@@ -244,6 +250,7 @@ pub(crate) fn settings(at: &Located<'_>) -> Result<Settings, ConfigError> {
         "allowRouteRules",
         "maxWaiting",
         "maxResources",
+        "metrics",
         "store",
         "reply",
         "errors",
@@ -275,6 +282,11 @@ pub(crate) fn settings(at: &Located<'_>) -> Result<Settings, ConfigError> {
     }
     if let Some(max) = fields.get("maxResources") {
         settings.max_resources = max.integer(1..=MAX_RESOURCES)? as usize;
+    }
+    if let Some(at) = fields.get("metrics")
+        && let Some(hold) = at.object(&["holdMs"])?.get("holdMs")
+    {
+        settings.hold_ms = hold.integer(HOLD_MS)?;
     }
     if let Some(at) = fields.get("store") {
         settings.store = Some(store::store(&at)?);

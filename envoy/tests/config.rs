@@ -40,7 +40,7 @@ fn all_settings_may_be_left_out() {
             Ok((Rules::default(), Settings::default()))
         );
     }
-    let nulls = r#"{"scope": null, "resource": null, "origin": null, "prioritized": null, "maxWaiting": null, "maxResources": null, "reply": null, "errors": null, "rateLimitHeaders": null, "rateLimitHeadersOn": null}"#;
+    let nulls = r#"{"scope": null, "resource": null, "origin": null, "prioritized": null, "maxWaiting": null, "maxResources": null, "metrics": null, "reply": null, "errors": null, "rateLimitHeaders": null, "rateLimitHeadersOn": null}"#;
     assert_eq!(read(nulls), Settings::default());
     assert_eq!(
         read(
@@ -58,6 +58,7 @@ fn the_defaults_can_be_written_down() {
         "origin": null,
         "prioritized": null,
         "maxWaiting": 1000,
+        "metrics": {"holdMs": 60000},
         "maxResources": 1000,
         "reply": {"status": 429, "format": "text", "body": "too many requests", "headers": {},
             "breaker": {"status": 503, "body": "service unavailable"}},
@@ -143,6 +144,15 @@ fn each_setting_does_what_it_says() {
         ),
         (r#"{"maxWaiting": 0}"#, with(|s| s.max_waiting = 0)),
         (r#"{"maxWaiting": 10000}"#, with(|s| s.max_waiting = 10_000)),
+        (
+            r#"{"metrics": {"holdMs": 1000}}"#,
+            with(|s| s.hold_ms = 1000),
+        ),
+        (
+            r#"{"metrics": {"holdMs": 3600000}}"#,
+            with(|s| s.hold_ms = 3_600_000),
+        ),
+        (r#"{"metrics": {"holdMs": null}}"#, with(|_| ())),
         (r#"{"maxResources": 1}"#, with(|s| s.max_resources = 1)),
         (
             r#"{"maxResources": 10000}"#,
@@ -330,7 +340,7 @@ fn the_document_in_the_readme_is_accepted() {
 
 #[test]
 fn a_setting_that_is_wrong_is_refused() {
-    let keys = "`scope`, `resource`, `origin`, `prioritized`, `exempt`, `allowRouteRules`, `maxWaiting`, `maxResources`, `store`, `reply`, `errors`, `rateLimitHeaders`, `rateLimitHeadersOn`";
+    let keys = "`scope`, `resource`, `origin`, `prioritized`, `exempt`, `allowRouteRules`, `maxWaiting`, `maxResources`, `metrics`, `store`, `reply`, `errors`, `rateLimitHeaders`, `rateLimitHeadersOn`";
     let max = "is not possible; use a whole number from 1 to 10000";
     let from = "is not a valid value; use one of `route`, `virtualHost`, `envoyGateway`, `istio`";
     let fixed = "is not the name of one resource; use 1 to 256 bytes, and not `*`";
@@ -423,6 +433,18 @@ fn a_setting_that_is_wrong_is_refused() {
         (
             r#"{"prioritized": {"header": "a", "value": " b"}}"#,
             "envoy.prioritized.value: ` b` is not a valid header value; use up to 4096 printable ASCII characters, no space around them".into(),
+        ),
+        (
+            r#"{"metrics": {"holdMs": 999}}"#,
+            "envoy.metrics.holdMs: `999` is not possible; use a whole number from 1000 to 3600000".into(),
+        ),
+        (
+            r#"{"metrics": {"hold": 1000}}"#,
+            "envoy.metrics: `hold` is not a known key; use `holdMs`".into(),
+        ),
+        (
+            r#"{"metrics": 60000}"#,
+            "envoy.metrics: `60000` is a number; use an object".into(),
         ),
         (
             r#"{"maxWaiting": 10001}"#,

@@ -196,7 +196,8 @@ function ruleOf(rule, path) {
 // The rules of a document in bytes.
 export function flatRules(_, rules) {
   if (Array.isArray(rules)) fail('document', rules, 'is an array; put it in an object, under `flowRules`');
-  checkNames('document', rules, ['flowRules'], LISTS, [], '');
+  checkNames('document', rules, ['flowRules'], LISTS, ['$schema'], '');
+  if (!isAbsent(rules.$schema)) text('$schema', rules.$schema);
   const list = rules.flowRules ?? [];
   if (!Array.isArray(list)) expected('flowRules', list, 'an array');
   if (list.length > MAX_RULES) fail('flowRules', list, `has more than ${MAX_RULES} rules; use \`leapgate/engine\``);

@@ -315,6 +315,17 @@ test('wrong_rules_are_refused_in_the_words_of_whole_engines', () => {
   assert(compared > 150, `only ${compared}`);
   assert.equal(refused([flow]), 'document: `[…]` is an array; put it in an object, under `flowRules`');
   assert.equal(refused({ flowRules: [{ ...flow, count: Infinity }] }), 'flowRules[0].count: `Infinity` is not a valid count; use a number from 0 to 9007199254740992');
+  for (const $schema of [5, true, ['a'], {}, 'a', '', null, undefined]) {
+    const [one, other] = KINDS.map((Kind) => {
+      try {
+        return void new Kind({ $schema, flowRules: [flow] });
+      } catch ({ message }) {
+        return message;
+      }
+    });
+    assert.equal(one, other, String($schema));
+  }
+  assert.equal(refused({ $schema: 5 }), '$schema: `5` is a number; use a string');
   assert.equal(refused({ flowRules: 5 }), 'flowRules: `5` is a number; use an array');
   assert.equal(refused({ flowRuls: [] }), 'document: `flowRuls` is not a known key; use `flowRules`');
   assert.match(refused({ flowRules: [{ ...flow, cuont: 1 }] }), /^flowRules\[0\]: `cuont` is not a known key; use one of `id`, `resource`, /);

@@ -406,6 +406,8 @@ export interface RulesDocument {
   mode?: Mode | undefined;
   /** The settings of the Envoy filter: ignored here. */
   envoy?: unknown;
+  /** The address of `leapgate/config.schema.json`, for editors: ignored here. */
+  $schema?: string | undefined;
 }
 
 /** The settings of an engine beside its rules. */

@@ -95,6 +95,8 @@ export interface FlowRule
 export interface FlowDocument {
   /** Up to 1000 limits. All of those on a resource must admit a request. */
   flowRules?: readonly FlowRule[] | undefined;
+  /** The address of `leapgate/config.schema.json`, for editors: ignored here. */
+  $schema?: string | undefined;
 }
 
 type LeftOut = 'origin' | 'prioritized' | 'context' | 'inbound' | 'exempt' | 'apis' | 'within';

@@ -69,6 +69,35 @@ fn an_empty_document_has_no_rules() {
 }
 
 #[test]
+fn the_address_of_a_schema_changes_no_decision() {
+    let rule = r#""flowRules": [{"resource": "login", "count": 5}]"#;
+    let without = rules(&format!("{{{rule}}}")).unwrap();
+    for schema in [
+        r#""https://example.com/config.schema.json""#,
+        r#""""#,
+        "null",
+    ] {
+        let json = format!(r#"{{"$schema": {schema}, {rule}}}"#);
+        assert_eq!(rules(&json).as_ref(), Ok(&without), "{json}");
+    }
+    for (schema, sentence) in [
+        ("7", "$schema: `7` is a number; use a string"),
+        ("true", "$schema: `true` is a boolean; use a string"),
+        (r#"["a"]"#, "$schema: `[…]` is an array; use a string"),
+        (
+            r#"{"a": 1}"#,
+            "$schema: `{…}` is an object; use a string",
+        ),
+    ] {
+        assert_eq!(says(format!(r#"{{"$schema": {schema}}}"#)), sentence);
+    }
+    assert_eq!(
+        says(r#"{"$schema": "a", "$schema": "b"}"#),
+        "document: `$schema` is given twice; keep one of the two"
+    );
+}
+
+#[test]
 fn a_rule_needs_a_resource_and_a_count() {
     assert_eq!(rule(""), login());
     let fraction = rules(r#"{"flowRules": [{"resource": "*", "count": 0.5}]}"#).unwrap();

@@ -2,7 +2,7 @@ import { Engine, type FlowDocument, type FlowRule, type KeyPart, type RequestOpt
 
 const parts: KeyPart[] = ['path', 'method', 'host', { header: 'x-user' }, { query: 'q' }, { cookie: 'sid' }, { arg: -1 }];
 const rule: FlowRule = { resource: 'a', count: 0.5, intervalMs: 60_000, key: parts, maxKeys: 10, burst: 2, window: 'weighted', unit: 'tokens' };
-const rules: FlowDocument = { flowRules: [rule, { resource: 'b', count: 1, grade: 'concurrency', id: 7 }] };
+const rules: FlowDocument = { $schema: './config.schema.json', flowRules: [rule, { resource: 'b', count: 1, grade: 'concurrency', id: 7 }] };
 const engine = new Engine(rules, { now: () => 0, maxWaiting: Infinity });
 const request: RequestOptions = { key: ['a', 'b'], cost: { tokens: 5 } };
 
@@ -21,6 +21,8 @@ export { entry, left, text, waiting };
 
 // @ts-expect-error: for other rules there is leapgate/engine
 new Engine({ degradeRules: [] });
+// @ts-expect-error: an address is text
+new Engine({ $schema: 5 });
 // @ts-expect-error: no address is cut to a network
 new Engine({ flowRules: [{ resource: 'a', count: 1, key: ['clientIp'] }] });
 // @ts-expect-error: no origins
