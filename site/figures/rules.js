@@ -4,6 +4,7 @@ import { element, isCalm, say } from '../dom.js';
 import { Engine } from '../engine.js';
 import { choiceInput, numberInput } from '../inputs.js';
 import { changed, oneOf, readFields, sentenceOf, textUpTo, whole } from '../link.js';
+import { Pace } from '../pace.js';
 import { Plot } from '../plot.js';
 import { READY } from '../ready.js';
 import { BIN_MS, FAILURES, SHAPES, Workload, resourcesOf } from '../workload.js';
@@ -59,6 +60,7 @@ class Rules {
   #document;
   #world;
   #workload;
+  #pace;
   #inputs;
   #nodes;
   #plots;
@@ -75,6 +77,7 @@ class Rules {
     const ready = Object.hasOwn(READY, state.ready) ? state.ready : 'limit';
     const { values, wrong } = readFields(state, fieldsOf(READY[ready]));
     this.#values = values;
+    this.#pace = new Pace(clock);
     this.#build();
     addEventListener('theme', this.#onTheme);
     this.#nodes.text.value = values.rules || READY[ready].document;
@@ -122,7 +125,7 @@ class Rules {
   }
 
   #advance() {
-    this.#world.until(Math.floor(this.#clock.now));
+    this.#pace.during(this.#world.until(Math.floor(this.#clock.now)));
     this.#isDirty = true;
   }
 
