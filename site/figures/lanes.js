@@ -5,7 +5,7 @@ const HEIGHT = 26;
 const FONT = '12px system-ui, -apple-system, sans-serif';
 
 // The left of a plot has an axis so wide, and its right a margin.
-const [LEFT, RIGHT] = [40, 16];
+const [LEFT, RIGHT] = [40, 8];
 
 // The most lanes.
 const MOST = 4;

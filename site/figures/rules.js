@@ -5,7 +5,7 @@ import { Engine } from '../engine.js';
 import { choiceInput, numberInput } from '../inputs.js';
 import { changed, oneOf, readFields, sentenceOf, textUpTo, whole } from '../link.js';
 import { Pace } from '../pace.js';
-import { Plot } from '../plot.js';
+import { plot } from '../plot.js';
 import { READY } from '../ready.js';
 import { BIN_MS, FAILURES, SHAPES, Workload, resourcesOf } from '../workload.js';
 import { World } from '../world.js';
@@ -64,6 +64,8 @@ class Rules {
   #inputs;
   #nodes;
   #plots;
+  #range = [0, 1];
+  #tops = [1, 1];
   #lanes;
   #typing;
   #isDirty = true;
@@ -274,9 +276,12 @@ class Rules {
       ),
     );
     this.#nodes = { heading, said, buttons, text, under, wrong, go, warnings, counts, byRule, byClient, live };
+    const x = () => this.#range;
+    const line = (label, colour, more) => ({ label, colour, width: 1.5, isStepped: true, ...more });
+    const passedLine = line('passed', 'pass', { fill: 'pass-soft' });
     this.#plots = [
-      new Plot(rates, { series: [{ colour: 'soft', dash: [2, 3] }, { colour: 'pass', fill: 'pass-soft' }, { colour: 'over', dash: [6, 3] }] }),
-      new Plot(queues, { series: [{ colour: 'ink', dash: [6, 3] }, { colour: 'pass' }], height: 110 }),
+      plot(rates, { series: [line('sent', 'soft', { dash: [2, 3] }), passedLine, line('refused', 'over', { dash: [6, 3] })], height: 150, x, y: () => [0, this.#tops[0]] }),
+      plot(queues, { series: [line('wait', 'ink', { dash: [6, 3] }), line('in flight', 'pass')], height: 110, x, y: () => [0, this.#tops[1]] }),
     ];
     this.#lanes = new Lanes(lanes, STATE_NAMES);
   }
@@ -294,13 +299,12 @@ class Rules {
   }
 
   #repaint() {
-    for (const plot of this.#plots) plot.repaint();
     this.#lanes.repaint();
     this.#isDirty = true;
   }
 
   #frame(time) {
-    for (const part of [...this.#plots, this.#lanes]) if (part.fit()) this.#isDirty = true;
+    if (this.#lanes.fit()) this.#isDirty = true;
     if (this.#isDirty) this.#draw();
     this.#tell(time);
   }
@@ -314,11 +318,13 @@ class Rules {
     const from = Math.max(0, to - span);
     // The last bin is not over.
     const shown = bins.filter(({ at }) => at >= from * 1000 - BIN_MS).slice(0, -1);
-    const times = shown.map(({ at }) => at / 1000);
+    const times = shown.map(({ at }) => (at + BIN_MS) / 1000);
     // Over the second that ends with a bin.
     const rate = (name) => shown.map((bin, i) => bin[name] + (shown[i - 1]?.[name] ?? 0));
-    this.#plots[0].draw([times, rate('sent'), rate('passed'), rate('refused')], from, to);
-    this.#plots[1].draw([times, shown.map(({ waiting }) => waiting), shown.map(({ inFlight }) => inFlight)], from, to);
+    const columns = [['sent', 'passed', 'refused'].map(rate), ['waiting', 'inFlight'].map((name) => shown.map((bin) => bin[name]))];
+    this.#range = [from, to];
+    this.#tops = columns.map((lines) => topOf(lines.flat()));
+    columns.forEach((lines, i) => this.#plots[i].set([times, ...lines]));
     this.#lanes.draw(breakers, from * 1000, now, to * 1000);
     const counts = { passed, waiting, refused, inFlight };
     for (const [name, count] of Object.entries(counts)) say(this.#nodes.counts[name], count.toLocaleString('en'));
@@ -351,6 +357,13 @@ class Rules {
     for (const plot of this.#plots) plot.destroy();
     this.#workload.free();
   }
+}
+
+// The end of an axis for these numbers.
+function topOf(numbers) {
+  const most = numbers.reduce((one, other) => Math.max(one, other), 4);
+  const ten = 10 ** Math.floor(Math.log10(most));
+  return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map((factor) => factor * ten).find((top) => top >= most);
 }
 
 // Writes rows into a table, whose first column has headers; what is the same is left alone.

@@ -1,4 +1,7 @@
-"""What `deploy/` has for production: the image, and Envoy's own configuration, in the real Envoy."""
+"""What `deploy/` has for production: the image, the resources, and in the real Envoy what Istio makes of them.
+
+Files of `tests/deploy/` stand for Istio and for the schemas of the resources: `./build.sh test deploy` makes them.
+"""
 
 import gzip
 import hashlib
@@ -12,13 +15,17 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import unittest
 
+import jsonschema
 import yaml
 
-from harness import ENVOY, ROOT, WASM, Envoy, EnvoyTest, eventually, free_port
+from harness import ENVOY, ROOT, WASM, Envoy, EnvoyTest, cluster, eventually, free_port
+from load import Load, Source, most_in_any_window
 
 DEPLOY = ROOT / "deploy"
+MADE = ROOT / "tests" / "deploy"
 SCRIPT = DEPLOY / "image" / "image.py"
 
 
@@ -148,3 +155,149 @@ class Production(EnvoyTest):
         self.assertEqual({entry["route_name"] for entry in entries}, {"login"})
         self.assertEqual([(entry["response_code"], entry["response_code_details"]) for entry in entries[19:]],
                          [(200, "via_upstream"), (429, "leapgate{rule=login/60s/key=clientIp}")])
+
+
+def closed(schema):
+    """A schema of Kubernetes as JSON Schema: an object has no other fields than the schema names."""
+    if isinstance(schema, list):
+        return [closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: closed(part) for name, part in schema.items()}
+    if schema.get("type") == "object" and "properties" in schema and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        found.setdefault("additionalProperties", False)
+    if schema.get("x-kubernetes-int-or-string"):
+        found["type"] = ["integer", "string"]
+    elif schema.get("nullable"):
+        found["type"] = [schema["type"], "null"]
+    return found
+
+
+class Resources(unittest.TestCase):
+    """The light check of what `tests/deploy` checks by the code of Kubernetes and Istio."""
+
+    def setUp(self):
+        self.schemas = {schema["kind"]: schema for schema in (json.loads(path.read_text()) for path in (MADE / "crds").glob("*.json"))}
+        self.resources = [yaml.safe_load(path.read_text()) for folder in ("istio", "envoy-gateway")
+                          for path in sorted((DEPLOY / folder).glob("*.yaml"))]
+
+    def mistakes(self, resource):
+        schema = self.schemas[resource["kind"]]
+        self.assertEqual(schema["apiVersion"], resource["apiVersion"])
+        return [error.message for error in jsonschema.Draft4Validator(closed(schema["spec"])).iter_errors(resource["spec"])]
+
+    def test_the_schemas_accept_them(self):
+        self.assertEqual({resource["kind"] for resource in self.resources}, set(self.schemas))
+        for resource in self.resources:
+            self.assertEqual(self.mistakes(resource), [], resource["kind"])
+
+    def test_the_schemas_refuse_other_fields_and_values(self):
+        for resource in self.resources:
+            with self.subTest(resource["kind"]):
+                resource["spec"]["rules"] = []
+                self.assertEqual(self.mistakes(resource), ["Additional properties are not allowed ('rules' was unexpected)"])
+        plugin = next(resource for resource in self.resources if resource["kind"] == "WasmPlugin")
+        del plugin["spec"]["rules"]
+        plugin["spec"]["failStrategy"] = "RELOAD"
+        self.assertEqual(self.mistakes(plugin), ["'RELOAD' is not one of ['FAIL_CLOSE', 'FAIL_OPEN', 'FAIL_RELOAD']"])
+
+
+LIMIT = 100
+
+
+class Istio(EnvoyTest):
+    """What Istio has made of its two resources and of routes, with the statistics that its proxies keep."""
+
+    def start(self, name):
+        self.made = json.loads((MADE / "translated" / f"{name}.json").read_text())
+        # It stands before Istio's own filters, which the plain Envoy does not have.
+        self.resource = self.made["config"]["name"]
+        self.assertLess(self.made["filters"].index(self.resource), self.made["filters"].index("envoy.filters.http.fault"))
+        hosts = self.made["routes"]["virtual_hosts"]
+        upstream = self.upstream(seconds=0)
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="leapgate-istio-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.publish("config")
+        discovered = {
+            "name": self.resource,
+            "config_discovery": {
+                "config_source": {"path_config_source": {"path": str(self.folder / "extension.json")}},
+                "type_urls": ["type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm"],
+            },
+        }
+        stats = json.loads((MADE / "translated" / "stats.json").read_text())
+        # By these the test sees which workers have had a connection.
+        stats["stats_matcher"]["inclusion_list"]["patterns"].append({"prefix": "listener."})
+        self.running = self.envoy(
+            None, hosts=hosts, workers=4, before=[discovered], stats_config=stats,
+            clusters=[cluster(route["route"]["cluster"], upstream.port) for host in hosts for route in host["routes"]],
+            manager_fields={"use_remote_address": self.made["use_remote_address"]})
+
+    def publish(self, version):
+        """Istio's agent gives Envoy this version; returns when Envoy has it."""
+        extension = json.loads(json.dumps(self.made[version]))
+        config = extension["typed_config"]["config"]
+        config["vm_config"]["code"] = {"local": {"filename": str(WASM)}}
+        fresh = self.folder / "extension.new"
+        fresh.write_text(json.dumps({"resources": [{"@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", **extension}]}))
+        fresh.rename(self.folder / "extension.json")
+        return config["configuration"]["value"]
+
+    def update(self, version):
+        document = self.publish(version)
+
+        def arrived():
+            dump = json.loads(self.running.admin("/config_dump?resource=ecds_filters"))["configs"]
+            return [found["ecds_filter"]["typed_config"]["config"]["configuration"]["value"] for found in dump] == [document]
+
+        eventually("Envoy has the update", arrived)
+
+    def limits_hold(self, name):
+        """The limit of a rule, and that of each client, over four workers."""
+        self.start(name)
+        checkout, login = Source("/checkout", connections=32), Source("/login", connections=8)
+        with Load(self.running.port, checkout, login):
+            time.sleep(3)
+        self.assertGreaterEqual(self.running.workers_reached(), 2)
+        self.assertGreater(len(checkout.samples), 5 * 3 * LIMIT, "that was no overload")
+        self.assertLessEqual(most_in_any_window(checkout.admitted(), 1.0), LIMIT)
+        self.assertGreater(len(checkout.admitted()), 2 * LIMIT)
+        self.assertEqual(len(login.admitted()), 20)
+
+    def test_limits_of_virtual_services_hold_over_workers(self):
+        self.limits_hold("wasmplugin")
+
+    def test_limits_of_http_routes_hold_over_workers(self):
+        self.limits_hold("trafficextension")
+
+    def updates_keep_counts(self, name):
+        """Updates of the resource under load, each at another place of the window; returns how many VMs they made on average."""
+        self.start(name)
+        checkout, login = Source("/checkout", connections=32), Source("/login", connections=8)
+        updates, before = 0, self.running.stat("wasm.envoy.wasm.runtime.v8.created")
+        with Load(self.running.port, checkout, login):
+            begin = time.monotonic()
+            while time.monotonic() < begin + 4:
+                updates += 1
+                self.update(["config", "updated"][updates % 2])
+                time.sleep(0.13)
+            self.update("updated")
+            # A worker takes a new configuration with its next event.
+            time.sleep(1.2)
+            settled = time.monotonic()
+            time.sleep(2)
+        later = [sample for sample in checkout.admitted() if sample.sent >= settled]
+        self.assertGreaterEqual(updates, 5)
+        self.assertLessEqual(most_in_any_window(checkout.admitted(), 1.0), LIMIT)
+        self.assertLessEqual(most_in_any_window(later, 1.0), LIMIT / 2)
+        self.assertGreaterEqual(len(later), 0.9 * LIMIT / 2)
+        self.assertEqual(len(login.admitted()), 20)
+        return (self.running.stat("wasm.envoy.wasm.runtime.v8.created") - before) / updates
+
+    def test_an_update_of_a_resource_with_an_image_keeps_the_virtual_machines_and_the_counts(self):
+        # Only the main thread tries the new configuration in a VM of its own.
+        self.assertLessEqual(self.updates_keep_counts("wasmplugin"), 2)
+
+    def test_an_update_of_a_resource_with_a_file_makes_new_virtual_machines_and_keeps_the_counts(self):
+        # Istio writes the resource's version into the VM's environment, so each worker gets a new VM.
+        self.assertGreater(self.updates_keep_counts("wasmplugin-file"), 4)
