@@ -4,7 +4,9 @@
 //! | Module | Owns |
 //! |---|---|
 //! | `text` | numbers and spans as sentences show them |
+//! | `words` | rules in words |
 //! | `check` | whether a document is right for where it is to run |
+//! | `explain` | which rules a request meets |
 //! | `html` | the report as a page |
 //! | `replay` | what rules would have done to the traffic of a log |
 
@@ -18,8 +20,10 @@ pub use {leapgate, leapgate_envoy};
 
 #[cfg(feature = "native")]
 pub mod check;
+pub mod explain;
 pub mod html;
 #[cfg(feature = "native")]
 mod paper;
 pub mod replay;
 pub mod text;
+pub mod words;

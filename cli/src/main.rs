@@ -5,7 +5,9 @@ mod files;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use leapgate_cli::check::{Checked, Target, check, summary};
+use leapgate_cli::explain::{Asked, explain};
 use leapgate_cli::replay::{Format, Options, Replay};
+use leapgate_cli::words::Reach;
 use std::io::{IsTerminal, Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,8 +31,60 @@ enum Command {
         #[arg(long, value_enum, default_value = "envoy")]
         target: Where,
     },
+    /// Say which rules a request meets, in the order in which they are asked, and what each does.
+    Explain(ExplainArguments),
     /// Say what rules would have done to the traffic of an access log.
     Replay(ReplayArguments),
+}
+
+#[derive(Args)]
+struct ExplainArguments {
+    /// The rules, as JSON; `-` is standard input.
+    rules: String,
+    /// What the request is for: in Envoy commonly the name of its route.
+    #[arg(long, default_value = "")]
+    resource: String,
+    /// The path, with the query: by it the request belongs to APIs.
+    #[arg(long)]
+    path: Option<String>,
+    /// The method.
+    #[arg(long)]
+    method: Option<String>,
+    /// The host.
+    #[arg(long)]
+    host: Option<String>,
+    /// The client's address.
+    #[arg(long)]
+    client_ip: Option<String>,
+    /// The origin.
+    #[arg(long)]
+    origin: Option<String>,
+    /// A header; may be given several times.
+    #[arg(long = "header", value_name = "NAME:VALUE", value_parser = header)]
+    headers: Vec<(String, String)>,
+    /// Another part of a key, by its name in ids; may be given several times: `jwtClaim:sub=alice`.
+    #[arg(long = "key", value_name = "PART=VALUE", value_parser = key)]
+    keys: Vec<(String, String)>,
+    /// Say of the other rules, too, why they do not apply.
+    #[arg(long)]
+    all: bool,
+    /// Where the rules are to run.
+    #[arg(long, value_enum, default_value = "envoy")]
+    target: Where,
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once(':')
+        .ok_or("use a name and a value, such as `x-app:ios`")?;
+    Ok((name.trim().to_ascii_lowercase(), value.trim().into()))
+}
+
+fn key(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or("use a part and a value, such as `jwtClaim:sub=alice`")?;
+    Ok((name.into(), value.into()))
 }
 
 #[derive(Args)]
@@ -98,6 +152,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.command {
         Command::Check { rules, target } => run_check(&rules, target.into()),
+        Command::Explain(arguments) => run_explain(arguments),
         Command::Replay(arguments) => run_replay(&arguments),
     };
     match done {
@@ -141,6 +196,26 @@ fn run_check(path: &str, target: Target) -> Result<(), String> {
         n => format!("; {}", leapgate_cli::text::count(n as u64, "warning")),
     };
     say(&format!("{path}: {}{warnings}\n", summary(&checked.rules)))
+}
+
+fn run_explain(arguments: ExplainArguments) -> Result<(), String> {
+    let checked = read(&arguments.rules, arguments.target.into())?;
+    let reach = match arguments.target {
+        Where::Envoy => Reach::of(&checked.settings),
+        Where::Js | Where::Rust => Reach::Engine,
+    };
+    let asked = Asked {
+        resource: arguments.resource,
+        method: arguments.method,
+        path: arguments.path,
+        host: arguments.host,
+        client: arguments.client_ip,
+        origin: arguments.origin,
+        headers: arguments.headers,
+        keys: arguments.keys,
+    };
+    let explanation = explain(&checked.rules, &checked.settings, reach, &asked)?;
+    say(&leapgate_cli::explain::text(&explanation, arguments.all))
 }
 
 fn run_replay(arguments: &ReplayArguments) -> Result<(), String> {
