@@ -49,6 +49,7 @@ async function show({ figure: id, state }) {
     tab.setAttribute('aria-selected', isShown);
     tab.tabIndex = isShown ? 0 : -1;
   }
+  document.title = `${title} · leapgate playground`;
   panel.setAttribute('aria-labelledby', `tab-${shown}`);
   clock.pause();
   clock.reset();
@@ -81,13 +82,19 @@ function open(id) {
 
 // Writes the link a little later: browsers refuse to have it written many times a second.
 let writing;
-panel.addEventListener('state', () => {
+function write() {
   clearTimeout(writing);
   const mine = turn;
   writing = setTimeout(() => {
     if (mine === turn && figure !== undefined) history.replaceState(null, '', writeLink(shown, figure.state()));
   }, 300);
+}
+let speed = clock.speed;
+clock.follow(() => {
+  if (clock.speed !== speed && playground.ready) write();
+  speed = clock.speed;
 });
+panel.addEventListener('state', write);
 panel.addEventListener('notice', ({ detail }) => tell(detail));
 addEventListener('popstate', () => show(readLink(location.hash)));
 

@@ -1,5 +1,7 @@
 //! What JavaScript calls.
 
+#[cfg(feature = "cli")]
+pub(crate) mod cli;
 #[cfg(feature = "engine")]
 pub(crate) mod engine;
 #[cfg(feature = "flow")]
