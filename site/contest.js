@@ -52,6 +52,7 @@ export const CONTESTANTS = [
 // limiter here has more than twice its limit, and the most that there have been of them.
 export class Worst {
   #instants = [];
+  #peak = 0;
 
   constructor(windowMs) {
     Object.assign(this, { windowMs, most: 0 });
@@ -60,7 +61,16 @@ export class Worst {
   add(now) {
     this.#leave(now);
     this.#instants.push(now);
-    this.most = Math.max(this.most, this.#instants.length);
+    this.#peak = Math.max(this.#peak, this.#instants.length);
+    this.most = Math.max(this.most, this.#peak);
+  }
+
+  // The most since the last call of this, up to `now`.
+  peak(now) {
+    const peak = this.#peak;
+    this.#leave(now);
+    this.#peak = this.#instants.length;
+    return peak;
   }
 
   // How many have passed in the interval of one window's length that ends at `now`.
@@ -118,8 +128,12 @@ export class Buckets {
   }
 }
 
+// How many peaks of each contestant are kept, and how many there are in a window.
+const PEAKS = { kept: 240, each: 60 };
+
 export class Contest {
   #now = 0;
+  #sampled = -1;
 
   // `settings` has the limit, the window's length in milliseconds and its number of buckets, a divisor of that.
   constructor(Limiter, settings) {
@@ -132,6 +146,7 @@ export class Contest {
       passed: 0,
       refused: 0,
       worst: new Worst(settings.windowMs),
+      peaks: [],
       buckets: new Buckets(settings.windowMs, settings.buckets),
     }));
   }
@@ -141,6 +156,7 @@ export class Contest {
   request(at) {
     this.#now = Math.max(this.#now, Math.floor(at));
     const now = this.#now;
+    this.advance(now);
     this.sent += 1;
     const decisions = {};
     for (const contestant of this.contestants) {
@@ -151,6 +167,30 @@ export class Contest {
       decisions[contestant.id] = passes;
     }
     return decisions;
+  }
+
+  // Time goes on: each contestant's `peaks` has the most that had passed in one window's length, for each sixtieth of a window that has
+  // ended, the latest last. Their times are `peakTimes()`.
+  advance(now) {
+    const length = this.settings.windowMs / PEAKS.each;
+    const ended = Math.floor(now / length) - 1;
+    while (this.#sampled < ended) {
+      this.#sampled += 1;
+      // After a leap of time: what is not kept is not taken.
+      const isKept = ended - this.#sampled < PEAKS.kept;
+      if (!isKept) this.#sampled = ended - PEAKS.kept;
+      for (const { worst, peaks } of this.contestants) {
+        const peak = worst.peak((this.#sampled + 1) * length - 1);
+        if (isKept) peaks.push(peak);
+        else peaks.length = 0;
+        if (peaks.length > PEAKS.kept) peaks.shift();
+      }
+    }
+  }
+
+  peakTimes() {
+    const { peaks } = this.contestants[0];
+    return peaks.map((_, i) => ((this.#sampled - peaks.length + 2 + i) * this.settings.windowMs) / PEAKS.each);
   }
 
   // The numbers that the page shows.

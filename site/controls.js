@@ -6,10 +6,10 @@ import { SPEEDS } from './time.js';
 export function clockControls(clock) {
   const toggle = () => (clock.isPlaying ? clock.pause() : clock.play());
   const play = element('button', { type: 'button', class: 'play', onclick: toggle });
-  const step = element('button', { type: 'button', title: 'Step', onclick: () => clock.step() }, 'Step');
+  const step = element('button', { type: 'button', onclick: () => clock.step() }, 'Step');
   const speed = element('input', { type: 'range', min: 0, max: SPEEDS.length - 1, step: 1, 'aria-label': 'Speed' });
   speed.addEventListener('input', () => (clock.speed = SPEEDS[speed.value]));
-  const times = element('output', { class: 'times' });
+  const times = element('span', { class: 'times' });
   const now = element('output', { class: 'now', 'aria-live': 'off', 'aria-label': 'Time' });
   const update = () => {
     say(play, clock.isPlaying ? 'Pause' : 'Play');
@@ -32,9 +32,10 @@ const THEME = 'leapgate-theme';
 export function themeButton() {
   const root = document.documentElement;
   const isDark = () => (root.dataset.theme ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light')) === 'dark';
-  const button = element('button', { type: 'button', class: 'theme' });
+  const button = element('button', { type: 'button', class: 'theme' }, '◐');
   const update = () => {
-    say(button, isDark() ? 'Light' : 'Dark');
+    button.setAttribute('aria-label', isDark() ? 'Light theme' : 'Dark theme');
+    button.title = isDark() ? 'Light theme' : 'Dark theme';
     dispatchEvent(new Event('theme'));
   };
   button.addEventListener('click', () => {

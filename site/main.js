@@ -10,7 +10,11 @@ import { element } from './dom.js';
 import { readLink, writeLink } from './link.js';
 import { Clock } from './time.js';
 
-const FIGURES = [{ id: 'ring', title: 'The ring', load: () => import('./figures/ring.js') }];
+const FIGURES = [
+  { id: 'ring', title: 'The ring', load: () => import('./figures/ring.js') },
+  { id: 'rules', title: 'Rules', load: () => import('./figures/rules.js') },
+  { id: 'fleet', title: 'Fleet', load: () => import('./figures/fleet.js') },
+];
 
 const WITHOUT_WASM =
   "This page decides by leapgate's own WebAssembly module, which this browser does not run: allow WebAssembly here, or use another browser.";
@@ -49,6 +53,7 @@ async function show({ figure: id, state }) {
     tab.setAttribute('aria-selected', isShown);
     tab.tabIndex = isShown ? 0 : -1;
   }
+  document.title = `${title} · leapgate playground`;
   panel.setAttribute('aria-labelledby', `tab-${shown}`);
   clock.pause();
   clock.reset();
@@ -81,13 +86,19 @@ function open(id) {
 
 // Writes the link a little later: browsers refuse to have it written many times a second.
 let writing;
-panel.addEventListener('state', () => {
+function write() {
   clearTimeout(writing);
   const mine = turn;
   writing = setTimeout(() => {
     if (mine === turn && figure !== undefined) history.replaceState(null, '', writeLink(shown, figure.state()));
   }, 300);
+}
+let speed = clock.speed;
+clock.follow(() => {
+  if (clock.speed !== speed && playground.ready) write();
+  speed = clock.speed;
 });
+panel.addEventListener('state', write);
 panel.addEventListener('notice', ({ detail }) => tell(detail));
 addEventListener('popstate', () => show(readLink(location.hash)));
 

@@ -33,6 +33,12 @@ export class Clock {
     this.#tell();
   }
 
+  // So many of the speeds above or below the next one.
+  accelerate(by) {
+    const at = SPEEDS.findLastIndex((speed) => speed <= this.#speed);
+    this.speed = SPEEDS[Math.min(Math.max(at + by, 0), SPEEDS.length - 1)];
+  }
+
   play() {
     this.#isPlaying = true;
     this.#tell();

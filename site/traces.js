@@ -15,23 +15,33 @@ export function random(seed) {
 // So many single requests, evenly from one time to another.
 const evenly = (count, from, to) => Array.from({ length: count }, (_, i) => [Math.ceil(from + (i * (to - from)) / count), 1]);
 
-// Each begins at its first move and repeats itself after a few windows. `n` is the limit, `w` the window, `b` a bucket.
+// In how many windows an adversary repeats itself: by then all limiters have forgotten it.
+export const WINDOWS = 3;
+
+// `n` is the limit, `w` the window, `b` a bucket.
 export const ADVERSARIES = {
   // A full limit on each side of an edge.
-  edge: { windows: 3, moves: (n, w) => [[0.96 * w, n], [1.04 * w, n]] },
+  edge: (n, w) => [[0.96 * w, n], [1.04 * w, n]],
   // A full limit just before an edge: an estimate takes it for requests of the whole window before, which leave one by one.
-  late: { windows: 4, moves: (n, w) => [[0.97 * w, n], ...evenly(2 * n, w, 1.97 * w)] },
+  late: (n, w) => [[0.97 * w, n], ...evenly(2 * n, w, 1.97 * w)],
   // The full bucket, and then what flows in.
-  full: { windows: 4, moves: (n, w) => [[w, n], ...evenly(n, w, 2 * w)] },
+  full: (n, w) => [[w, n], ...evenly(n, w, 2 * w)],
   // A full limit at the end of a bucket. It leaves with its bucket, nearly a bucket too early: at once in Sentinel's window, and bit by
   // bit in a weighted one.
-  bucket: { windows: 4, moves: (n, w, b) => [[w + b - 1, n], [2 * w, n], [2 * w + b - 2, n]] },
+  bucket: (n, w, b) => [[w + b - 1, n], [2 * w, n], [2 * w + b - 2, n]],
 };
 
 // Runs begin shortly before the first move of an adversary.
-export const startOf = (play, { windowMs }) => (play in ADVERSARIES ? 0.85 * windowMs : 0);
+export const startOf = (play, { windowMs }) => (Object.hasOwn(ADVERSARIES, play) ? 0.85 * windowMs : 0);
 
-function* repeated(moves, periodMs) {
+// What an adversary or one's own trace does, and after how long again; undefined for other names, and for an empty trace.
+export function planOf(play, { limit, windowMs, buckets }, own = []) {
+  if (play === 'own' && own.length > 0) return { moves: own, periodMs: Math.max(WINDOWS, Math.floor(own.at(-1)[0] / windowMs) + 2) * windowMs };
+  const adversary = Object.hasOwn(ADVERSARIES, play) ? ADVERSARIES[play] : undefined;
+  return adversary && { moves: adversary(limit, windowMs, windowMs / buckets), periodMs: WINDOWS * windowMs };
+}
+
+function* repeated({ moves, periodMs }) {
   for (let from = 0; ; from += periodMs) for (const [at, count] of moves) yield [from + at, count];
 }
 
@@ -44,16 +54,11 @@ function* noise({ limit, windowMs }, seed) {
   }
 }
 
-// The trace of a name: of an adversary, `noise` or `own`, which plays `moves`; undefined for others.
-export function traceOf(play, settings, { seed = 1, moves = [] } = {}) {
-  const { limit, windowMs, buckets } = settings;
+// The trace of a name: of an adversary, `noise` or `own`, whose moves are given; undefined for others.
+export function traceOf(play, settings, { seed = 1, moves } = {}) {
   if (play === 'noise') return noise(settings, seed);
-  if (play === 'own') {
-    const windows = Math.floor((moves.at(-1)?.[0] ?? 0) / windowMs) + 2;
-    return moves.length > 0 ? repeated(moves, windows * windowMs) : undefined;
-  }
-  const adversary = ADVERSARIES[play];
-  return adversary && repeated(adversary.moves(limit, windowMs, windowMs / buckets), adversary.windows * windowMs);
+  const plan = planOf(play, settings, moves);
+  return plan && repeated(plan);
 }
 
 // Sends what of a trace is due.
@@ -78,8 +83,8 @@ export class Feed {
 
 const MOVE = /^(\d{1,4}(?:\.\d{1,3})?)(?:[x×](\d{1,4}))?$/i;
 
-// How many moves a trace of one's own has at most, how many requests a move, and how many seconds the trace.
-export const MOST = { moves: 300, requests: 1000, seconds: 600 };
+// What a trace of one's own has at most: moves, requests in one of them and in all, and seconds.
+export const MOST = { moves: 500, requests: 1000, all: 20_000, seconds: 600 };
 
 // Reads moves: times in seconds, each with a number of requests after an `x`: `5.9x20 6.1x20`. Throws one sentence.
 export function readMoves(text) {
@@ -93,6 +98,8 @@ export function readMoves(text) {
     }
     return [Math.round(seconds * 1000), Number(count)];
   });
+  const all = moves.reduce((sum, [, count]) => sum + count, 0);
+  if (all > MOST.all) throw new Error(`Your trace has ${all} requests; use at most ${MOST.all}.`);
   return moves.toSorted(([one], [other]) => one - other);
 }
 

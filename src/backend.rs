@@ -8,7 +8,7 @@ pub use crate::places::{Claim, NamePlace, Places};
 pub use crate::rule::degrade::BreakerGeometry;
 pub use crate::rule::system::{Gauges, Inbound};
 pub use crate::snapshots::Snapshots;
-pub use crate::state::backend::{Backend, BreakerKey, Local, Seeded, StateKey};
+pub use crate::state::backend::{Backend, BreakerKey, Local, Seeded, Shown, StateKey};
 pub use crate::state::breaker::{
     Admission, Breaker, BreakerStorage, CallCounts, LocalBreaker, Phase, Refused, State, Ticket,
 };

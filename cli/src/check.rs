@@ -239,12 +239,3 @@ pub fn summary(rules: &Rules) -> String {
         false => all.join(", "),
     }
 }
-
-/// The configuration from a tree that a shell has filled by itself, such as one of JavaScript's.
-///
-/// # Errors
-///
-/// The first thing that is wrong in it.
-pub fn read_value(document: &Value) -> Result<(Rules, Settings), ConfigError> {
-    parse_value(document)
-}

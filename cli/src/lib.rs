@@ -5,11 +5,24 @@
 //! |---|---|
 //! | `text` | numbers and spans as sentences show them |
 //! | `check` | whether a document is right for where it is to run |
+//! | `html` | the report as a page |
+//! | `program` | what the program's arguments mean, and what it says |
+//! | `replay` | what rules would have done to the traffic of a log |
+
+//!
+//! Without the feature `program` there is no JSON of documents in it: a shell fills a tree of [`leapgate::config::Value`] and gives it to
+//! [`leapgate_envoy::config::parse_value`].
 
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "native")]
+pub use {leapgate, leapgate_envoy};
+
+#[cfg(feature = "program")]
 pub mod check;
-#[cfg(feature = "native")]
+pub mod html;
+#[cfg(feature = "program")]
 mod paper;
+#[cfg(feature = "program")]
+pub mod program;
+pub mod replay;
 pub mod text;

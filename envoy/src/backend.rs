@@ -1,7 +1,6 @@
 //! The engine's backend in Envoy: opens the counts of rules, keys and breakers, and the lists of names.
 
 use crate::breakers::{BreakerPlace, StateGauge};
-use crate::counters::Counters;
 use crate::counts::RuleCounts;
 use crate::gauges::{SilentGauge, gauge};
 use crate::holds::{Counts, Holder, Holds};
@@ -159,11 +158,10 @@ impl<H: Host> Backend for EnvoyBackend<H> {
         }
         let (seed, place) =
             shared.unwrap_or_else(|| (self.vm.random(), Pages::Local(RefCell::default())));
-        let counters = Counters::new(&self.vm, &labels(key));
         KeyStates::new(
             KeyedPages::new(geometry, seed),
             place,
-            counters,
+            (&self.vm, &labels(key)),
             &self.holder,
         )
     }

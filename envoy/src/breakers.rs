@@ -93,12 +93,10 @@ impl<H: Host> BreakerPlace<H> {
         label(&mut exact, "rule", key.rule.as_str());
         let mut readable = exact.clone();
         label_of_name(&mut exact, ["resource", "place"], &key.resource, key.place);
-        if key.each {
-            // A name in a reused place has the gauge of the further names.
-            let is_reused = key.place.is_some_and(|place| place.is_reused);
-            let name = if is_reused { "" } else { &key.resource };
-            label(&mut readable, "resource", name);
-        }
+        // A name in a reused place has the gauge of the further names.
+        let is_reused = key.each && key.place.is_some_and(|place| place.is_reused);
+        let name = if is_reused { "" } else { &key.resource };
+        label(&mut readable, "resource", name);
         let grade = key.geometry.grade();
         let mut window = [grade, "_", &window_of(key.geometry.window())].concat();
         if key.geometry.is_sentinel() {

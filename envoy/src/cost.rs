@@ -11,7 +11,7 @@
 use crate::backend::EnvoyBackend;
 use crate::host::{Host, Kind, Property};
 use crate::keys::{self, WrongTypes};
-use crate::names::label;
+use crate::names::rule_labels;
 use crate::vm::Vm;
 use leapgate::Entry;
 use leapgate::rule::{CostSource, FlowRule};
@@ -112,8 +112,7 @@ fn at_end<H: Host>(vm: &Vm<H>, wrong: &WrongTypes, source: &CostSource) -> Optio
 /// Adds to the counter `what` of a rule.
 #[cold]
 fn count<H: Host>(vm: &Vm<H>, what: &str, rule: &FlowRule, n: u64) {
-    let mut labels = String::new();
-    label(&mut labels, "rule", rule.id().as_str());
+    let labels = rule_labels(rule.id().as_str(), Some(rule.target().as_str()));
     let counter = vm
         .host()
         .define_metric(Kind::Counter, &vm.name(what, &labels));

@@ -1,7 +1,7 @@
 //! The counters that Envoy exports for each rule.
 
 use crate::host::{Host, Kind, MetricId};
-use crate::names::{label, named};
+use crate::names::named;
 use crate::vm::Vm;
 use once_cell::unsync::OnceCell;
 use std::cell::{Cell, RefCell};
@@ -43,6 +43,11 @@ impl<H: Host> Counters<H> {
     /// Whether `now` has not been exported yet. A new rule is behind: its counters are to appear as zeros.
     pub(crate) fn is_behind(&self, now: [u64; 3]) -> bool {
         self.counters.get().is_none() || self.exported.get() != now
+    }
+
+    /// Whether any request was blocked, or would have been, since the last export.
+    pub(crate) fn has_refused(&self, now: [u64; 3]) -> bool {
+        self.exported.get()[1..] != now[1..]
     }
 
     /// Adds to the host's counters what has passed, was blocked and would have been blocked since the last export.
@@ -99,12 +104,12 @@ pub(crate) struct Refusals(RefCell<Vec<Exported>>);
 type Exported = (Option<[MetricId; 2]>, [u64; 2]);
 
 impl Refusals {
-    /// Adds to the counters of the rule with this index, kind and id what it has refused since the last export.
+    /// Adds to the counters of the rule with this index, kind and labels what it has refused since the last export.
     pub(crate) fn export<H: Host>(
         &self,
         vm: &Vm<H>,
         rule: usize,
-        [kind, id]: [&str; 2],
+        (kind, labels): (&str, &dyn Fn() -> String),
         now: [u64; 2],
     ) {
         let mut all = self.0.borrow_mut();
@@ -115,7 +120,7 @@ impl Refusals {
             return;
         };
         if counters.is_none() {
-            *counters = define(vm, kind, id);
+            *counters = define(vm, kind, &labels());
         }
         let Some(counters) = counters else { return };
         for ((counter, now), exported) in counters.iter().zip(now).zip(exported) {
@@ -128,11 +133,9 @@ impl Refusals {
     }
 }
 
-fn define<H: Host>(vm: &Vm<H>, kind: &str, id: &str) -> Option<[MetricId; 2]> {
-    let mut rule = String::new();
-    label(&mut rule, "rule", id);
+fn define<H: Host>(vm: &Vm<H>, kind: &str, labels: &str) -> Option<[MetricId; 2]> {
     let counter = |what: &str| {
-        let name = vm.name(&[kind, what].concat(), &rule);
+        let name = vm.name(&[kind, what].concat(), labels);
         vm.host().define_metric(Kind::Counter, &name)
     };
     Some([counter("_blocked")?, counter("_shadow_blocked")?])

@@ -10,6 +10,7 @@ use crate::counters::{Counters, LazyCounter};
 use crate::holds::Holds;
 use crate::host::{Host, Put};
 use crate::pair::PairCell;
+use crate::peaks::Peaks;
 use crate::ring::Published;
 use crate::shared::SharedCell;
 use crate::vm::Vm;
@@ -22,7 +23,7 @@ use leapgate::stats::Window;
 use std::cell::Cell;
 
 /// The counts of one rule.
-pub struct RuleCounts<H> {
+pub struct RuleCounts<H: Host> {
     pair: PairCell<H>,
     /// Where the ring is published; `None` if the counts are this virtual machine's own.
     ring: Option<Published<H>>,
@@ -33,6 +34,8 @@ pub struct RuleCounts<H> {
     counters: Counters<H>,
     /// How many requests have waited.
     waited: LazyCounter,
+    /// How full the limit was.
+    peaks: Peaks<H>,
     /// What this virtual machine holds of the counts; `None` if no other one shares them.
     holds: Option<Holds<H>>,
 }
@@ -46,6 +49,7 @@ impl<H: Host> RuleCounts<H> {
             latest: Latest::Local(LocalInstant::default()),
             warmth: None,
             counters: Counters::new(vm, &labels),
+            peaks: Peaks::new(vm, &labels),
             waited: LazyCounter::default(),
             holds: None,
         }
@@ -123,9 +127,44 @@ impl<H: Host> RuleCounts<H> {
             || state.window().is_some_and(is_behind)
     }
 
+    /// Brings everything up to `now`, on a tick; `at_once` if the worker is about to sleep. Returns whether nothing is left, which
+    /// can only be so if `at_once`.
+    pub fn tick(
+        &self,
+        vm: &Vm<H>,
+        state: &Controller<RuleCounts<H>>,
+        now: Timestamp,
+        at_once: bool,
+    ) -> bool {
+        let is_moving = self.is_moving(state);
+        if !is_moving && !at_once && !self.peaks.is_due(vm, now.as_millis()) {
+            return true;
+        }
+        let (mut refused, mut is_settled) = (false, true);
+        if is_moving {
+            state.advance(now);
+            refused = self.counters.has_refused(decisions(state));
+            is_settled = self.settle(state, now, at_once);
+        }
+        self.look(vm, state, (refused, now), at_once);
+        is_settled
+    }
+
+    /// Records how full the limit is: full, if it has `refused` a request.
+    pub fn look(
+        &self,
+        vm: &Vm<H>,
+        state: &Controller<RuleCounts<H>>,
+        (refused, now): (bool, Timestamp),
+        sleeps: bool,
+    ) {
+        let part = state.utilization(now).max(f64::from(refused));
+        self.peaks.keep(vm, part, now.as_millis(), sleeps);
+    }
+
     /// Exports the decisions, publishes the window, which has been advanced to `now`, to other workers, and makes changes that
     /// are owed. Returns whether nothing is left, which can only be so if `at_once`.
-    pub fn settle(&self, state: &Controller<RuleCounts<H>>, now: Timestamp, at_once: bool) -> bool {
+    fn settle(&self, state: &Controller<RuleCounts<H>>, now: Timestamp, at_once: bool) -> bool {
         self.counters
             .export_lazy(&self.waited, "waited", state.waited());
         self.counters.export(decisions(state));

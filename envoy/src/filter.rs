@@ -118,6 +118,7 @@ impl<H: Host> Filter<H> {
         settings: Settings,
     ) -> Result<Filter<H>, ConfigError> {
         store.set_max_resources(settings.max_resources);
+        store.backend().vm().hold_for(settings.hold_ms);
         let numbers = match rules.system.is_empty() {
             true => None,
             false => store.backend().inbound(),
@@ -174,8 +175,8 @@ impl<H: Host> Filter<H> {
         // Windows begin now and not with their first request, so they see what other workers admit until then.
         if !filter.falls_asleep() {
             filter.waiting.ask_for_ticks();
-        } else if filter.holder().holds() {
-            filter.host.set_tick_period(HEARTBEAT_MS);
+        } else {
+            filter.sleep(HEARTBEAT_MS * u32::from(filter.holder().holds()));
         }
         Ok(filter)
     }
@@ -539,6 +540,15 @@ impl<H: Host> Filter<H> {
         }
         if passed.resource.has_breakers() || settles {
             entry.exit_as(outcome, answered, now);
+        }
+    }
+}
+
+/// The last configuration of this virtual machine is gone, but for the registry of stores: another version may follow.
+impl<H: Host> Drop for Filter<H> {
+    fn drop(&mut self) {
+        if Rc::strong_count(self.engine.store()) <= 2 {
+            self.engine.store().backend().vm().show_version(0);
         }
     }
 }

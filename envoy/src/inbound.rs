@@ -31,7 +31,7 @@ const BUCKET_MS: u64 = 500;
 const MAX_RT: u64 = 5000;
 
 /// The numbers of a process, as one virtual machine has them. They outlive a configuration.
-pub struct Numbers<H> {
+pub struct Numbers<H: Host> {
     passes: RuleWindow<RuleCounts<H>>,
     in_flight: RuleCounts<H>,
     completed: RuleWindow<RuleCounts<H>>,
@@ -142,7 +142,7 @@ struct Needs {
 }
 
 /// The system rules in force, over the numbers of the process.
-pub struct System<H> {
+pub struct System<H: Host> {
     numbers: Rc<Numbers<H>>,
     needs: Needs,
 }

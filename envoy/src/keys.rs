@@ -42,10 +42,7 @@ pub fn read<H: Host>(vm: &Vm<H>, wrong: &WrongTypes, parts: &[KeyPart]) -> Vec<O
         KeyPart::Header(name) => host.request_header(name),
         KeyPart::Query(name) => query(path.get()?, name),
         KeyPart::Cookie(name) => cookie(cookies.get()?, name),
-        KeyPart::Path => {
-            let (path, _) = split(path.get()?, b'?');
-            Some(decoded(path, false))
-        }
+        KeyPart::Path => Some(self::path(path.get()?)),
         KeyPart::Method => host.request_header(":method"),
         KeyPart::Host => Some(authority(host.request_header(":authority")?)),
         KeyPart::Peer => peer(host),
@@ -177,8 +174,13 @@ fn split(bytes: &[u8], at: u8) -> (&[u8], Option<&[u8]>) {
     (parts.next().unwrap_or_default(), parts.next())
 }
 
+/// The path up to the query, decoded.
+pub fn path(path: &[u8]) -> Vec<u8> {
+    decoded(split(path, b'?').0, false)
+}
+
 /// The value of a parameter in the query of a path; empty if the parameter has no value.
-fn query(path: &[u8], name: &str) -> Option<Vec<u8>> {
+pub fn query(path: &[u8], name: &str) -> Option<Vec<u8>> {
     split(path, b'?')
         .1?
         .split(|byte| *byte == b'&')
@@ -192,7 +194,7 @@ fn query(path: &[u8], name: &str) -> Option<Vec<u8>> {
 }
 
 /// The value of a cookie in the header.
-fn cookie(header: &[u8], name: &str) -> Option<Vec<u8>> {
+pub fn cookie(header: &[u8], name: &str) -> Option<Vec<u8>> {
     header.split(|byte| *byte == b';').find_map(|cookie| {
         let (key, value) = split(cookie, b'=');
         let value = value
@@ -206,7 +208,7 @@ fn cookie(header: &[u8], name: &str) -> Option<Vec<u8>> {
 }
 
 /// A host in lower case, without its port.
-fn authority(mut host: Vec<u8>) -> Vec<u8> {
+pub fn authority(mut host: Vec<u8>) -> Vec<u8> {
     host.make_ascii_lowercase();
     let address = host.iter().position(|byte| *byte == b']').unwrap_or(0);
     let port = host.iter().skip(address).position(|byte| *byte == b':');

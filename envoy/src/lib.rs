@@ -13,6 +13,7 @@
 //! | `key_holds` | the same of keys, which is in their pages |
 //! | `pair` | two running counts: in gauges, in shared data, or the virtual machine's own |
 //! | `counters` | the counters that Envoy exports for each rule |
+//! | `peaks` | how full each limit was, for dashboards |
 //! | `ring` | how virtual machines publish the past of a window to one another |
 //! | `breakers` | where a breaker keeps its state: shared data, and gauges |
 //! | `counts` | the counts of a rule |
@@ -65,6 +66,7 @@ pub mod outcome;
 pub mod pages;
 mod pair;
 pub mod passed;
+mod peaks;
 mod places;
 #[cfg(all(target_arch = "wasm32", feature = "plugin"))]
 mod plugin;
@@ -78,3 +80,8 @@ mod shared;
 mod store;
 pub mod vm;
 pub mod waiting;
+
+/// It takes a third of the bytes of the allocator that std brings. The library leaves the choice to the module that it is in.
+#[cfg(all(target_family = "wasm", feature = "plugin"))]
+#[global_allocator]
+static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();

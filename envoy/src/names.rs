@@ -84,18 +84,26 @@ fn hex(text: &mut String, byte: u8) {
     }
 }
 
+/// The labels of a rule, and of the resource that it is for, if it is for one.
+pub(crate) fn rule_labels(rule: &str, resource: Option<&str>) -> String {
+    let mut labels = String::new();
+    label(&mut labels, "rule", rule);
+    if let Some(resource) = resource {
+        label(&mut labels, "resource", resource);
+    }
+    labels
+}
+
 /// The labels under which the decisions for `key` are shown: the rule, and what it counts apart. There are no more of them than
 /// places: a name that comes into a place of another one is shown with the further names.
 pub(crate) fn labels(key: &StateKey) -> String {
-    let mut labels = String::new();
-    label(&mut labels, "rule", key.rule.as_str());
     let shown = |name: &Option<Rc<str>>, place: Option<NamePlace>| match place {
         Some(place) if place.is_reused => Some("".into()),
         _ => name.clone(),
     };
-    if let Some(resource) = shown(&key.resource, key.resource_place) {
-        label(&mut labels, "resource", &resource);
-    }
+    let resource = shown(&key.resource, key.resource_place);
+    let resource = resource.as_deref().unwrap_or(key.target.0.as_str());
+    let mut labels = rule_labels(key.rule.as_str(), Some(resource));
     if let Some(origin) = shown(&key.origin, key.origin_place) {
         label(&mut labels, "origin", &origin);
     }

@@ -65,6 +65,11 @@ impl Errors {
         }
         Ok(errors)
     }
+
+    /// Whether a status of HTTP counts.
+    pub fn counts(&self, status: u64) -> bool {
+        self.statuses.contains(status)
+    }
 }
 
 /// What has been seen so far of the answer to a call.

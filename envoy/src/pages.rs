@@ -7,7 +7,9 @@
 use crate::counters::{Counters, LazyCounter};
 use crate::holds::Holder;
 use crate::host::{Host, Level, Put};
+use crate::peaks::Peaks;
 use crate::reply;
+use crate::vm::Vm;
 use leapgate::Timestamp;
 use leapgate::backend::{
     Key, KeyHandle, KeyStatus, KeyVerdict, KeyedController, KeyedPages, KeyedStates, KeyedTerms,
@@ -27,7 +29,7 @@ const MAX_SWAPS: u32 = 8;
 const MAX_OWED: usize = 1024;
 
 /// The states of one rule's keys.
-pub struct KeyStates<H> {
+pub struct KeyStates<H: Host> {
     layout: KeyedPages,
     /// Under whose id this virtual machine holds; `None` if its pages are its own.
     holder: Option<Rc<Holder<H>>>,
@@ -37,6 +39,8 @@ pub struct KeyStates<H> {
     /// Ended requests that could not be taken off yet: tried again with the next one, or at the next tick.
     owed: RefCell<Vec<Owed>>,
     counters: Counters<H>,
+    /// How full the fullest limit of a key was.
+    peaks: Peaks<H>,
     /// How many requests have been charged to shared entries, because their page was full.
     shared: Cell<u64>,
     exported_shared: LazyCounter,
@@ -144,7 +148,7 @@ impl<H: Host> KeyStates<H> {
     pub(crate) fn new(
         layout: KeyedPages,
         pages: Pages<H>,
-        counters: Counters<H>,
+        (vm, labels): (&Vm<H>, &str),
         holder: &Rc<Holder<H>>,
     ) -> KeyStates<H> {
         let is_shared = matches!(pages, Pages::Shared { .. });
@@ -154,7 +158,8 @@ impl<H: Host> KeyStates<H> {
             pages,
             read: RefCell::default(),
             owed: RefCell::default(),
-            counters,
+            counters: Counters::new(vm, labels),
+            peaks: Peaks::new(vm, labels),
             shared: Cell::new(0),
             exported_shared: LazyCounter::default(),
             exported_defaulted: LazyCounter::default(),
@@ -163,10 +168,19 @@ impl<H: Host> KeyStates<H> {
 
     /// Adds to the host's counters what has happened since the last call, and takes off ended calls. Returns whether nothing is
     /// left to do.
-    pub fn export(&self, host: &H, key: &StateKey, state: &KeyedController<KeyStates<H>>) -> bool {
+    pub fn export(
+        &self,
+        vm: &Vm<H>,
+        key: &StateKey,
+        state: &KeyedController<KeyStates<H>>,
+        now: Timestamp,
+        at_once: bool,
+    ) -> bool {
         self.take_off_owed();
-        self.counters
-            .export([state.passed(), state.blocked(), state.shadow_blocked()]);
+        let decided = [state.passed(), state.blocked(), state.shadow_blocked()];
+        let refused = f64::from(self.counters.has_refused(decided));
+        self.look(vm, refused, now, at_once);
+        self.counters.export(decided);
         self.counters
             .export_lazy(&self.exported_defaulted, "defaulted", state.defaulted());
         let is_first =
@@ -178,9 +192,15 @@ impl<H: Host> KeyStates<H> {
                 "leapgate: rule `{rule}`: more keys count than it keeps apart; some share a window, which is stricter for them: \
                  raise `maxKeys`"
             );
-            host.log(Level::Warn, &line);
+            vm.host().log(Level::Warn, &line);
         }
         self.owed.borrow().is_empty()
+    }
+
+    /// Records how full the limit is of the key that is closest to it, or `part`, if that is more.
+    pub fn look(&self, vm: &Vm<H>, part: f64, now: Timestamp, sleeps: bool) {
+        let part = part.max(self.layout.take_utilization());
+        self.peaks.keep(vm, part, now.as_millis(), sleeps);
     }
 
     /// The page of `key` as read last, if that was at `now`.

@@ -23,6 +23,10 @@ pub struct Vm<H> {
     stays_awake: Cell<bool>,
     /// Whether the end of a call may leave changes that are owed.
     may_owe: Cell<bool>,
+    /// For how many milliseconds peaks of how full limits are are kept.
+    hold_ms: Cell<u64>,
+    /// When a peak ends next, in milliseconds.
+    look: Cell<u64>,
 }
 
 impl<H: Host> Vm<H> {
@@ -40,6 +44,8 @@ impl<H: Host> Vm<H> {
             wakes: Rc::default(),
             stays_awake: Cell::new(false),
             may_owe: Cell::new(false),
+            hold_ms: Cell::new(60_000),
+            look: Cell::new(u64::MAX),
         }
     }
 
@@ -131,5 +137,47 @@ impl<H: Host> Vm<H> {
     /// Whether the end of a call may leave changes that are owed.
     pub(crate) fn may_owe(&self) -> bool {
         self.may_owe.get()
+    }
+
+    /// From now on peaks are kept for so many milliseconds.
+    pub(crate) fn hold_for(&self, hold_ms: u64) {
+        self.hold_ms.set(hold_ms);
+    }
+
+    /// The slot of a millisecond, of those in which peaks are kept: an eighth of the time for which they are kept.
+    pub(crate) fn slot(&self, now: u64) -> u64 {
+        now / (self.hold_ms.get() / 8)
+    }
+
+    /// When that slot begins.
+    pub(crate) fn slot_start(&self, slot: u64) -> u64 {
+        slot * (self.hold_ms.get() / 8)
+    }
+
+    /// Limits are to be looked at again at the millisecond `at`, if not before.
+    pub(crate) fn look_at(&self, at: u64) {
+        self.look.set(self.look.get().min(at));
+    }
+
+    /// When limits are to be looked at again; the end of time if they need not.
+    pub(crate) fn look(&self) -> u64 {
+        self.look.get()
+    }
+
+    /// Limits are looked at now.
+    pub(crate) fn forget_look(&self) {
+        self.look.set(u64::MAX);
+    }
+
+    /// Sets the gauge of the version of this module: 1 while it runs.
+    pub(crate) fn show_version(&self, n: u64) {
+        let mut version = String::new();
+        label(&mut version, "version", env!("CARGO_PKG_VERSION"));
+        let gauge = self
+            .host
+            .define_metric(Kind::Gauge, &self.name("info", &version));
+        if let Some(gauge) = gauge {
+            self.host.record(gauge, n);
+        }
     }
 }

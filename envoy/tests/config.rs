@@ -144,8 +144,14 @@ fn each_setting_does_what_it_says() {
         ),
         (r#"{"maxWaiting": 0}"#, with(|s| s.max_waiting = 0)),
         (r#"{"maxWaiting": 10000}"#, with(|s| s.max_waiting = 10_000)),
-        (r#"{"metrics": {"holdMs": 1000}}"#, with(|s| s.hold_ms = 1000)),
-        (r#"{"metrics": {"holdMs": 3600000}}"#, with(|s| s.hold_ms = 3_600_000)),
+        (
+            r#"{"metrics": {"holdMs": 1000}}"#,
+            with(|s| s.hold_ms = 1000),
+        ),
+        (
+            r#"{"metrics": {"holdMs": 3600000}}"#,
+            with(|s| s.hold_ms = 3_600_000),
+        ),
         (r#"{"metrics": {"holdMs": null}}"#, with(|_| ())),
         (r#"{"maxResources": 1}"#, with(|s| s.max_resources = 1)),
         (

@@ -65,6 +65,10 @@ fn what_is_wrong_is_said_in_one_sentence() {
             "envoy.store: `url` is not a known key; use one of `cluster`, `protocol`, `authority`, `token`, `keyPrefix`, `timeoutMs`, `maxWaitMs`, `whenDown`".into(),
         ),
         (
+            r#"{"cluster": null, "protocol": "webdis"}"#,
+            "envoy.store.cluster: `null` is not a value; use a string".into(),
+        ),
+        (
             r#"{"cluster": "", "protocol": "webdis"}"#,
             "envoy.store.cluster: `` is not possible; use 1 to 128 bytes".into(),
         ),

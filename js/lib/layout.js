@@ -98,7 +98,7 @@ export const UNANSWERED = 4;
 export const WINDOW = ['intervalMs', 'sampleCount'];
 export const BUCKET = ['start', 'pass', 'block', 'exception', 'success', 'rt', 'occupiedPass', 'minRt', 'shortestRt', 'maxRt', 'maxConcurrency'];
 export const DETAIL = ['timestamp', 'pass', 'block', 'success', 'exception', 'rt', 'occupiedPass', 'concurrency'];
-export const COUNTERS = ['passed', 'waited', 'blocked', 'shadowBlocked', 'shared', 'defaulted', 'debt'];
+export const COUNTERS = ['passed', 'waited', 'blocked', 'shadowBlocked', 'shared', 'defaulted', 'debt', 'inFlight', 'part'];
 export const HOT_KEY = ['amount', 'isNamed'];
 
 // Statistics: choices.
@@ -151,3 +151,12 @@ export const NODE_ORIGIN = 5;
 export const BELOW_RESOURCES = 0;
 export const BELOW_ENTRANCES = 1;
 export const BELOW_ORIGINS = 2;
+
+// The command line: what is wrong with a file, and what the program says.
+export const FAULT_DOCUMENT = 0;
+export const FAULT_LOG = 1;
+export const FAULT_PAGE = 2;
+export const FAULT_BROKEN_OFF = 3;
+export const SAID_OUT = 0;
+export const SAID_ERR = 1;
+export const SAID_PAGE = 2;

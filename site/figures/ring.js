@@ -4,10 +4,14 @@ import module from 'leapgate/leapgate_bg.wasm';
 import { CONTESTANTS, Contest } from '../contest.js';
 import { element, isCalm, say } from '../dom.js';
 import { changed, oneOf, readFields, sentenceOf, textUpTo, whole } from '../link.js';
-import { ADVERSARIES, Feed, readMoves, startOf, traceOf } from '../traces.js';
+import { bytesOf } from '../module.js';
+import { ADVERSARIES, Feed, planOf, readMoves, startOf, traceOf, writeMoves } from '../traces.js';
+import { Bars } from './bars.js';
+import { OverTime } from './over-time.js';
 import { RingCanvas } from './ring-canvas.js';
 import { Strip } from './strip.js';
 
+// All of the windows have all of these numbers of buckets, in whole milliseconds.
 const BUCKETS = [2, 5, 10, 20, 60, 100, 200, 600];
 const WINDOWS = [3000, 6000, 12_000, 60_000];
 const PLAYS = ['show', 'clicks', ...Object.keys(ADVERSARIES), 'noise', 'own'];
@@ -28,18 +32,20 @@ const SHOW = Object.keys(ADVERSARIES);
 const SHOW_WINDOWS = 1.7;
 const SHOW_SPEED = 2;
 
-// How often a screen reader may be told, in real milliseconds.
+// How often a screen reader may be told, and the table of buckets be written, in real milliseconds.
 const TELL_MS = 1000;
 
 const TRACES = {
-  edge: ['Edge burst', 'The limit just before the edge of a fixed window, and again just after it.'],
-  late: ['Late burst', 'The limit just before the edge. The estimate takes it for requests of the whole window before, and lets new ones in too early.'],
-  full: ['Full bucket', 'All tokens at once, and then those that flow in.'],
-  bucket: ['Bucket edge', 'Against our own: the limit at the very end of a bucket. Sentinel lets go of it with its bucket, too early; strict counts one bucket more.'],
+  edge: ['Edge burst', 'A full limit of requests just before the edge of a fixed window, and again just after it.'],
+  late: ['Late burst', 'A full limit just before the edge. The estimate spreads it over the whole window before, and lets new requests in too early.'],
+  full: ['Full bucket', 'All the tokens at once, and then each new one as it comes.'],
+  bucket: ['Bucket edge', "Against leapgate's own: a full limit at the end of a bucket. Sentinel forgets it with the bucket, too early; strict counts one bucket more."],
+  noise: ['Twice the limit, at random', 'Ordinary traffic, twice as much as may pass.'],
+  own: ['Play again', 'Your own.'],
 };
 
 export async function mount(place, clock, state) {
-  await init(new URL(module, import.meta.url));
+  await init(bytesOf(new URL(module, import.meta.url)));
   const ring = new Ring(place, clock, state);
   return ring.handle();
 }
@@ -50,13 +56,14 @@ class Ring {
   #values;
   #moves = [];
   #contest;
+  #plan;
   #feed;
-  #shown = 0;
+  #turn = 0;
   #isDirty = true;
-  #told = { at: -Infinity, text: '' };
+  #told = -Infinity;
+  #clicked = false;
   #nodes;
-  #unfollow;
-  #onTheme = () => this.#repaint();
+  #ends = [];
 
   constructor(place, clock, state) {
     this.#place = place;
@@ -69,56 +76,65 @@ class Ring {
       wrong.push('trace');
       values.trace = '';
     }
-    this.#build();
-    if (wrong.length > 0) this.#notice(sentenceOf(wrong));
-    addEventListener('theme', this.#onTheme);
+    this.#nodes = this.#build();
+    if (wrong.length > 0) this.#dispatch('notice', sentenceOf(wrong));
     this.#run();
-    this.#unfollow = clock.follow(() => this.#advance());
-    clock.speed = values.play === 'show' ? SHOW_SPEED : values.speed;
+    clock.speed = this.#isShow ? SHOW_SPEED : values.speed;
+    this.#ends.push(clock.follow(() => this.#advance()));
+    this.#listen(globalThis, 'theme', () => this.#repaint());
+    this.#listen(document, 'keydown', (event) => this.#key(event));
     if (!isCalm()) clock.play();
-    else if (values.play === 'show') clock.step(0.4 * values.window);
+    else if (this.#isShow) clock.step(0.4 * values.window); // What the first adversary has done.
   }
 
   handle() {
     return {
-      state: () => changed({ ...this.#values, speed: this.#clock.speed }, FIELDS),
+      state: () => changed({ ...this.#values, speed: this.#isShow ? 1 : this.#clock.speed }, FIELDS),
       unmount: () => this.#unmount(),
       frame: (time) => this.#frame(time),
       // For tests.
       numbers: () => this.#contest.numbers(),
-      values: () => ({ ...this.#values }),
-      contest: () => this.#contest,
     };
+  }
+
+  get #isShow() {
+    return this.#values.play === 'show';
+  }
+
+  get #settings() {
+    const { limit, window: windowMs, buckets } = this.#values;
+    return { limit, windowMs, buckets };
+  }
+
+  // What plays: in the show, the adversary whose turn it is.
+  get #playing() {
+    return this.#isShow ? SHOW[this.#turn] : this.#values.play;
   }
 
   // ---- the run
 
-  // Begins a new one: with empty limiters, before the first move of its trace.
+  // Begins a new one: with empty limiters, shortly before the first move of its trace.
   #run() {
-    const { limit, window: windowMs, buckets, seed } = this.#values;
-    const settings = { limit, windowMs, buckets };
+    const settings = this.#settings;
+    const play = this.#playing;
     this.#contest?.free();
     this.#contest = new Contest(Limiter, settings);
-    const play = this.#playing();
-    this.#feed = new Feed(traceOf(play, settings, { seed, moves: this.#moves }));
-    this.#clock.stepMs = windowMs / buckets;
+    this.#plan = planOf(play, settings, this.#moves);
+    this.#feed = new Feed(traceOf(play, settings, { seed: this.#values.seed, moves: this.#moves }));
+    this.#clock.stepMs = settings.windowMs / settings.buckets;
     this.#clock.reset(startOf(play, settings));
-    this.#update();
-  }
-
-  // What plays: in the show, the adversary whose turn it is.
-  #playing() {
-    const { play } = this.#values;
-    return play === 'show' ? SHOW[this.#shown] : play;
+    this.#write();
   }
 
   #advance() {
     const { now } = this.#clock;
     this.#isDirty = true;
-    const { play, window: windowMs } = this.#values;
     this.#feed.until(now, (at) => this.#request(at));
-    if (play === 'show' && now > startOf(SHOW[0], { windowMs }) + SHOW_WINDOWS * windowMs) {
-      this.#shown = (this.#shown + 1) % SHOW.length;
+    this.#contest.advance(now);
+    this.#nodes.over.changed();
+    const { windowMs } = this.#settings;
+    if (this.#isShow && now > startOf(SHOW[0], { windowMs }) + SHOW_WINDOWS * windowMs) {
+      this.#turn = (this.#turn + 1) % SHOW.length;
       this.#run();
     }
   }
@@ -128,38 +144,46 @@ class Ring {
     if (!isCalm()) this.#nodes.canvas.fly(decisions[this.#values.ring], performance.now());
   }
 
-  // A request of the visitor.
+  // A request of the visitor's.
   #click() {
-    if (this.#values.play === 'show') this.#begin('clicks');
+    if (this.#isShow) this.#begin('clicks');
+    this.#clicked = true;
     this.#clock.play();
     this.#request(this.#clock.now);
     this.#isDirty = true;
   }
 
-  // The visitor takes over, or chooses what plays.
+  // The visitor chooses what plays.
   #begin(play) {
-    if (this.#values.play === 'show') this.#clock.speed = 1;
-    this.#values.play = play;
+    this.#takeOver(play);
     this.#run();
     this.#clock.play();
-    this.#changed();
+    this.#dispatch('state');
   }
 
+  // The visitor changes a setting: the same plays again.
   #set(name, value) {
-    if (this.#values.play === 'show') this.#clock.speed = 1;
+    this.#takeOver(this.#playing);
     this.#values[name] = value;
-    if (this.#values.play === 'show') this.#values.play = SHOW[this.#shown];
     this.#run();
-    this.#changed();
+    this.#dispatch('state');
   }
 
-  #changed() {
-    this.#update();
-    this.#place.dispatchEvent(new Event('state', { bubbles: true }));
+  #takeOver(play) {
+    if (this.#isShow) this.#clock.speed = 1;
+    this.#values.play = play;
   }
 
-  #notice(sentence) {
-    this.#place.dispatchEvent(new CustomEvent('notice', { bubbles: true, detail: sentence }));
+  // A trace of the visitor's own, as text. Returns what is wrong with it.
+  #own(text, isDone) {
+    try {
+      this.#moves = readMoves(text);
+    } catch (error) {
+      return error.message;
+    }
+    this.#values.trace = writeMoves(this.#moves);
+    if (isDone) this.#begin(this.#moves.length > 0 ? 'own' : 'clicks');
+    return '';
   }
 
   // ---- the page
@@ -167,129 +191,131 @@ class Ring {
   #build() {
     const values = this.#values;
     const canvas = element('canvas', { 'aria-hidden': 'true' });
-    const stage = element('button', { type: 'button', class: 'stage', 'aria-label': 'Send a request', 'aria-describedby': 'ring-keys' }, canvas);
-    stage.addEventListener('click', () => this.#click());
-    stage.addEventListener('keydown', (event) => this.#key(event));
+    const stage = element('button', { type: 'button', class: 'stage', 'aria-label': 'Send a request', onclick: () => this.#click() }, canvas);
+    const bars = new Bars(CONTESTANTS, values.ring, (id) => {
+      values.ring = id;
+      this.#isDirty = true;
+      this.#nodes.over.changed();
+      this.#dispatch('state');
+    });
+    const plays = Object.entries(TRACES).map(([id, [title]]) =>
+      element('button', { type: 'button', 'data-play': id, 'aria-pressed': 'false', onclick: () => this.#begin(id) }, title),
+    );
+    const [noise, own] = plays.slice(-2);
+    const said = element('p', { class: 'said' });
+    const wrong = element('p', { class: 'wrong', id: 'ring-wrong', role: 'status' });
+    const trace = element('input', { type: 'text', spellcheck: 'false', autocomplete: 'off', placeholder: '5.9x20 6.1x20', 'aria-describedby': 'ring-wrong' });
+    const check = (sentence) => {
+      trace.setAttribute('aria-invalid', sentence !== '');
+      say(wrong, sentence);
+    };
+    trace.addEventListener('change', () => check(this.#own(trace.value, true)));
+    const strip = new Strip((moves, isDone) => {
+      trace.value = writeMoves(moves);
+      check(this.#own(trace.value, isDone));
+    });
+    const table = element('tbody');
+    const numbers = element(
+      'details',
+      {},
+      element('summary', {}, 'The ring in numbers'),
+      element(
+        'table',
+        { class: 'numbers' },
+        element('thead', {}, element('tr', {}, ...['Bucket from', 'Passed', 'Refused'].map((name) => element('th', { scope: 'col' }, name)))),
+        table,
+      ),
+    );
+    numbers.addEventListener('toggle', () => (this.#told = -Infinity));
+    const over = new OverTime('What has passed in the last window, over time');
+    const heading = element('h1');
     const live = element('p', { class: 'unseen', 'aria-live': 'polite' });
 
-    const rows = CONTESTANTS.map(({ id, title }) => {
-      const radio = element('input', { type: 'radio', name: 'ring', value: id, id: `ring-${id}`, checked: id === values.ring });
-      radio.addEventListener('change', () => {
-        this.#values.ring = id;
-        this.#changed();
-      });
-      const fill = element('div', { class: 'fill' });
-      const most = element('span', { class: 'most' });
-      const verdict = element('span', { class: 'verdict' });
-      const passed = element('td', { class: 'passed' });
-      const row = element(
-        'tr',
-        {},
-        element('th', { scope: 'row' }, radio, element('label', { for: `ring-${id}` }, title)),
-        element('td', { class: 'worst' }, element('div', { class: 'track', 'aria-hidden': 'true' }, fill, element('div', { class: 'mark' }))),
-        element('td', { class: 'number' }, most, ' ', verdict),
-        passed,
-      );
-      return { id, row, fill, most, verdict, passed };
-    });
-    const caption = element('caption');
-    const table = element(
-      'table',
-      { class: 'bars' },
-      caption,
-      element(
-        'thead',
-        {},
-        element('tr', {}, ...['Limiter', 'Worst interval', 'Requests', 'Passed'].map((name) => element('th', { scope: 'col' }, name))),
-      ),
-      element('tbody', {}, ...rows.map(({ row }) => row)),
-    );
-
-    const plays = Object.entries(TRACES).map(([id, [title]]) => this.#playButton(id, title));
-    const said = element('p', { class: 'said' });
-
-    const limit = this.#number('Limit', values.limit, 1, 200, (value) => this.#set('limit', value));
-    const window = this.#select('Window', WINDOWS, values.window, (ms) => `${ms / 1000} s`, (value) => this.#set('window', value));
-    const buckets = this.#select('Buckets', BUCKETS, values.buckets, String, (value) => this.#set('buckets', value));
-    const noise = this.#playButton('noise', 'Twice the limit, at random');
-    const strip = new Strip({
-      moves: this.#moves,
-      change: (moves, text) => {
-        this.#moves = moves;
-        this.#values.trace = text;
-        if (this.#values.play === 'own') this.#run();
-        this.#changed();
-      },
-    });
-    const own = this.#playButton('own', 'Play it');
-
-    const heading = element('h1');
+    const idea = (lead, text) => element('p', {}, element('b', {}, lead), text);
     this.#place.append(
       heading,
-      element('div', { class: 'ring' }, stage, element('div', { class: 'beside' }, table, element('div', { class: 'plays', role: 'group', 'aria-label': 'Adversaries' }, ...plays), said)),
+      element(
+        'div',
+        { class: 'ring' },
+        stage,
+        element('div', {}, bars.node, element('div', { class: 'plays', role: 'group', 'aria-label': 'Adversaries' }, ...plays.slice(0, -2)), said, strip.node),
+      ),
       live,
       element(
         'div',
         { class: 'text' },
-        element('p', { id: 'ring-keys' }, element('b', {}, 'Click the ring.'), ' A click is a request, and so is the space bar. It is counted in the bucket of the present instant.'),
-        element('p', {}, 'A bucket that is a window old fades. Then its place in the ring is used again, and what it counted may come back.'),
-        element('p', {}, 'Seven limiters decide about the same requests. A bar is the most that passed in any interval as long as the window: beyond its mark, the limit was broken.'),
-        element('p', {}, 'Whoever knows how a limiter counts can get more from it. The buttons above are such requests; choose a limiter by its name, and the outer arc shows what it counts.'),
-        element('h2', {}, 'Draw your own'),
-        element('p', {}, 'Draw requests over three windows, or write them: seconds, and how many at once.'),
-        strip.node,
-        element('p', { class: 'controls' }, own),
-        element('h2', {}, 'What it costs'),
-        element('p', {}, 'Strict counts one bucket more than the window has. Under twice the limit it lets less through than the exact log, by one part of the number of buckets and one: with 20 of them, 95 %.'),
-        element('p', { class: 'controls' }, noise, buckets, limit, window),
+        idea('Click the ring.', ' Each click is a request, and so is the space bar. The bucket at the hand counts it if it passes.'),
+        idea('A bucket that is a window old fades.', ' Then its place in the ring is used again, and its requests no longer count.'),
+        idea('Seven limiters decide about the same requests.', ' A bar is the most that one let through in any interval as long as the window. The mark is the limit.'),
+        idea('Over time.', ' The line is what the chosen limiter let through in the window before each instant. Above the dashes, it is over the limit.'),
+        over.node,
+        idea('Requests can be timed to beat a limiter.', ' The buttons do so, each in its own way. Choose a limiter by its name to see its ring: the outer arc is what it counts.'),
+        idea('Draw your own.', ' The strip is the requests of three windows: draw over it, or write them here, in seconds, each with how many come at once.'),
+        element('div', { class: 'controls' }, element('label', { class: 'wide' }, 'Requests ', trace), own),
+        wrong,
+        idea('Being strict costs a little.', ' It counts one bucket more than the window has. Of twice the limit, 20 buckets let through 95 % of what the exact log does, and 600 nearly all.'),
+        element(
+          'div',
+          { class: 'controls' },
+          noise,
+          this.#select('Buckets', BUCKETS, values.buckets, String, (value) => this.#set('buckets', value)),
+          this.#number('Limit', values.limit, 1, 200, (value) => this.#set('limit', value)),
+          this.#select('Window', WINDOWS, values.window, (ms) => `${ms / 1000} s`, (value) => this.#set('window', value)),
+        ),
+        element('p', { class: 'keys' }, 'Keys: space sends a request, → steps; on the ring, ↑ and ↓ change the speed.'),
+        numbers,
       ),
     );
-    this.#nodes = { canvas: new RingCanvas(canvas), stage, live, rows, caption, heading, said, strip, plays: [...plays, noise, own] };
-  }
-
-  #playButton(id, title) {
-    return element('button', { type: 'button', 'data-play': id, 'aria-pressed': 'false', onclick: () => this.#begin(id) }, title);
+    return { canvas: new RingCanvas(canvas), stage, bars, over, strip, plays, said, trace, numbers, table, heading, live };
   }
 
   #number(title, value, min, max, set) {
     const input = element('input', { type: 'number', min, max, value });
     input.addEventListener('change', () => {
       const read = whole(min, max)(input.value);
-      if (read === undefined) this.#notice(`${title}: “${input.value.slice(0, 20)}” is not possible; use a whole number from ${min} to ${max}.`);
-      else set(read);
+      if (read !== undefined) set(read);
+      this.#dispatch('notice', read === undefined ? `${title}: “${input.value.slice(0, 20)}” is not possible; use a whole number from ${min} to ${max}.` : '');
     });
-    return element('label', {}, title, ' ', input);
+    return element('label', {}, `${title} `, input);
   }
 
   #select(title, values, value, name, set) {
     const select = element('select', {}, ...values.map((one) => element('option', { value: one, selected: one === value }, name(one))));
     select.addEventListener('change', () => set(Number(select.value)));
-    return element('label', {}, title, ' ', select);
+    return element('label', {}, `${title} `, select);
   }
 
-  // On the ring: a step, and the speed. (Space and Enter click it, as any button.)
+  // On the ring; while no control has the focus and the ring is in view, only space and the step: other arrows scroll. (A focused
+  // ring is clicked by space and Enter, as any button.)
   #key(event) {
-    const clock = this.#clock;
+    const { stage } = this.#nodes;
+    const isStage = event.target === stage;
+    const isFree = event.target === document.body && stage.getBoundingClientRect().bottom > 0;
+    if ((!isStage && !isFree) || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
     const act = {
-      ArrowRight: () => clock.step(),
-      ArrowUp: () => (clock.speed *= 2),
-      ArrowDown: () => (clock.speed /= 2),
+      ArrowRight: () => this.#clock.step(),
+      ArrowUp: isStage && (() => this.#clock.accelerate(1)),
+      ArrowDown: isStage && (() => this.#clock.accelerate(-1)),
+      ' ': isFree && (() => stage.click()),
     }[event.key];
-    if (act === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (!act) return;
     event.preventDefault();
     act();
   }
 
-  // What changes with the settings, and not with time.
-  #update() {
-    const { limit, window: windowMs } = this.#values;
-    const play = this.#playing();
-    const { heading, caption, said, plays } = this.#nodes;
+  // What does not change with time.
+  #write() {
+    const { limit, windowMs } = this.#settings;
+    const { heading, bars, said, plays, strip, trace } = this.#nodes;
+    const play = this.#playing;
     say(heading, `${limit} requests in ${windowMs / 1000} s: which limiters hold?`);
-    say(caption, `Worst interval of ${windowMs / 1000} s so far; the limit is ${limit}`);
-    say(said, TRACES[play]?.[1] ?? '');
+    bars.head(`most in any ${windowMs / 1000} s`);
+    say(said, TRACES[play]?.[1] ?? 'Your clicks.');
     for (const button of plays) button.setAttribute('aria-pressed', button.dataset.play === play);
-    this.#nodes.strip.scale(windowMs, limit);
+    plays.at(-1).disabled = this.#moves.length === 0;
+    const moves = this.#plan?.moves ?? this.#moves;
+    strip.show({ moves, windowMs, limit });
+    if (document.activeElement !== trace) trace.value = writeMoves(moves);
     this.#isDirty = true;
   }
 
@@ -300,51 +326,61 @@ class Ring {
   }
 
   #frame(time) {
-    const { canvas, strip } = this.#nodes;
-    if (canvas.fit()) this.#isDirty = true;
-    strip.fit();
-    if (!this.#isDirty && !canvas.isFlying) return;
-    this.#isDirty = false;
-    const { limit, window: windowMs, ring } = this.#values;
+    const { canvas, strip, bars, over } = this.#nodes;
     const { now } = this.#clock;
-    const contestant = this.#contest.contestants.find(({ id }) => id === ring);
-    const held = contestant.worst.count(Math.floor(now));
-    canvas.draw({ contestant, limit, windowMs, now, time, held, isCalm: isCalm() });
-    this.#bars(limit);
-    this.#tell(time);
+    over.draw(time, this.#contest, this.#shown, now);
+    strip.draw(this.#plan && now % this.#plan.periodMs);
+    if (canvas.fit()) this.#isDirty = true;
+    if (this.#isDirty || canvas.isFlying) {
+      this.#isDirty = false;
+      const { limit, windowMs } = this.#settings;
+      const contestant = this.#shown;
+      canvas.draw({ contestant, limit, windowMs, now, time, held: contestant.worst.count(Math.floor(now)), isCalm: isCalm() });
+      bars.draw(this.#contest.contestants, limit);
+    }
+    if (time - this.#told >= TELL_MS) {
+      this.#told = time;
+      this.#tell();
+    }
   }
 
-  #bars(limit) {
-    this.#contest.contestants.forEach(({ passed, worst: { most } }, i) => {
-      const nodes = this.#nodes.rows[i];
-      if (nodes.drawn === `${most} ${passed} ${limit}`) return;
-      nodes.drawn = `${most} ${passed} ${limit}`;
-      const isOver = most > limit;
-      nodes.row.classList.toggle('over', isOver);
-      // The mark of the limit is in the middle of the bar.
-      nodes.fill.style.inlineSize = `${Math.min(100, (50 * most) / limit)}%`;
-      say(nodes.most, String(most));
-      say(nodes.verdict, isOver ? `▲ ${most - limit} over` : '');
-      say(nodes.passed, String(passed));
-    });
+  get #shown() {
+    return this.#contest.contestants.find(({ id }) => id === this.#values.ring);
   }
 
-  // For screen readers, at most once a second, and not of the show.
-  #tell(time) {
-    if (this.#values.play === 'show' || time - this.#told.at < TELL_MS) return;
-    const { limit } = this.#values;
-    const { contestants, sent } = this.#contest;
-    const over = contestants.filter(({ worst }) => worst.most > limit).map(({ title, worst }) => `${title} ${worst.most}`);
-    const { title, passed } = contestants.find(({ id }) => id === this.#values.ring);
-    const text = `${sent} requests; ${title}: ${passed} passed. Over the limit of ${limit}: ${over.join(', ') || 'none'}.`;
-    if (text === this.#told.text) return;
-    this.#told = { at: time, text };
-    say(this.#nodes.live, text);
+  // In words and numbers, at most once a second. Of the show, screen readers are not told.
+  #tell() {
+    const { limit, windowMs, buckets: count } = this.#settings;
+    const { title, worst, buckets } = this.#shown;
+    const { live, numbers, table } = this.#nodes;
+    if (numbers.open) {
+      const current = buckets.numberAt(this.#clock.now);
+      const rows = [];
+      for (let number = current; number >= Math.max(0, current - count); number--) {
+        const cells = [`${(number * windowMs) / count / 1000} s`, buckets.passed(number), buckets.refused(number)];
+        if (cells[1] + cells[2] > 0) rows.push(element('tr', {}, ...cells.map((cell) => element('td', {}, String(cell)))));
+      }
+      table.replaceChildren(...rows);
+    }
+    if (this.#isShow) return;
+    const over = this.#contest.contestants.filter((one) => one.worst.most > limit).map((one) => `${one.title} ${one.worst.most}`);
+    const held = this.#clicked ? `${title}: ${worst.count(Math.floor(this.#clock.now))} in the last ${windowMs / 1000} s. ` : '';
+    this.#clicked = false;
+    say(live, `${held}Over the limit of ${limit}: ${over.join(', ') || 'none'}.`);
+  }
+
+  #listen(target, name, listener) {
+    target.addEventListener(name, listener);
+    this.#ends.push(() => target.removeEventListener(name, listener));
+  }
+
+  #dispatch(name, detail) {
+    this.#place.dispatchEvent(new CustomEvent(name, { bubbles: true, detail }));
   }
 
   #unmount() {
-    this.#unfollow();
-    removeEventListener('theme', this.#onTheme);
+    for (const end of this.#ends) end();
+    this.#nodes.over.destroy();
     this.#contest.free();
   }
 }

@@ -1,131 +1,120 @@
-// A strip of three windows in which a visitor draws requests; the same as text below it.
-import { colours, element, say } from '../dom.js';
-import { MOST, readMoves, writeMoves } from '../traces.js';
+// A strip of three windows with the requests of a trace, in which a visitor draws others.
+import { colours, element } from '../dom.js';
+import { MOST, WINDOWS } from '../traces.js';
 
-const WINDOWS = 3;
 const CELLS = 60;
-const HEIGHT = 96;
+const HEIGHT = 84;
+const BASE = HEIGHT - 18;
 const NAMES = ['ink', 'soft', 'line', 'track', 'pass'];
 
 export class Strip {
-  #moves;
-  #change;
+  #context;
+  #drawn;
+  #moves = [];
   #windowMs = 1;
   #limit = 1;
-  #canvas = element('canvas', { class: 'strip', 'aria-hidden': 'true' });
-  #input = element('input', { type: 'text', spellcheck: 'false', autocomplete: 'off', placeholder: '5.9x20 6.1x20', 'aria-describedby': 'strip-wrong' });
-  #wrong = element('p', { class: 'wrong', id: 'strip-wrong', role: 'status' });
+  #head;
   #colours = colours(NAMES);
   #width = 0;
+  #isDirty = true;
   #last;
 
-  // Calls `change(moves, text)` when the visitor has changed the trace.
-  constructor({ moves, change }) {
-    this.#moves = moves;
-    this.#change = change;
-    this.#input.value = writeMoves(moves);
-    this.#input.addEventListener('change', () => this.#read());
+  // Calls `drawn(moves, isDone)` while the visitor draws, and when the stroke ends.
+  constructor(drawn) {
+    this.#drawn = drawn;
+    this.node = element('canvas', { class: 'strip', 'aria-hidden': 'true' });
+    this.#context = this.node.getContext('2d');
     for (const name of ['pointerdown', 'pointermove', 'pointerup', 'pointercancel']) {
-      this.#canvas.addEventListener(name, (event) => this.#pointer(event));
+      this.node.addEventListener(name, (event) => this.#pointer(event));
     }
-    const clear = element('button', { type: 'button', onclick: () => this.#set([]) }, 'Clear');
-    this.node = element(
-      'div',
-      { class: 'drawing' },
-      this.#canvas,
-      element('div', { class: 'controls' }, element('label', { class: 'wide' }, 'Requests ', this.#input), clear),
-      this.#wrong,
-    );
   }
 
-  scale(windowMs, limit) {
-    [this.#windowMs, this.#limit] = [windowMs, limit];
-    this.#draw();
+  show({ moves, windowMs, limit }) {
+    [this.#moves, this.#windowMs, this.#limit] = [moves, windowMs, limit];
+    this.#isDirty = true;
   }
 
   repaint() {
     this.#colours = colours(NAMES);
-    this.#draw();
+    this.#isDirty = true;
   }
 
-  fit() {
-    if (this.#canvas.clientWidth === this.#width) return;
-    this.#width = this.#canvas.clientWidth;
-    const scale = Math.min(devicePixelRatio || 1, 2);
-    this.#canvas.width = Math.round(this.#width * scale);
-    this.#canvas.height = Math.round(HEIGHT * scale);
-    this.#canvas.getContext('2d').setTransform(scale, 0, 0, scale, 0, 0);
-    this.#draw();
+  // `head` is the time in the trace, undefined if none plays.
+  draw(head) {
+    const width = this.node.clientWidth;
+    if (width !== this.#width) {
+      this.#width = width;
+      const scale = Math.min(devicePixelRatio || 1, 2);
+      [this.node.width, this.node.height] = [Math.round(width * scale), Math.round(HEIGHT * scale)];
+      this.#context.setTransform(scale, 0, 0, scale, 0, 0);
+      this.#isDirty = true;
+    }
+    if (!this.#isDirty && head === this.#head) return;
+    this.#isDirty = false;
+    this.#head = head;
+
+    const context = this.#context;
+    const paint = this.#colours;
+    const cell = width / CELLS;
+    context.clearRect(0, 0, width, HEIGHT);
+    context.fillStyle = paint.track;
+    context.fillRect(0, 0, width, BASE);
+    const counts = new Array(CELLS).fill(0);
+    for (const [at, count] of this.#moves) if (this.#cellOf(at) < CELLS) counts[this.#cellOf(at)] += count;
+    context.fillStyle = paint.pass;
+    counts.forEach((count, i) => {
+      const height = Math.min(1, Math.sqrt(count / this.#limit)) * (BASE - 6);
+      context.fillRect(i * cell + 1, BASE - height, cell - 2, height);
+    });
+    context.fillStyle = context.strokeStyle = paint.soft;
+    context.font = '12px system-ui, sans-serif';
+    context.textBaseline = 'bottom';
+    context.lineWidth = 1;
+    context.beginPath();
+    for (let i = 0; i <= WINDOWS; i++) {
+      const x = Math.min(width - 0.5, Math.max(0.5, (i * width) / WINDOWS));
+      context.moveTo(x, 0);
+      context.lineTo(x, BASE);
+      context.textAlign = i === 0 ? 'left' : i === WINDOWS ? 'right' : 'center';
+      context.fillText(`${(i * this.#windowMs) / 1000} s`, x, HEIGHT);
+    }
+    context.stroke();
+    if (this.#moves.length === 0) {
+      context.textAlign = 'center';
+      context.textBaseline = 'middle';
+      context.fillText('draw here', width / 2, BASE / 2);
+    }
+    if (head === undefined) return;
+    const x = (head * width) / (WINDOWS * this.#windowMs);
+    context.fillStyle = paint.ink;
+    context.fillRect(x - 1, 0, 2, BASE);
   }
 
-  // The moves of a cell begin in its middle.
   #cellOf = (at) => Math.floor((at * CELLS) / (WINDOWS * this.#windowMs));
+  // The moves of a cell are in its middle.
   #timeOf = (cell) => Math.round(((cell + 0.5) * WINDOWS * this.#windowMs) / CELLS);
 
-  #read() {
-    try {
-      const moves = readMoves(this.#input.value);
-      this.#input.removeAttribute('aria-invalid');
-      this.#set(moves);
-    } catch (error) {
-      this.#input.setAttribute('aria-invalid', 'true');
-      say(this.#wrong, error.message);
-    }
-  }
-
-  #set(moves) {
-    this.#moves = moves;
-    this.#input.value = writeMoves(moves);
-    say(this.#wrong, '');
-    this.#draw();
-    this.#change(moves, this.#input.value);
-  }
-
   #pointer(event) {
-    if (event.type === 'pointerdown') {
-      this.#canvas.setPointerCapture(event.pointerId);
+    const isDone = event.type === 'pointerup' || event.type === 'pointercancel';
+    if (isDone) {
+      if (this.#last !== undefined) this.#drawn(this.#moves, true);
       this.#last = undefined;
+      return;
     }
-    if (event.type === 'pointercancel') this.#last = undefined;
-    if ((event.buttons & 1) === 0) return;
-    const { left, top, width } = this.#canvas.getBoundingClientRect();
+    if (event.type === 'pointerdown' && event.button === 0) this.node.setPointerCapture(event.pointerId);
+    else if (this.#last === undefined) return;
+    const { left, top, width } = this.node.getBoundingClientRect();
     const cell = Math.min(CELLS - 1, Math.max(0, Math.floor(((event.clientX - left) * CELLS) / width)));
-    const part = Math.min(1, Math.max(0, 1 - (event.clientY - top - 6) / (HEIGHT - 24)));
-    const count = Math.min(MOST.requests, Math.round(part * this.#limit));
+    const part = Math.min(1, Math.max(0, (BASE - (event.clientY - top)) / (BASE - 6)));
+    const count = Math.min(MOST.requests, Math.round(part ** 2 * this.#limit));
     // A fast stroke skips cells: those between get the same.
     const from = this.#last ?? cell;
     this.#last = cell;
     const [first, last] = [Math.min(from, cell), Math.max(from, cell)];
     const moves = this.#moves.filter(([at]) => this.#cellOf(at) < first || this.#cellOf(at) > last);
     if (count > 0) for (let one = first; one <= last; one++) moves.push([this.#timeOf(one), count]);
-    this.#set(moves.toSorted(([one], [other]) => one - other));
-  }
-
-  #draw() {
-    const context = this.#canvas.getContext('2d');
-    const paint = this.#colours;
-    const width = this.#width;
-    const base = HEIGHT - 18;
-    context.clearRect(0, 0, width, HEIGHT);
-    context.fillStyle = paint.track;
-    context.fillRect(0, 0, width, base);
-    context.fillStyle = paint.pass;
-    for (const [at, count] of this.#moves) {
-      const height = Math.min(1, count / this.#limit) * (base - 6);
-      context.fillRect((this.#cellOf(at) * width) / CELLS + 1, base - height, width / CELLS - 2, height);
-    }
-    context.strokeStyle = paint.soft;
-    context.fillStyle = paint.soft;
-    context.font = '12px system-ui, sans-serif';
-    context.textBaseline = 'bottom';
-    context.beginPath();
-    for (let i = 0; i <= WINDOWS; i++) {
-      const x = Math.min(width - 0.5, Math.max(0.5, (i * width) / WINDOWS));
-      context.moveTo(x, 0);
-      context.lineTo(x, base);
-      context.textAlign = i === 0 ? 'left' : i === WINDOWS ? 'right' : 'center';
-      context.fillText(`${(i * this.#windowMs) / 1000} s`, x, HEIGHT);
-    }
-    context.stroke();
+    this.#moves = moves.toSorted(([one], [other]) => one - other);
+    this.#isDirty = true;
+    this.#drawn(this.#moves, false);
   }
 }

@@ -4,7 +4,7 @@ import test from 'node:test';
 import { Limiter } from '../../dist/npm/dist/node.js';
 import { CONTESTANTS, Contest, Worst } from '../contest.js';
 import { ExactLog, FixedWindow, TokenBucket, TwoWindows } from '../rivals.js';
-import { ADVERSARIES, Feed, random, readMoves, startOf, traceOf, writeMoves } from '../traces.js';
+import { ADVERSARIES, Feed, planOf, random, readMoves, startOf, traceOf, writeMoves } from '../traces.js';
 
 // A window and a limit in powers of two: sums of tokens are exact.
 const [LIMIT, WINDOW_MS] = [16, 1024];
@@ -28,7 +28,7 @@ const RIVALS = { fixed: FixedWindow, two: TwoWindows, tokens: TokenBucket, log: 
 function instants(seed, count) {
   const next = random(seed);
   const times = [];
-  for (let at = 0; times.length < count; at += Math.floor(next() ** 4 * WINDOW_MS)) {
+  for (let at = 0; times.length < count; at += Math.floor(next() ** 6 * 3 * WINDOW_MS)) {
     for (let burst = Math.floor(next() * 6); burst >= 0; burst--) times.push(at);
   }
   return times.slice(0, count);
@@ -56,6 +56,33 @@ test('the worst interval is the most in any interval of one window', () => {
     assert.equal(worst.most, Math.max(...times.map((from) => within(times, from, from + WINDOW_MS - 1))));
     assert.equal(worst.count(times.at(-1) + WINDOW_MS), 0);
   }
+});
+
+test('peaks are the most in any interval that ends in a sixtieth of a window, however time is cut', () => {
+  const times = instants(3, 200);
+  const end = times.at(-1) + 100;
+  const cut = (step) => {
+    const contest = contestOf({ windowMs: 3000 });
+    const passed = [];
+    for (let now = 0, i = 0; i < times.length; now += step) {
+      for (; times[i] <= now; i++) if (contest.request(times[i]).fixed) passed.push(times[i]);
+      contest.advance(Math.min(now, end));
+    }
+    contest.advance(end);
+    return { peaks: contest.contestants.find(({ id }) => id === 'fixed').peaks, times: contest.peakTimes(), passed };
+  };
+  const { peaks, times: ends, passed } = cut(16);
+  assert.deepEqual([peaks.length, ends.length, ends.at(-1)], [240, 240, Math.floor(end / 50) * 50]);
+  const count = (at) => within(passed, at - 2999, at);
+  const expected = ends.map((to) => Math.max(...Array.from({ length: 51 }, (_, i) => count(to - 51 + i))));
+  assert.deepEqual(peaks, expected);
+  assert.ok(Math.max(...peaks) > 20);
+  for (const step of [1, 700]) assert.deepEqual(cut(step).peaks, peaks, `${step} ms`);
+  // A leap of time: nothing has passed in any of them.
+  const contest = contestOf({});
+  for (const at of [0, 1, 2]) contest.request(at);
+  contest.advance(1e9);
+  assert.deepEqual(contest.contestants[0].peaks, new Array(240).fill(0));
 });
 
 const contestOf = (settings) => new Contest(Limiter, { limit: 20, windowMs: 6000, buckets: 20, ...settings });
@@ -132,6 +159,14 @@ test('a trace is read and written', () => {
   assert.deepEqual(readMoves('  '), []);
 });
 
+test('what an adversary does can be written and read, so that a visitor can change it', () => {
+  for (const play of Object.keys(ADVERSARIES)) {
+    const { moves } = planOf(play, { limit: 200, windowMs: 3000, buckets: 600 });
+    assert.deepEqual(readMoves(writeMoves(moves)), moves);
+    assert.ok(writeMoves(moves).length < 4000);
+  }
+});
+
 test('a wrong trace is told in one sentence', () => {
   const wrong = (word) => `“${word}” is not a move; use seconds up to 600 and a number of requests up to 1000, as in 5.9x20.`;
   const message = (text) => {
@@ -143,7 +178,8 @@ test('a wrong trace is told in one sentence', () => {
   };
   for (const word of ['soon', '-1', '1x', '601', '1x1001', '1e3', '1.2345', '__proto__']) assert.equal(message(`1 ${word} 2`), wrong(word));
   assert.equal(message('9'.repeat(50)), wrong(`${'9'.repeat(20)}…`));
-  assert.equal(message('1 '.repeat(301)), 'Your trace has 301 moves; use at most 300.');
+  assert.equal(message('1 '.repeat(501)), 'Your trace has 501 moves; use at most 500.');
+  assert.equal(message('1x1000 '.repeat(21)), 'Your trace has 21000 requests; use at most 20000.');
 });
 
 test('all contestants have a name of their own', () => {

@@ -8,7 +8,11 @@ import { serve } from '../serve.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 export const require = createRequire(`${root}.tools/site/package.json`);
+export const DIST = `${root}dist/site/`;
 const SHOTS = `${root}dist/site-shots`;
+
+// Options of a page whose clock stands until the test moves it.
+export const still = { reducedMotion: 'reduce' };
 
 let browser;
 let server;
@@ -20,20 +24,21 @@ after(async () => {
 
 // Opens the page at `hash`, and waits for its figure, unless told not to. Asserts that it asks no other server for anything, and that
 // nothing is thrown, except where `faults` is given to gather it.
-export async function open(hash = '', { ready = true, faults, before, base = '/', ...options } = {}) {
+export async function open(hash = '', { ready = true, faults, before, url, ...options } = {}) {
+  assert.ok(process.env.CHROMIUM, 'Chromium is missing: install it (Debian and Ubuntu: apt install chromium), or say where it is in CHROMIUM.');
   // Without a sandbox, which root cannot use.
   browser ??= require('playwright-core').chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox'] });
-  server ??= serve(`${root}dist/site`);
-  const origin = `http://127.0.0.1:${(await server).address().port}`;
+  server ??= serve(DIST);
+  const at = url ?? `http://127.0.0.1:${(await server).address().port}/`;
   const context = await (await browser).newContext({ viewport: { width: 1180, height: 820 }, ...options });
   const page = await context.newPage();
   const heard = faults ?? [];
   page.on('pageerror', (error) => heard.push(error.message));
   page.on('console', (message) => ['error', 'warning'].includes(message.type()) && heard.push(message.text()));
   const strangers = [];
-  page.on('request', (request) => /^(data|blob):/.test(request.url()) || request.url().startsWith(`${origin}/`) || strangers.push(request.url()));
+  page.on('request', (request) => /^(data|blob):/.test(request.url()) || request.url().startsWith(new URL('.', at).href) || strangers.push(request.url()));
   await before?.(page);
-  await page.goto(`${origin}${base}${hash}`);
+  await page.goto(at + hash);
   if (ready) await page.waitForFunction(() => window.playground?.ready === true);
   return {
     page,

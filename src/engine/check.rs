@@ -7,7 +7,7 @@ use crate::engine::origin::Origin;
 use crate::engine::store::{ControllerOf, Store};
 use crate::places::NamePlace;
 use crate::rule::{ControlBehavior, FLOW, FlowRule, KeyValue, LimitApp, RuleId, Strategy, Target};
-use crate::state::backend::{Backend, StateKey};
+use crate::state::backend::{Backend, Shown, StateKey};
 use crate::state::terms::Terms;
 use crate::time::Timestamp;
 use std::cell::Cell;
@@ -82,7 +82,9 @@ impl<S: Backend> Check<S> {
         let another = self.beside.as_ref();
         let another = another.map(|id| store.state(self.key(id, false, resource, origin), None));
         let key = self.key(&self.id, another.is_some(), resource, origin);
-        store.state(key, another)
+        let state = store.state(key, another);
+        state.is_limited_to(&self.terms);
+        state
     }
 
     fn key(
@@ -106,6 +108,7 @@ impl<S: Backend> Check<S> {
             behavior: self.rule.control_behavior(),
             compat: self.terms.compat.is_some(),
             parts: Rc::new([]),
+            target: Shown(self.rule.target().clone()),
         }
     }
 

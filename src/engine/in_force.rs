@@ -12,6 +12,8 @@ pub struct PrecheckReport<'a> {
     pub kind: &'static str,
     /// Its id.
     pub id: &'a RuleId,
+    /// The resource that it names, `*` for each; `None` if it is for all together.
+    pub resource: Option<&'a str>,
     /// How many requests it was the first to refuse.
     pub blocked: u64,
     /// How many it would have refused, had it not been in shadow mode.
@@ -49,11 +51,16 @@ impl<R> InForce<R> {
         self.enforced
     }
 
-    /// How it has decided, as a rule of that kind.
-    pub(super) fn report(&self, kind: &'static str) -> PrecheckReport<'_> {
+    /// How it has decided, as a rule of that kind, for that resource.
+    pub(super) fn report<'a>(
+        &'a self,
+        kind: &'static str,
+        target: Option<&'a Target>,
+    ) -> PrecheckReport<'a> {
         PrecheckReport {
             kind,
             id: &self.id,
+            resource: target.map(Target::as_str),
             blocked: self.blocked.get(),
             shadow_blocked: self.shadow_blocked.get(),
         }

@@ -164,19 +164,19 @@ impl PrecheckRules {
         self.authority
             .all()
             .iter()
-            .for_each(|rule| each(rule.report("authority")));
+            .for_each(|rule| each(rule.report("authority", Some(rule.rule.target()))));
         self.ban
             .all()
             .iter()
-            .for_each(|rule| each(rule.report(BAN)));
+            .for_each(|rule| each(rule.report(BAN, Some(rule.rule.target()))));
         self.system
             .iter()
-            .for_each(|rule| each(rule.report("system")));
+            .for_each(|rule| each(rule.report("system", None)));
         self.degrade
             .all()
             .iter()
-            .for_each(|rule| each(rule.report("breaker")));
-        let over = self.over.report("api");
+            .for_each(|rule| each(rule.report("breaker", Some(rule.rule.target()))));
+        let over = self.over.report("api", None);
         if self.has_apis || over.blocked + over.shadow_blocked > 0 {
             each(over);
         }

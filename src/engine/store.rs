@@ -10,7 +10,7 @@ use crate::rule::system::{Gauges, Inbound};
 use crate::rule::{
     ClusterConfig, DEFAULT_MAX_KEYS, FLOW, FlowRule, KeyedBy, MAX_RESOURCES, RuleId,
 };
-use crate::state::backend::{Backend, BreakerKey, StateKey};
+use crate::state::backend::{Backend, BreakerKey, Shown, StateKey};
 use crate::state::breaker::{Breaker, BreakerStorage};
 use crate::state::flow::Controller;
 use crate::state::keyed::KeyedGeometry;
@@ -354,5 +354,6 @@ fn key_of(rule: &FlowRule, id: &RuleId) -> StateKey {
         parts: rule
             .keyed_by()
             .map_or_else(|| Rc::new([]) as _, KeyedBy::shared_parts),
+        target: Shown(rule.target().clone()),
     }
 }

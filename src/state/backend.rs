@@ -2,11 +2,12 @@
 
 use crate::places::{NamePlace, Places};
 use crate::rule::degrade::BreakerGeometry;
-use crate::rule::{ControlBehavior, Grade, KeyPart, RuleId, Strategy};
+use crate::rule::{ControlBehavior, Grade, KeyPart, RuleId, Strategy, Target};
 use crate::state::breaker::{BreakerStorage, LocalBreaker};
 use crate::state::counter::{Counter, LocalCounter, Past};
 use crate::state::keyed::{KeyedGeometry, KeyedStates, KeyedWindows};
 use crate::state::leased::{Leased, Leasing, NotLeased};
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 /// The identity of a rule's state: the same key, the same state, whatever the rule's count and position.
@@ -38,6 +39,24 @@ pub struct StateKey {
     pub compat: bool,
     /// The parts of its key; empty if it limits all requests together.
     pub parts: Rc<[KeyPart]>,
+    /// The resource that the rule names, for metrics.
+    pub target: Shown,
+}
+
+/// The resource that a rule names, `*` for each. It is not part of an identity: any two are equal.
+#[derive(Clone, Debug)]
+pub struct Shown(pub Target);
+
+impl PartialEq for Shown {
+    fn eq(&self, _: &Shown) -> bool {
+        true
+    }
+}
+
+impl Eq for Shown {}
+
+impl Hash for Shown {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 /// The identity of a breaker's state.

@@ -1,12 +1,13 @@
 //! The state of a flow rule: what it measures, its decisions at the threshold, and how often it has decided in which way.
 
 mod held;
+mod utilization;
 
 use crate::rule::{ControlBehavior, Counting, Grade};
 use crate::state::counter::{Counter, Past, SharedInstant};
 use crate::state::decisions::Decisions;
 use crate::state::in_flight::InFlight;
-use crate::state::terms::{Ask, Terms};
+use crate::state::terms::{Ask, Bounds, Terms};
 use crate::state::throttle::Throttle;
 use crate::state::warm_up::Warm;
 use crate::state::window::RuleWindow;
@@ -42,6 +43,8 @@ pub struct Controller<T> {
     measure: Measure<T>,
     /// Whether the resource that it measures has ever been requested; kept if the rule decides as Sentinel does.
     met: Cell<bool>,
+    /// What the rule lets pass that was last opened with this state: only [`Controller::utilization`] reads it.
+    bounds: Cell<Bounds>,
     decisions: Decisions,
 }
 
@@ -86,6 +89,7 @@ impl<T: Counter> Controller<T> {
         Controller {
             measure,
             met: Cell::new(false),
+            bounds: Cell::default(),
             decisions: Decisions::default(),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::state::counter::Counter;
 use crate::state::terms::Terms;
+use std::cell::Cell;
 use std::time::Duration;
 
 /// Calls in flight, as reservations. A call reserves its cost to begin, and holds it for as long as it lasts; one that decides as
@@ -9,11 +10,17 @@ use std::time::Duration;
 pub(super) struct InFlight<T> {
     counter: T,
     compat: bool,
+    /// The most calls in flight since [`InFlight::take_most`].
+    most: Cell<u64>,
 }
 
 impl<T: Counter> InFlight<T> {
     pub(super) fn new(compat: bool, counter: T) -> InFlight<T> {
-        InFlight { counter, compat }
+        InFlight {
+            counter,
+            compat,
+            most: Cell::new(0),
+        }
     }
 
     pub(super) fn counter(&self) -> &T {
@@ -38,7 +45,9 @@ impl<T: Counter> InFlight<T> {
             return false;
         };
         let fits = taken <= terms.count.whole();
-        if !fits {
+        if fits {
+            self.most.set(self.most.get().max(taken));
+        } else {
             self.counter.release(cost);
         }
         fits
@@ -87,6 +96,11 @@ impl<T: Counter> InFlight<T> {
         if held > 0 && self.counter.unhold(held) {
             self.counter.release(held);
         }
+    }
+
+    /// The most calls that have been in flight since the last call of this method, or are now.
+    pub(super) fn take_most(&self) -> u64 {
+        self.most.take().max(self.counter.reserved())
     }
 
     /// How many more calls may begin.

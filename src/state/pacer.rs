@@ -246,6 +246,8 @@ pub(super) fn is_free(instant: &impl SharedInstant, now: Timestamp) -> bool {
 pub(super) struct Pacer {
     /// The latest turn that was taken here: only this one can be given back.
     slot: Cell<Option<Slot>>,
+    /// The longest wait for a turn since [`Pacer::take_longest`], in nanoseconds.
+    longest: Cell<u64>,
 }
 
 impl Pacer {
@@ -296,8 +298,8 @@ impl Pacer {
     /// Fails if another worker was faster.
     fn take(&self, instant: &impl SharedInstant, spacing: &Spacing, wait: u64) -> bool {
         let from = self.latest(instant, spacing);
-        let release = spacing.now.plus_nanos(wait);
-        if spacing.release(from) > release {
+        let (free, release) = (spacing.release(from), spacing.now.plus_nanos(wait));
+        if free > release {
             return false;
         }
         let to = spacing.reach_after(wait);
@@ -310,7 +312,14 @@ impl Pacer {
             release,
             given_up: false,
         }));
+        let waits = free.as_nanos() - spacing.now.as_nanos();
+        self.longest.set(self.longest.get().max(waits));
         true
+    }
+
+    /// The longest wait for a turn since the last call of this method, in nanoseconds.
+    pub(super) fn take_longest(&self) -> u64 {
+        self.longest.take()
     }
 
     /// Gives back the turn that was taken last, at once.

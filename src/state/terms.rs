@@ -57,6 +57,45 @@ impl Terms {
     }
 }
 
+/// Of the terms of a rule, what says how full its limit is.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Bounds {
+    count: f64,
+    max_queueing: u64,
+    pub(crate) holds: bool,
+}
+
+/// More than this counts only where the past is unknown.
+const MAX_KNOWN: f64 = (1_u64 << 60) as f64;
+
+impl Bounds {
+    pub(crate) fn of(terms: &Terms) -> Bounds {
+        Bounds::of_key(terms.count.get(), terms.max_queueing, terms.holds)
+    }
+
+    pub(crate) fn of_key(count: f64, max_queueing: u64, holds: bool) -> Bounds {
+        Bounds {
+            count,
+            max_queueing,
+            holds,
+        }
+    }
+
+    /// How much of the limit is `used`: more than all of it only if costs are settled, which may leave a debt.
+    pub(crate) fn part(self, used: f64) -> f64 {
+        if self.count == 0.0 || used > MAX_KNOWN {
+            return 0.0;
+        }
+        let part = used / self.count;
+        if self.holds { part } else { part.min(1.0) }
+    }
+
+    /// How much of the longest wait that is allowed a wait of so many nanoseconds is.
+    pub(crate) fn part_of_wait(self, nanos: u64) -> f64 {
+        (nanos as f64 / self.max_queueing.max(1) as f64).min(1.0)
+    }
+}
+
 /// For how long `rule` lets a request wait at most, in nanoseconds.
 pub(crate) fn longest_wait(rule: &FlowRule) -> u64 {
     if rule.control_behavior().is_paced() {

@@ -66,6 +66,11 @@ impl<T: Counter> Throttle<T> {
         }
     }
 
+    /// See [`Pacer::take_longest`].
+    pub(super) fn take_longest(&self) -> u64 {
+        self.pacer.take_longest()
+    }
+
     /// 1 if a request would pass at once, else 0.
     pub(super) fn remaining(&self, terms: &Terms, now: Timestamp) -> u64 {
         u64::from(self.wait(terms, 1, now) == Some(0))

@@ -142,6 +142,11 @@ impl<T: Counter> Warm<T> {
         }
     }
 
+    /// See [`Pacer::take_longest`]; `None` if requests take no turns.
+    pub(super) fn take_longest(&self) -> Option<u64> {
+        self.pacer.as_ref().map(Pacer::take_longest)
+    }
+
     /// How much is left: whole passes, rounded down; if requests take turns, 1 if a request would pass at once.
     pub(super) fn remaining(&self, terms: &Terms, now: Timestamp) -> u64 {
         let rate = self.state.rate_then(terms, &self.window, now);

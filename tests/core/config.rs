@@ -89,7 +89,7 @@ fn the_address_of_a_schema_changes_no_decision() {
             "$schema: `{…}` is an object; use a string",
         ),
     ] {
-        assert_eq!(says(&format!(r#"{{"$schema": {schema}}}"#)), sentence);
+        assert_eq!(says(format!(r#"{{"$schema": {schema}}}"#)), sentence);
     }
     assert_eq!(
         says(r#"{"$schema": "a", "$schema": "b"}"#),

@@ -110,8 +110,9 @@ UPGRADE = "connection: upgrade\r\nupgrade: websocket\r\n"
 
 
 def metric(running, name):
-    """A counter or a gauge of the filter; `None` if it does not exist."""
-    return running.stats().get(f"wasmcustom.leapgate.{name}")
+    """A counter or a gauge of the filter, whichever resource its rule is for; `None` if it does not exist."""
+    stats, name = running.stats(), f"wasmcustom.leapgate.{name}"
+    return stats.get(name, next((value for known, value in stats.items() if known.startswith(f"{name};resource=")), None))
 
 
 def none_in_flight(running, *gauges):

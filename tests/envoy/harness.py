@@ -324,7 +324,8 @@ class Envoy:
         return {entry["name"]: entry["value"] for entry in found if "value" in entry}
 
     def stat(self, name):
-        text = self.admin(f"/stats?filter=^{re.escape(name)}$")
+        """A counter or a gauge, 0 if it does not exist; of a rule's, the resource may be left out."""
+        text = self.admin(f"/stats?filter=^{re.escape(name)}(;resource=[^;]*(;;[0-9a-f]%2B)?)?$")
         return int(text.split(": ")[1]) if ": " in text else 0
 
     def prometheus(self):

@@ -3,6 +3,7 @@
 use super::{ASLEEP, Filter};
 use crate::holds::Holder;
 use crate::host::Host;
+use crate::names::rule_labels;
 
 /// How many windows one tick brings up to date; the others follow in the next ticks: requests of the
 /// same thread wait for a tick to end. With more rules, a worker dates what other workers admitted later than it was: it may be too strict,
@@ -36,19 +37,17 @@ impl<H: Host> Filter<H> {
         let Some(now) = self.host.now() else {
             return false;
         };
+        let vm = store.backend().vm();
         let mut is_settled = true;
         store.for_each_state(first, end, |state| {
-            if state.counter().is_moving(state) {
-                state.advance(now);
-                is_settled &= state.counter().settle(state, now, at_once);
-            }
+            is_settled &= state.counter().tick(vm, state, now, at_once);
         });
         if first == 0 {
             store.for_each_lease(|_, rule| {
                 rule.leased().export([rule.passed(), rule.blocked()]);
             });
             store.for_each_keyed(|key, state| {
-                is_settled &= state.states().export(&self.host, key, state)
+                is_settled &= state.states().export(vm, key, state, now, at_once)
             });
         }
         store.for_each_breaker(first, end, |breaker| {
@@ -66,12 +65,41 @@ impl<H: Host> Filter<H> {
 
     /// Does all that is left to do. If that succeeds, the worker sleeps; returns whether it does.
     pub(super) fn falls_asleep(&self) -> bool {
+        let vm = self.engine.store().backend().vm();
+        vm.show_version(1);
+        vm.forget_look();
         let is_settled = self.bring_up_to_date(0, usize::MAX, true);
         let sleeps = is_settled && self.may_sleep();
         if sleeps {
             self.quiet.set(ASLEEP);
         }
         sleeps
+    }
+
+    /// Looks how full limits are, if a worker that sleeps has been woken for that, and does nothing else. Returns whether it was.
+    fn looks(&self) -> bool {
+        let store = self.engine.store();
+        let vm = store.backend().vm();
+        let Some(now) = self.host.now().filter(|now| vm.look() <= now.as_millis()) else {
+            return false;
+        };
+        vm.forget_look();
+        store.for_each_state(0, usize::MAX, |state| {
+            state.counter().look(vm, state, (false, now), true);
+        });
+        store.for_each_keyed(|_, state| state.states().look(vm, 0.0, now, true));
+        self.sleep(self.holder().watch(true));
+        true
+    }
+
+    /// Sets the next tick of a worker that sleeps: after so many milliseconds, unless it is 0, and when a gauge of how full a limit
+    /// is has to fall.
+    pub(super) fn sleep(&self, period_ms: u32) {
+        let (look, now) = (self.engine.store().backend().vm().look(), self.host.now());
+        let look = now.map_or(0, |now| look.saturating_sub(now.as_millis()).max(1));
+        let periods = [period_ms, u32::try_from(look).unwrap_or(0)].into_iter();
+        let periods = periods.filter(|period| *period > 0);
+        self.host.set_tick_period(periods.min().unwrap_or(0));
     }
 
     /// What this virtual machine holds, and its watch over others.
@@ -102,8 +130,8 @@ impl<H: Host> Filter<H> {
         // The rules are always the same, in the same order.
         self.engine.for_each_precheck(|report| {
             let now = [report.blocked, report.shadow_blocked];
-            let names = [report.kind, report.id.as_str()];
-            self.refusals.export(vm, rule, names, now);
+            let labels = || rule_labels(report.id.as_str(), report.resource);
+            self.refusals.export(vm, rule, (report.kind, &labels), now);
             rule += 1;
         });
     }
@@ -117,12 +145,15 @@ impl<H: Host> Filter<H> {
         if !self.waiting.on_tick() {
             return;
         }
+        if self.quiet.get() == ASLEEP && self.looks() {
+            return;
+        }
         let quiet = self.quiet.get().saturating_add(1);
         if quiet > self.waiting.ticks_in(QUIET_MS) && self.may_sleep() {
             let sleeps = self.falls_asleep();
             let period_ms = self.holder().watch(sleeps);
             if sleeps {
-                self.host.set_tick_period(period_ms);
+                self.sleep(period_ms);
             }
             return;
         }

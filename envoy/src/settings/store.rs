@@ -85,7 +85,7 @@ pub(super) fn store(at: &Located<'_>) -> Result<StoreSettings, ConfigError> {
             .integer(u64::from(name == "timeoutMs")..=MAX_MS)
             .map(|millis| millis as u32),
     };
-    fields.need("cluster")?;
+    fields.need("cluster")?.string()?;
     let cluster = text("cluster", "", MAX_PREFIX)?;
     let protocol = fields.need("protocol")?.one_of(&[
         ("webdis", Protocol::Webdis),

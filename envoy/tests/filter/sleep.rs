@@ -7,7 +7,8 @@ use super::*;
 
 impl Vm {
     fn is_asleep(&self) -> bool {
-        self.host.1.period.get() == 0
+        let period = self.host.1.period.get();
+        period == 0 || period > 1000 // it ticks for its gauges alone
     }
 }
 

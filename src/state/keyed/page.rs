@@ -78,6 +78,8 @@ pub struct KeyedPages {
     pages: usize,
     /// The worker that holds.
     holder: Cell<u16>,
+    /// The fullest limit of a key since [`KeyedPages::take_utilization`].
+    fullest: Cell<f64>,
     pub(super) work: RefCell<Work>,
 }
 
@@ -127,12 +129,25 @@ impl KeyedPages {
             idle_ttl: IdleTtl::new(&shape, geometry.compat),
             pages: geometry.max_keys.clamp(1, MAX_KEYS).div_ceil(KEYS_AT_BOUND),
             holder: Cell::new(room::holder_of(0)),
+            fullest: Cell::new(0.0),
             work: RefCell::new(Work {
                 words: vec![0; shape.stride],
                 slab: Slab::new(1),
                 room: Vec::new(),
                 shape,
             }),
+        }
+    }
+
+    /// How full the limit was of the key that was closest to it, of those that have reserved anything since the last call of this
+    /// method, as [`Controller::utilization`](crate::backend::Controller::utilization) says it; the debt of a key is not seen.
+    pub fn take_utilization(&self) -> f64 {
+        self.fullest.take()
+    }
+
+    fn fill(&self, part: f64) {
+        if part > self.fullest.get() {
+            self.fullest.set(part.min(1.0));
         }
     }
 
@@ -497,6 +512,7 @@ impl KeyedPages {
             if !held.fits(terms.count, needed, now, found.to) {
                 return None;
             }
+            self.fill(held.used.saturating_add(needed) as f64 / terms.count.get());
             if terms.holds && self.shape.buckets > 0 {
                 // The handle tells in whose word it is held: one that holds is in no bucket.
                 reserved.handle.at = room::hold(&mut work.room, self.holder.get(), cost)?.into();
@@ -508,7 +524,9 @@ impl KeyedPages {
         } else if cost > 0 {
             let pace = self.pace(terms, cost, now)?;
             let from = work.pacer();
-            let wait = pace.wait(from)?.max(wait);
+            let own = pace.wait(from)?;
+            self.fill(own as f64 / terms.max_queueing_ns.max(1) as f64);
+            let wait = own.max(wait);
             let to = pace.reach_after(wait);
             work.set_line(Some(to));
             (reserved.wait, reserved.turn) = (wait, Some(Turn { from, to }));
