@@ -142,6 +142,10 @@ class Production(EnvoyTest):
         # Nothing in the file is deprecated, or has another meaning than it seems.
         self.assertEqual([line for line in running.log().splitlines() if "][warning]" in line or "][error]" in line], [])
 
+    def test_its_labels_of_statistics_are_those_of_the_demonstration(self):
+        files = [yaml.safe_load(path.read_text()) for path in (DEPLOY / "envoy" / "envoy.yaml", ROOT / "envoy" / "envoy.yaml")]
+        self.assertEqual(files[0]["stats_config"], files[1]["stats_config"])
+
     def test_the_access_log_names_the_rule_that_refuses(self):
         running = self.start()
         for _ in range(21):
