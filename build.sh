@@ -8,7 +8,7 @@ export PATH="$HOME/.cargo/bin:$PATH" PYTHONDONTWRITEBYTECODE=1
 commands() {
   cat <<'EOF'
 ./build.sh run            build the filter, start Envoy with it on 127.0.0.1, send a burst, stay up until Ctrl-C
-./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, schema, cli, envoy, npm, site; deploy is no part of all
+./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, schema, cli, study, envoy, npm, site; deploy is no part of all
 ./build.sh check          format, lints, documentation, the filter's imports and size
 ./build.sh wasm           build the filter: dist/leapgate.wasm
 ./build.sh image          build an OCI image of the filter, for Istio and Envoy Gateway: dist/image, a layout to push to a registry
@@ -16,6 +16,7 @@ commands() {
 ./build.sh npm [all]      build the npm package: dist/npm, ready for npm pack; with all, test it in every place that it supports
 ./build.sh fleet [SEEDS]  try 100,000 fleets in virtual time, or so many, and print what leases cost
 ./build.sh bench [PART]   print the figures, or one part of them: core, filter, npm, fleet
+./build.sh bench study    compare arrays and lists, and write docs/study.md; with quick, print a tenth of it and write nothing
 ./build.sh site [--serve] build the playground: dist/site, to be served from any folder; with --serve, serve it until Ctrl-C;
                           with --picture, make docs/playground.png
 EOF
@@ -155,7 +156,7 @@ debian() {
     die "apt could not download $package (see .tools/log): check the network, or install $name and run this again."
   }
   mv "$dir/work/$file" "$dir/server"
-  mkdir "$dir/lib" && find "$dir/work/usr/lib" -name 'lib*.so*' -exec mv {} "$dir/lib" \;
+  mkdir "$dir/lib" && find "$dir/work/usr" -name 'lib*.so*' -exec mv {} "$dir/lib" \;
   rm -r "$dir/work"
   # A program may know by its name what it is to do.
   printf '#!/bin/bash\nhere=$(dirname "${BASH_SOURCE[0]}")\nLD_LIBRARY_PATH=$here/lib exec -a %s "$here/server" "$@"\n' "$name" >"$dir/$name"
@@ -169,6 +170,11 @@ redis() {
 # An HTTP server in front of Redis.
 webdis() {
   debian webdis webdis webdis usr/bin/webdis
+}
+
+# It scrapes Envoy and Node.js in the tests of the dashboard.
+prometheus() {
+  debian prometheus prometheus prometheus usr/bin/prometheus
 }
 
 # wasm-bindgen writes the JavaScript around a module; its version is the version of the crate.
@@ -334,11 +340,16 @@ npm_package() {
     die "cargo could not download the crates of leapgate-js (see .tools/log): check the network and run this again."
   mkdir -p dist
   work=$(mktemp -d dist/work.XXXXXX)
-  for module in limiter engine flow shared memory; do
+  for module in limiter engine flow shared memory cli playground; do
     RUSTFLAGS=$(no_paths) cargo rustc --locked --profile npm-$module --target wasm32-unknown-unknown -p leapgate-js --crate-type cdylib \
-      --no-default-features --features $module
+      --no-default-features --features "${module/playground/engine,replay}"
     .tools/wasm-bindgen/bin/wasm-bindgen "$TARGET/wasm32-unknown-unknown/npm-$module/leapgate_js.wasm" --target bundler \
       --no-typescript --keep-debug --out-name leapgate --out-dir "$work/$module"
+    if [ $module = cli ]; then
+      # It comes from a disk: speed counts there, and not size.
+      .tools/binaryen/node_modules/.bin/wasm-opt -O3 --strip-debug --strip-producers "$work/cli/leapgate_bg.wasm" -o "$work/cli/leapgate_bg.wasm"
+      continue
+    fi
     node js/shrink.mjs "$work/$module/leapgate_bg.wasm"
     # Functions with similar names often have similar code, and gzip finds it if they are neighbours. In the first
     # kilobyte there is only the end of the stack.
@@ -352,7 +363,7 @@ npm_package() {
 
 # The playground, around the npm package's own module.
 site() {
-  [ -e dist/npm/dist/slim.js ] && [ -z "$(find js src Cargo.lock -newer dist/npm/package.json -type f -not -path 'js/test/*' -not -path 'js/bench/*' -print -quit)" ] ||
+  [ -e dist/playground/workerd.js ] && [ -z "$(find js src cli envoy/src Cargo.lock -newer dist/npm/package.json -type f -not -path 'js/test/*' -not -path 'js/bench/*' -not -path 'cli/tests/*' -print -quit)" ] ||
     npm_package
   node_install esbuild $ESBUILD
   playground
@@ -373,7 +384,7 @@ check() {
   envoy
   cargo fmt --all --check
   cargo clippy --locked --workspace --all-targets -- -D warnings
-  cargo clippy --locked -p leapgate-envoy -p leapgate-js --target wasm32-unknown-unknown -- -D warnings
+  cargo clippy --locked -p leapgate-envoy -p leapgate-js -p leapgate-study --target wasm32-unknown-unknown -- -D warnings
   # It is built in place of `engine`, and without what only engines need of the core.
   cargo clippy --locked -p leapgate-js --target wasm32-unknown-unknown --no-default-features --features flow -- -D warnings
   RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p leapgate -p leapgate-envoy -p leapgate-js
@@ -459,6 +470,8 @@ test_envoy() {
   redis
   webdis
   ratelimit
+  prometheus
+  node_packages grafana tests/grafana/package.json
   # Fleets have Node.js processes, with the package as users install it.
   npm_package
   frameworks
@@ -469,6 +482,12 @@ test_envoy() {
 # The places beside Node in which the package is tested: `light` places take seconds, `heavy` ones take a minute together, and
 # 700 MB of .tools.
 PLACES=light
+
+# What the study of ways to keep a window measures; its document; its command, with one point of each figure.
+test_study() {
+  study_module
+  tests study env LEAPGATE_STUDY_WASM="$STUDY_WASM" cargo test --locked --no-fail-fast -p leapgate-study -p leapgate-bench "$@"
+}
 
 # The resources and the image, by Istio's own code; it keeps what Istio makes of them, which test_envoy runs.
 test_deploy() {
@@ -481,6 +500,7 @@ test_deploy() {
 # The package as users install it.
 test_npm() {
   npm_package
+  cli
   frameworks
   redis
   tests npm node js/test/run.mjs "$@"
@@ -524,6 +544,20 @@ bench_fleet() {
   LEAPGATE_BENCH=$TARGET/release/leapgate-bench $PYTHON tests/envoy/bench_fleet.py "$@"
 }
 
+# Ways to keep a window, side by side.
+bench_study() {
+  study_module
+  LEAPGATE_STUDY_WASM=$STUDY_WASM cargo run --locked --release -p leapgate-bench -- study "$@"
+}
+
+# The same ways as WebAssembly.
+study_module() {
+  rust
+  command -v node >/dev/null || die "Node.js is missing: install it from https://nodejs.org and run this again."
+  cargo rustc --locked --release --target wasm32-unknown-unknown -p leapgate-study --crate-type cdylib
+  STUDY_WASM=$(cd "$TARGET" && pwd)/wasm32-unknown-unknown/release/leapgate_study.wasm
+}
+
 case "${1-}" in
   "") commands ;;
   run)
@@ -533,19 +567,20 @@ case "${1-}" in
     ;;
   test)
     case "${2-}" in
-      core | filter | schema | cli | envoy | npm | site | deploy) "test_$2" "${@:3}" ;;
+      core | filter | schema | cli | study | envoy | npm | site | deploy) "test_$2" "${@:3}" ;;
       "")
         ./build.sh check || failed=1
         test_core
         test_filter
         test_schema
         test_cli
+        test_study
         test_envoy
         PLACES="light heavy"
         test_npm
         test_site
         ;;
-      *) die "there is no part '$2' of the tests: core, filter, schema, cli, envoy, npm, site or deploy." ;;
+      *) die "there is no part '$2' of the tests: core, filter, schema, cli, study, envoy, npm, site or deploy." ;;
     esac
     echo "$passed passed, $failed failed"
     [ "$failed" = 0 ]
@@ -587,7 +622,9 @@ case "${1-}" in
     esac
     ;;
   bench)
-    if [ "${2-}" != npm ] && [ "${2-}" != fleet ]; then
+    if [ "${2-}" = study ]; then
+      bench_study "${@:3}"
+    elif [ "${2-}" != npm ] && [ "${2-}" != fleet ]; then
       rust
       if [ "${2-}" != core ]; then
         envoy

@@ -9,7 +9,7 @@ export function clockControls(clock) {
   const step = element('button', { type: 'button', onclick: () => clock.step() }, 'Step');
   const speed = element('input', { type: 'range', min: 0, max: SPEEDS.length - 1, step: 1, 'aria-label': 'Speed' });
   speed.addEventListener('input', () => (clock.speed = SPEEDS[speed.value]));
-  const times = element('output', { class: 'times' });
+  const times = element('span', { class: 'times' });
   const now = element('output', { class: 'now', 'aria-live': 'off', 'aria-label': 'Time' });
   const update = () => {
     say(play, clock.isPlaying ? 'Pause' : 'Play');

@@ -15,10 +15,16 @@ export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-// The colours of the page's theme, for canvases, by the names of style.css.
+// The colours of the page's theme, for canvases, by the names of style.css. An element tells them: the value of a property names both
+// themes'.
 export function colours(names) {
-  const style = getComputedStyle(document.documentElement);
-  return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+  const probe = document.body.appendChild(element('span', { hidden: true }));
+  const found = names.map((name) => {
+    probe.style.color = `var(--${name})`;
+    return [name, getComputedStyle(probe).color];
+  });
+  probe.remove();
+  return Object.fromEntries(found);
 }
 
 // Whether the visitor has asked for less motion.

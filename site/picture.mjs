@@ -5,7 +5,7 @@ import { statSync } from 'node:fs';
 import { serve } from './serve.mjs';
 
 // What is to be seen: after the late burst, three rivals are over the limit, and their requests are still in the ring.
-const HASH = '#ring?play=late&limit=40';
+const HASH = '#ring?play=late';
 const UNTIL_MS = 11_650;
 const MAX_BYTES = 150_000;
 
@@ -14,13 +14,13 @@ const { chromium } = createRequire(fileURLToPath(new URL('../.tools/site/package
 const server = await serve(folder);
 // Without a sandbox, which root cannot use.
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox'] });
-const page = await browser.newPage({ viewport: { width: 1120, height: 900 }, deviceScaleFactor: 1.5, reducedMotion: 'reduce', colorScheme: 'light' });
+const page = await browser.newPage({ viewport: { width: 1040, height: 900 }, deviceScaleFactor: 1.2, reducedMotion: 'reduce', colorScheme: 'light' });
 await page.goto(`http://127.0.0.1:${server.address().port}/${HASH}`);
 await page.waitForFunction(() => window.playground?.ready);
 await page.evaluate((ms) => window.playground.clock.step(ms - window.playground.clock.now), UNTIL_MS);
 await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
 const { y, height } = await page.locator('.ring').boundingBox();
-await page.screenshot({ path: picture, clip: { x: 0, y: 62, width: 1120, height: y + height + 16 - 62 } });
+await page.screenshot({ path: picture, clip: { x: 0, y: 62, width: 1040, height: y + height + 16 - 62 } });
 await browser.close();
 server.close();
 const { size } = statSync(picture);

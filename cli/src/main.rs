@@ -2,194 +2,71 @@
 
 mod files;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use leapgate_cli::check::{Checked, Target, check, summary};
-use leapgate_cli::replay::{Format, Options, Replay};
+use leapgate_cli::check::Checked;
+use leapgate_cli::program::{self, Arguments, Command, MAX_DOCUMENT, ReplayArguments};
+use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Check rules, explain them, and replay an access log through them.
-#[derive(Parser)]
-#[command(name = "leapgate", version, about)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Say whether a document of rules is right, with the sentence that a proxy would log.
-    Check {
-        /// The document, as JSON; `-` is standard input.
-        rules: String,
-        /// Where it is to run: the filter refuses what no request in Envoy has.
-        #[arg(long, value_enum, default_value = "envoy")]
-        target: Where,
-    },
-    /// Say what rules would have done to the traffic of an access log.
-    Replay(ReplayArguments),
-}
-
-#[derive(Args)]
-struct ReplayArguments {
-    /// The rules, as JSON.
-    rules: String,
-    /// Logs in order of time, packed by gzip or not; `-` is standard input.
-    #[arg(required = true)]
-    logs: Vec<String>,
-    /// The format of the log; by default what its first lines look like.
-    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(Format::names()), conflicts_with = "fields")]
-    format: Option<String>,
-    /// Where values stand in lines of another format: `time=$.ts path=$.uri client=$.ip` for JSON, else a pattern such as nginx's
-    /// log_format: `$remote_addr [$time_local] "$request" $status`.
-    #[arg(long)]
-    fields: Option<String>,
-    /// The resource of requests whose path begins so; may be given several times, and the first that fits counts.
-    #[arg(long = "route", value_name = "/PATH=NAME", value_parser = route)]
-    routes: Vec<(String, String)>,
-    /// The share of refused requests, in percent, for which the smallest limit is searched.
-    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
-    refuse_less_than: f64,
-    /// Print the report as JSON.
-    #[arg(long)]
-    json: bool,
-    /// Where the rules are to run.
-    #[arg(long, value_enum, default_value = "envoy")]
-    target: Where,
-}
-
-fn route(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((path, name)) if path.starts_with('/') && !name.is_empty() => {
-            Ok((path.into(), name.into()))
-        }
-        _ => Err("use a path and a resource, such as `/login=login`".into()),
-    }
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent),
-        _ => Err("use a number above 0, up to 100".into()),
-    }
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Where {
-    Envoy,
-    Js,
-    Rust,
-}
-
-impl From<Where> for Target {
-    fn from(place: Where) -> Target {
-        match place {
-            Where::Envoy => Target::Envoy,
-            Where::Js => Target::Js,
-            Where::Rust => Target::Rust,
-        }
-    }
-}
-
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let done = match arguments.command {
-        Command::Check { rules, target } => run_check(&rules, target.into()),
-        Command::Replay(arguments) => run_replay(&arguments),
-    };
-    match done {
+    let command = Arguments::parse().command;
+    match run(&command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => {
-            let _ = writeln!(std::io::stderr(), "leapgate: {sentence}");
+            tell(&sentence);
             ExitCode::FAILURE
         }
+    }
+}
+
+fn run(command: &Command) -> Result<(), String> {
+    if let Command::Replay(arguments) = command {
+        arguments.verify()?;
+    }
+    let checked = command.check(&document(command.rules())?)?;
+    program::told(&checked).for_each(|warning| tell(warning));
+    match command {
+        Command::Check(arguments) => say(&arguments.output(&checked)),
+        Command::Explain(arguments) => say(&arguments.output(&checked)?),
+        Command::Replay(arguments) => run_replay(arguments, checked),
     }
 }
 
 /// The bytes of a document: of a file, or of standard input.
 fn document(path: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    let most = 8 * leapgate::config::MAX_DOCUMENT as u64;
+    let most = MAX_DOCUMENT as u64;
     let read = match path {
         "-" => std::io::stdin().lock().take(most).read_to_end(&mut bytes),
-        path => std::fs::File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)),
+        path => File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)),
     };
     match read {
         Ok(_) => Ok(bytes),
-        Err(error) => Err(format!(
-            "`{path}` cannot be read ({error}); give the path of a file, or `-` for standard input"
-        )),
+        Err(error) => Err(program::unread_document(path, &error.to_string())),
     }
 }
 
-/// Reads a document of rules, and tells what is to be told of it.
-fn read(path: &str, target: Target) -> Result<Checked, String> {
-    let checked = check(&document(path)?, target)?;
-    for warning in checked.schema.iter().chain(&checked.warnings) {
-        let _ = writeln!(std::io::stderr(), "leapgate: {warning}");
+fn run_replay(arguments: &ReplayArguments, checked: Checked) -> Result<(), String> {
+    let mut replay = arguments.replay(checked)?;
+    if let Some(path) = &arguments.html {
+        // A page that cannot be written is told before a log is read for minutes.
+        let opened = OpenOptions::new().append(true).create(true).open(path);
+        opened.map_err(|error| program::unwritten(path, &error.to_string()))?;
     }
-    Ok(checked)
-}
-
-fn run_check(path: &str, target: Target) -> Result<(), String> {
-    let checked = read(path, target)?;
-    let warnings = match checked.warnings.len() {
-        0 => String::new(),
-        n => format!("; {}", leapgate_cli::text::count(n as u64, "warning")),
-    };
-    say(&format!("{path}: {}{warnings}\n", summary(&checked.rules)))
-}
-
-fn run_replay(arguments: &ReplayArguments) -> Result<(), String> {
-    if arguments
-        .logs
-        .iter()
-        .chain([&arguments.rules])
-        .filter(|path| *path == "-")
-        .count()
-        > 1
-    {
-        return Err(
-            "`-` is given twice, and there is one standard input; give the path of a file".into(),
-        );
-    }
-    let checked = read(&arguments.rules, arguments.target.into())?;
-    let format = match (&arguments.format, &arguments.fields) {
-        (Some(name), _) => Format::named(name),
-        (None, Some(fields)) => {
-            Some(Format::of_fields(fields).map_err(|error| format!("--fields: {error}"))?)
-        }
-        (None, None) => None,
-    };
-    let options = Options {
-        format,
-        routes: arguments.routes.clone(),
-        refuse_less_than: arguments.refuse_less_than,
-    };
-    let replay = Replay::new(checked.rules, checked.settings, options);
-    let mut replay = replay.map_err(|error| error.to_string())?;
     let progress = Progress::new(&arguments.logs);
     for path in &arguments.logs {
-        let unread = |error| {
-            format!(
-                "`{path}` cannot be read ({error}); give the path of a log, packed by gzip or not, or `-` for standard input"
-            )
-        };
-        let mut log = files::Log::open(path, Arc::clone(&progress.read)).map_err(unread)?;
+        let log = files::Log::open(path, Arc::clone(&progress.read));
+        let mut log = log.map_err(|error| program::unread_log(path, &error.to_string()))?;
         while let Some(piece) = log.next() {
             let piece = match piece {
                 Ok(piece) => piece,
-                // What has come is reported: an archive may be broken off.
                 Err(error) => {
-                    progress.bar.suspend(|| {
-                        let _ = writeln!(
-                            std::io::stderr(),
-                            "leapgate: `{path}` is read up to a fault only ({error})"
-                        );
-                    });
+                    let sentence = program::broken_off(path, &error.to_string());
+                    progress.bar.suspend(|| tell(&sentence));
                     break;
                 }
             };
@@ -200,12 +77,12 @@ fn run_replay(arguments: &ReplayArguments) -> Result<(), String> {
         replay.end_of_file()?;
     }
     progress.bar.finish_and_clear();
-    let report = replay.finish()?;
-    if arguments.json {
-        let json = serde_json::to_string(&report).map_err(|error| error.to_string())?;
-        return say(&(json + "\n"));
+    let (printed, page) = arguments.output(&replay.finish()?)?;
+    if let (Some(path), Some(page)) = (&arguments.html, page) {
+        let written = std::fs::write(path, page);
+        written.map_err(|error| program::unwritten(path, &error.to_string()))?;
     }
-    say(&leapgate_cli::replay::text(&report))
+    say(&printed)
 }
 
 /// A bar on standard error, if that is a terminal.
@@ -241,6 +118,11 @@ impl Progress {
     fn show(&self) {
         self.bar.set_position(self.read.load(Ordering::Relaxed));
     }
+}
+
+/// Writes a sentence to standard error.
+fn tell(sentence: &str) {
+    let _ = writeln!(std::io::stderr(), "leapgate: {sentence}");
 }
 
 /// Writes to standard output. If its reader has gone, there is nobody to tell.

@@ -151,3 +151,12 @@ export const NODE_ORIGIN = 5;
 export const BELOW_RESOURCES = 0;
 export const BELOW_ENTRANCES = 1;
 export const BELOW_ORIGINS = 2;
+
+// The command line: what is wrong with a file, and what the program says.
+export const FAULT_DOCUMENT = 0;
+export const FAULT_LOG = 1;
+export const FAULT_PAGE = 2;
+export const FAULT_BROKEN_OFF = 3;
+export const SAID_OUT = 0;
+export const SAID_ERR = 1;
+export const SAID_PAGE = 2;

@@ -269,3 +269,16 @@ pub(crate) const NODE_ORIGIN: u32 = 5;
 pub(crate) const BELOW_RESOURCES: u32 = 0;
 pub(crate) const BELOW_ENTRANCES: u32 = 1;
 pub(crate) const BELOW_ORIGINS: u32 = 2;
+
+// ---- the command line ----
+
+/// What is wrong with a file: a document or a log cannot be read, a page cannot be written, a log is broken off.
+pub(crate) const FAULT_DOCUMENT: u32 = 0;
+pub(crate) const FAULT_LOG: u32 = 1;
+pub(crate) const FAULT_PAGE: u32 = 2;
+pub(crate) const FAULT_BROKEN_OFF: u32 = 3;
+
+/// What the program says: on standard output, on standard error, in the page.
+pub(crate) const SAID_OUT: u32 = 0;
+pub(crate) const SAID_ERR: u32 = 1;
+pub(crate) const SAID_PAGE: u32 = 2;

@@ -8,13 +8,16 @@
 //! `api` has the functions, above the `shell` that holds all state; `layout` has every position in memory; `rules` reads rules of
 //! all kinds alike.
 //!
-//! It is built into five modules: a small one with the feature `limiter` alone, one with `engine`, one with `flow`, for flow rules alone,
-//! one with `shared`, for limits that several processes share, and one with `memory`, for the store of such limits.
+//! It is built into six modules: a small one with the feature `limiter` alone, one with `engine`, one with `flow`, for flow rules alone,
+//! one with `shared`, for limits that several processes share, one with `memory`, for the store of such limits, and one with `cli`, for
+//! the command line. The playground's module has the features `engine` and `replay`.
 
 mod api;
 mod buffer;
 #[cfg(feature = "engine")]
 mod changes;
+#[cfg(feature = "cli")]
+mod cli;
 #[cfg(feature = "engine")]
 mod engine;
 #[cfg(feature = "flow")]
@@ -27,7 +30,8 @@ mod keys;
         feature = "engine",
         feature = "flow",
         feature = "shared",
-        feature = "memory"
+        feature = "memory",
+        feature = "cli"
     )),
     allow(dead_code, reason = "each module has its part of it")
 )]
@@ -38,15 +42,27 @@ mod lease_node;
 mod lease_store;
 #[cfg(feature = "limiter")]
 mod limiter;
+#[cfg(feature = "replay")]
+mod replay;
 #[cfg(feature = "engine")]
 mod rules;
 #[cfg(feature = "engine")]
 mod seed;
 mod shell;
+#[cfg_attr(
+    not(any(
+        feature = "limiter",
+        feature = "engine",
+        feature = "flow",
+        feature = "shared",
+        feature = "memory"
+    )),
+    allow(dead_code, reason = "the command line is one program")
+)]
 mod slab;
 #[cfg(feature = "engine")]
 mod stats;
-#[cfg(any(feature = "engine", feature = "flow"))]
+#[cfg(any(feature = "engine", feature = "flow", feature = "cli"))]
 mod texts;
 #[cfg(any(
     feature = "limiter",
@@ -68,10 +84,14 @@ pub use api::flow::*;
 #[global_allocator]
 static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();
 
+#[cfg(feature = "cli")]
+pub use api::cli::*;
 #[cfg(feature = "limiter")]
 pub use api::limiter::*;
 #[cfg(feature = "memory")]
 pub use api::memory::*;
+#[cfg(feature = "replay")]
+pub use api::replay::*;
 #[cfg(feature = "shared")]
 pub use api::shared::*;
 pub use api::*;

@@ -1,6 +1,8 @@
 //! The state behind the numbers.
 
 use crate::buffer::Buffer;
+#[cfg(feature = "cli")]
+use crate::cli::Program;
 #[cfg(feature = "engine")]
 use crate::engine::Engines;
 #[cfg(feature = "flow")]
@@ -29,6 +31,10 @@ pub(crate) fn shell<R>(act: impl FnOnce(&mut Shell) -> R) -> R {
 pub(crate) struct Shell {
     pub(crate) buffer: Buffer,
     pub(crate) seed: [u64; 2],
+    #[cfg(feature = "cli")]
+    pub(crate) program: Program,
+    #[cfg(feature = "replay")]
+    pub(crate) replay: Option<leapgate_cli::replay::Replay>,
     #[cfg(feature = "flow")]
     pub(crate) flows: Flows,
     #[cfg(feature = "shared")]

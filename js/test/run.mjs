@@ -21,6 +21,6 @@ for (const name of ['scenarios', 'vectors', 'refusals.json']) cpSync(join(root, 
 cpSync(join(root, 'docs'), join(dir, 'docs'), { recursive: true });
 for (const name of ['src', 'lib']) cpSync(join(here, '..', name), join(dir, 'sources', name), { recursive: true });
 const tests = readdirSync(dir).filter((file) => file.endsWith('.test.mjs'));
-const env = { ...process.env, LEAPGATE_REDIS: join(root, '.tools/redis/redis-server') };
+const env = { ...process.env, LEAPGATE_REDIS: join(root, '.tools/redis/redis-server'), LEAPGATE_NATIVE: join(root, 'dist/leapgate') };
 const { status } = spawnSync(process.execPath, ['--test', ...process.argv.slice(2), ...tests], { cwd: dir, stdio: 'inherit', env });
 process.exitCode = status ?? 1;

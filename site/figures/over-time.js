@@ -30,7 +30,7 @@ export class OverTime {
     if (!this.#plot || !this.#isInView || !this.#isDirty || time - this.#drawn < DRAW_MS) return;
     [this.#isDirty, this.#drawn] = [false, time];
     const { limit, windowMs } = contest.settings;
-    const end = now / 1000;
+    const end = Math.max(now, WINDOWS * windowMs) / 1000;
     this.#range = { x: [end - (WINDOWS * windowMs) / 1000, end], y: [0, 2.1 * limit] };
     const { peaks } = contestant;
     const over = peaks.map((count, i) => (Math.max(count, peaks[i - 1] ?? 0) > limit ? count : null));

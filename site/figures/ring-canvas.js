@@ -11,6 +11,9 @@ const SHADES = 16;
 const FLIGHT_MS = 420;
 const MAX_FLIGHTS = 60;
 
+// A canvas that is smaller has not been laid out.
+const MIN_SIZE = 100;
+
 // From how many buckets on there is no room for gaps between them, or for their counts.
 const GAPS = 130;
 const COUNTS = 30;
@@ -55,6 +58,7 @@ export class RingCanvas {
     const context = this.#context;
     const paint = this.#colours;
     const size = this.#size;
+    if (size < MIN_SIZE) return;
     const middle = size / 2;
     const outer = middle - 30;
     const inner = outer * 0.6;
@@ -108,7 +112,7 @@ export class RingCanvas {
       const count = buckets.refused(current - age);
       if (count === 0) continue;
       const at = angleOf(((current - age) % slots) + 0.5);
-      const [from, to] = [outer + 2, outer + 3 + 8 * Math.min(1, Math.sqrt(count / limit))];
+      const [from, to] = [outer + 3, outer + 5 + 8 * Math.min(1, Math.sqrt(count / full))];
       context.moveTo(from * Math.cos(at), from * Math.sin(at));
       context.lineTo(to * Math.cos(at), to * Math.sin(at));
     }

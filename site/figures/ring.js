@@ -36,10 +36,10 @@ const SHOW_SPEED = 2;
 const TELL_MS = 1000;
 
 const TRACES = {
-  edge: ['Edge burst', 'The limit just before the edge of a fixed window, and again just after it.'],
-  late: ['Late burst', 'The limit just before the edge. The estimate takes it for requests of the whole window before, and lets new ones in too early.'],
-  full: ['Full bucket', 'All the tokens at once, and then each one that flows in.'],
-  bucket: ['Bucket edge', "Against leapgate's own: the limit at the end of a bucket. Sentinel forgets it with its bucket, too early; strict counts one bucket more."],
+  edge: ['Edge burst', 'A full limit of requests just before the edge of a fixed window, and again just after it.'],
+  late: ['Late burst', 'A full limit just before the edge. The estimate spreads it over the whole window before, and lets new requests in too early.'],
+  full: ['Full bucket', 'All the tokens at once, and then each new one as it comes.'],
+  bucket: ['Bucket edge', "Against leapgate's own: a full limit at the end of a bucket. Sentinel forgets it with the bucket, too early; strict counts one bucket more."],
   noise: ['Twice the limit, at random', 'Ordinary traffic, twice as much as may pass.'],
   own: ['Play again', 'Your own.'],
 };
@@ -245,9 +245,9 @@ class Ring {
         'div',
         { class: 'text' },
         idea('Click the ring.', ' Each click is a request, and so is the space bar. The bucket at the hand counts it if it passes.'),
-        idea('A bucket that is a window old fades.', ' Then its place is used again, and what it had counted is free.'),
+        idea('A bucket that is a window old fades.', ' Then its place in the ring is used again, and its requests no longer count.'),
         idea('Seven limiters decide about the same requests.', ' A bar is the most that one let through in any interval as long as the window. The mark is the limit.'),
-        idea('The limit holds at every instant, or it does not.', ' The line is what the chosen limiter has let through in the window before each instant. Beyond the dashes it is over.'),
+        idea('Over time.', ' The line is what the chosen limiter let through in the window before each instant. Above the dashes, it is over the limit.'),
         over.node,
         idea('Requests can be timed to beat a limiter.', ' The buttons do so, each in its own way. Choose a limiter by its name to see its ring: the outer arc is what it counts.'),
         idea('Draw your own.', ' The strip is the requests of three windows: draw over it, or write them here, in seconds, each with how many come at once.'),
@@ -262,7 +262,7 @@ class Ring {
           this.#number('Limit', values.limit, 1, 200, (value) => this.#set('limit', value)),
           this.#select('Window', WINDOWS, values.window, (ms) => `${ms / 1000} s`, (value) => this.#set('window', value)),
         ),
-        element('p', { class: 'keys' }, 'Keys: space sends a request, → steps, ↑ and ↓ change the speed.'),
+        element('p', { class: 'keys' }, 'Keys: space sends a request, → steps; on the ring, ↑ and ↓ change the speed.'),
         numbers,
       ),
     );
@@ -285,18 +285,20 @@ class Ring {
     return element('label', {}, `${title} `, select);
   }
 
-  // On the ring, or where no control has the focus and the ring is in view. (Space and Enter click the ring, as any button.)
+  // On the ring; while no control has the focus and the ring is in view, only space and the step: other arrows scroll. (A focused
+  // ring is clicked by space and Enter, as any button.)
   #key(event) {
     const { stage } = this.#nodes;
+    const isStage = event.target === stage;
     const isFree = event.target === document.body && stage.getBoundingClientRect().bottom > 0;
-    if ((event.target !== stage && !isFree) || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if ((!isStage && !isFree) || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
     const act = {
       ArrowRight: () => this.#clock.step(),
-      ArrowUp: () => this.#clock.accelerate(1),
-      ArrowDown: () => this.#clock.accelerate(-1),
-      ' ': event.target === stage ? undefined : () => stage.click(),
+      ArrowUp: isStage && (() => this.#clock.accelerate(1)),
+      ArrowDown: isStage && (() => this.#clock.accelerate(-1)),
+      ' ': isFree && (() => stage.click()),
     }[event.key];
-    if (act === undefined) return;
+    if (!act) return;
     event.preventDefault();
     act();
   }

@@ -62,14 +62,14 @@ fn calls_in_flight_and_turns_are_parts_of_their_limits() {
 }
 
 #[test]
-fn a_debt_is_more_than_full_and_a_rule_that_admits_nothing_is_empty() {
+fn a_debt_is_more_than_full() {
     let rule = FlowRule::new("a", 10.0).unwrap();
     let engine = engine(rule.costing(Cost::at_end()).unwrap());
     for decision in enter(&engine, &["x"], at(0)) {
-        let Decision::Pass(entry) = decision else {
+        let Decision::Pass(mut entry) = decision else {
             panic!("a call was refused");
         };
-        entry.settle(&[("requests", 25)]);
+        entry.settle("requests", 25);
         entry.exit(Outcome::Success, at(1));
     }
     assert_eq!(utilization(&engine, false, at(2)), 2.5);
