@@ -469,6 +469,8 @@ test_envoy() {
   redis
   webdis
   ratelimit
+  # It replays what Envoy logs.
+  cli
   # Fleets have Node.js processes, with the package as users install it.
   npm_package
   frameworks
