@@ -475,6 +475,8 @@ test_envoy() {
   ratelimit
   prometheus
   node_packages grafana tests/grafana/package.json
+  # It replays what Envoy logs.
+  cli
   # Fleets have Node.js processes, with the package as users install it.
   npm_package
   frameworks
