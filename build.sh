@@ -8,7 +8,7 @@ export PATH="$HOME/.cargo/bin:$PATH" PYTHONDONTWRITEBYTECODE=1
 commands() {
   cat <<'EOF'
 ./build.sh run            build the filter, start Envoy with it on 127.0.0.1, send a burst, stay up until Ctrl-C
-./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, schema, cli, envoy, npm, site; deploy is no part of all
+./build.sh test [PART]    the checks and all tests, or one part of them: core, filter, schema, cli, study, envoy, npm, site; deploy is no part of all
 ./build.sh check          format, lints, documentation, the filter's imports and size
 ./build.sh wasm           build the filter: dist/leapgate.wasm
 ./build.sh image          build an OCI image of the filter, for Istio and Envoy Gateway: dist/image, a layout to push to a registry
@@ -16,6 +16,7 @@ commands() {
 ./build.sh npm [all]      build the npm package: dist/npm, ready for npm pack; with all, test it in every place that it supports
 ./build.sh fleet [SEEDS]  try 100,000 fleets in virtual time, or so many, and print what leases cost
 ./build.sh bench [PART]   print the figures, or one part of them: core, filter, npm, fleet
+./build.sh bench study    compare arrays and lists, and write docs/study.md; with quick, print a tenth of it and write nothing
 ./build.sh site [--serve] build the playground: dist/site, to be served from any folder; with --serve, serve it until Ctrl-C;
                           with --picture, make docs/playground.png
 EOF
@@ -388,7 +389,7 @@ check() {
   envoy
   cargo fmt --all --check
   cargo clippy --locked --workspace --all-targets -- -D warnings
-  cargo clippy --locked -p leapgate-envoy -p leapgate-js --target wasm32-unknown-unknown -- -D warnings
+  cargo clippy --locked -p leapgate-envoy -p leapgate-js -p leapgate-study --target wasm32-unknown-unknown -- -D warnings
   # It is built in place of `engine`, and without what only engines need of the core.
   cargo clippy --locked -p leapgate-js --target wasm32-unknown-unknown --no-default-features --features flow -- -D warnings
   RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p leapgate -p leapgate-envoy -p leapgate-js
@@ -474,6 +475,8 @@ test_envoy() {
   redis
   webdis
   ratelimit
+  prometheus
+  node_packages grafana tests/grafana/package.json
   # Fleets have Node.js processes, with the package as users install it.
   npm_package
   frameworks
@@ -484,6 +487,12 @@ test_envoy() {
 # The places beside Node in which the package is tested: `light` places take seconds, `heavy` ones take a minute together, and
 # 700 MB of .tools.
 PLACES=light
+
+# What the study of ways to keep a window measures; its document; its command, with one point of each figure.
+test_study() {
+  study_module
+  tests study env LEAPGATE_STUDY_WASM="$STUDY_WASM" cargo test --locked --no-fail-fast -p leapgate-study -p leapgate-bench "$@"
+}
 
 # The resources and the image, by Istio's own code; it keeps what Istio makes of them, which test_envoy runs.
 test_deploy() {
@@ -540,6 +549,20 @@ bench_fleet() {
   LEAPGATE_BENCH=$TARGET/release/leapgate-bench $PYTHON tests/envoy/bench_fleet.py "$@"
 }
 
+# Ways to keep a window, side by side.
+bench_study() {
+  study_module
+  LEAPGATE_STUDY_WASM=$STUDY_WASM cargo run --locked --release -p leapgate-bench -- study "$@"
+}
+
+# The same ways as WebAssembly.
+study_module() {
+  rust
+  command -v node >/dev/null || die "Node.js is missing: install it from https://nodejs.org and run this again."
+  cargo rustc --locked --release --target wasm32-unknown-unknown -p leapgate-study --crate-type cdylib
+  STUDY_WASM=$(cd "$TARGET" && pwd)/wasm32-unknown-unknown/release/leapgate_study.wasm
+}
+
 case "${1-}" in
   "") commands ;;
   run)
@@ -549,19 +572,20 @@ case "${1-}" in
     ;;
   test)
     case "${2-}" in
-      core | filter | schema | cli | envoy | npm | site | deploy) "test_$2" "${@:3}" ;;
+      core | filter | schema | cli | study | envoy | npm | site | deploy) "test_$2" "${@:3}" ;;
       "")
         ./build.sh check || failed=1
         test_core
         test_filter
         test_schema
         test_cli
+        test_study
         test_envoy
         PLACES="light heavy"
         test_npm
         test_site
         ;;
-      *) die "there is no part '$2' of the tests: core, filter, schema, cli, envoy, npm, site or deploy." ;;
+      *) die "there is no part '$2' of the tests: core, filter, schema, cli, study, envoy, npm, site or deploy." ;;
     esac
     echo "$passed passed, $failed failed"
     [ "$failed" = 0 ]
@@ -603,7 +627,9 @@ case "${1-}" in
     esac
     ;;
   bench)
-    if [ "${2-}" != npm ] && [ "${2-}" != fleet ]; then
+    if [ "${2-}" = study ]; then
+      bench_study "${@:3}"
+    elif [ "${2-}" != npm ] && [ "${2-}" != fleet ]; then
       rust
       if [ "${2-}" != core ]; then
         envoy

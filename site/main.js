@@ -10,7 +10,11 @@ import { element } from './dom.js';
 import { readLink, writeLink } from './link.js';
 import { Clock } from './time.js';
 
-const FIGURES = [{ id: 'ring', title: 'The ring', load: () => import('./figures/ring.js') }];
+const FIGURES = [
+  { id: 'ring', title: 'The ring', load: () => import('./figures/ring.js') },
+  { id: 'rules', title: 'Rules', load: () => import('./figures/rules.js') },
+  { id: 'fleet', title: 'Fleet', load: () => import('./figures/fleet.js') },
+];
 
 const WITHOUT_WASM =
   "This page decides by leapgate's own WebAssembly module, which this browser does not run: allow WebAssembly here, or use another browser.";

@@ -1,9 +1,9 @@
 //! The program without its files: what its arguments mean, and what it says. The binary runs it, and so does the npm package.
 
 use crate::check::{Checked, Target, check, summary};
-use crate::explain::{self, Asked};
+use crate::explain::{Asked, explain};
 use crate::html::html;
-use crate::replay::{self, Format, Options, Replay, Report};
+use crate::replay::{Format, Options, Replay, Report, text};
 use crate::words::Reach;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -78,17 +78,17 @@ pub struct ExplainArguments {
 }
 
 fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text
-        .split_once(':')
-        .ok_or("use a name and a value, such as `x-app:ios`")?;
-    Ok((name.trim().to_ascii_lowercase(), value.trim().into()))
+    match text.split_once(':') {
+        Some((name, value)) => Ok((name.trim().to_ascii_lowercase(), value.trim().into())),
+        None => Err("use a name and a value, such as `x-app:ios`".into()),
+    }
 }
 
 fn key(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text
-        .split_once('=')
-        .ok_or("use a part and a value, such as `jwtClaim:sub=alice`")?;
-    Ok((name.into(), value.into()))
+    match text.split_once('=') {
+        Some((name, value)) => Ok((name.into(), value.into())),
+        None => Err("use a part and a value, such as `jwtClaim:sub=alice`".into()),
+    }
 }
 
 /// The arguments of `replay`.
@@ -198,11 +198,11 @@ impl CheckArguments {
 }
 
 impl ExplainArguments {
-    /// What is printed of the rules that the request meets.
+    /// What is printed of the request.
     ///
     /// # Errors
     ///
-    /// A sentence with the cure.
+    /// If the rules do not go together, which a check has found out before.
     pub fn output(&self, checked: &Checked) -> Result<String, String> {
         let reach = match self.target {
             Where::Envoy => Reach::of(&checked.settings),
@@ -218,8 +218,8 @@ impl ExplainArguments {
             headers: self.headers.clone(),
             keys: self.keys.clone(),
         };
-        let explanation = explain::explain(&checked.rules, &checked.settings, reach, &asked)?;
-        Ok(explain::text(&explanation, self.all))
+        let explanation = explain(&checked.rules, &checked.settings, reach, &asked)?;
+        Ok(crate::explain::text(&explanation, self.all))
     }
 }
 
@@ -276,7 +276,7 @@ impl ReplayArguments {
         let printed = if self.json {
             json()? + "\n"
         } else {
-            replay::text(report)
+            text(report)
         };
         Ok((printed, page))
     }

@@ -19,6 +19,7 @@ use leapgate_envoy::passed::Passed;
 use leapgate_envoy::settings::Scope;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::path::Path;
 use std::rc::Rc;
 
 #[path = "filter/apis.rs"]
@@ -111,6 +112,52 @@ struct Process {
 
 /// After how many host calls, and what.
 type Meanwhile = (u32, Box<dyn FnOnce()>);
+
+/// The metrics of the filter by the table of the documents, without what all their names begin with.
+fn documented() -> Vec<(String, Kind)> {
+    let table = include_str!("../../docs/metrics.md").lines();
+    let rows = table.filter(|line| line.starts_with("| `leapgate_"));
+    let cells = rows.map(|row| row.split(" | ").collect::<Vec<_>>());
+    let of_filter = cells.filter(|cells| ["filter", "both"].contains(&cells[2]));
+    let names = of_filter.flat_map(|cells| {
+        let kind = match cells[1] {
+            "counter" => Kind::Counter,
+            "gauge" => Kind::Gauge,
+            "histogram" => Kind::Histogram,
+            other => panic!("{other} is no kind of metric"),
+        };
+        let names = cells[0].split('`').skip(1).step_by(2);
+        names.map(move |name| (name.strip_prefix("leapgate_").unwrap().to_owned(), kind))
+    });
+    names.collect()
+}
+
+/// That each metric which a test here defines is in the table is asserted where it is defined.
+#[test]
+fn each_metric_of_the_table_is_one_that_the_filter_defines() {
+    let mut sources = String::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => sources += &std::fs::read_to_string(path).unwrap(),
+            }
+        }
+    }
+    let is_literal = |text: &str| sources.contains(&format!("\"{text}\""));
+    let documented = documented();
+    assert!(documented.len() > 40, "{documented:?}");
+    for (name, _) in documented {
+        let kinds = ["authority", "ban", "system", "breaker", "api"];
+        let of_kind = kinds.iter().find_map(|kind| name.strip_prefix(kind));
+        assert!(
+            is_literal(&name) || of_kind.is_some_and(is_literal),
+            "{name} is not defined"
+        );
+    }
+}
 
 /// A reply: status, details, headers, body.
 type Sent = (u16, String, Vec<(String, String)>, String);
@@ -278,6 +325,15 @@ impl Host for Fake {
     }
 
     fn define_metric(&self, kind: Kind, name: &str) -> Option<MetricId> {
+        let documented = documented();
+        let base = name.strip_prefix("leapgate.").unwrap();
+        let base = base.split(';').next().unwrap();
+        let row = documented.iter().find(|(of, _)| of == base);
+        assert_eq!(
+            row.map(|(_, kind)| kind),
+            Some(&kind),
+            "the row of {base} in docs/metrics.md"
+        );
         let mut metrics = self.0.metrics.borrow_mut();
         let known = metrics.iter().position(|(_, known, _)| known == name);
         let id = known.unwrap_or_else(|| {
