@@ -338,14 +338,19 @@ npm_package() {
   binaryen
   node_install esbuild $ESBUILD
   wasm_bindgen
-  local work module
+  local work module features
   quietly cargo tree --locked -p leapgate-js --target wasm32-unknown-unknown ||
     die "cargo could not download the crates of leapgate-js (see .tools/log): check the network and run this again."
   mkdir -p dist
   work=$(mktemp -d dist/work.XXXXXX)
   for module in limiter engine flow shared memory cli playground; do
+    case $module in
+      engine) features=engine,regex ;;
+      playground) features=engine,replay,shared,memory ;;
+      *) features=$module ;;
+    esac
     RUSTFLAGS=$(no_paths) cargo rustc --locked --profile npm-$module --target wasm32-unknown-unknown -p leapgate-js --crate-type cdylib \
-      --no-default-features --features "${module/playground/engine,replay}"
+      --no-default-features --features "$features"
     .tools/wasm-bindgen/bin/wasm-bindgen "$TARGET/wasm32-unknown-unknown/npm-$module/leapgate_js.wasm" --target bundler \
       --no-typescript --keep-debug --out-name leapgate --out-dir "$work/$module"
     if [ $module = cli ]; then
