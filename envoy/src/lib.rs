@@ -81,7 +81,7 @@ mod store;
 pub mod vm;
 pub mod waiting;
 
-/// It takes a third of the bytes of the allocator that std brings.
+/// It takes a third of the bytes of the allocator that std brings. The library leaves the choice to the module that it is in.
 #[cfg(all(target_family = "wasm", feature = "plugin"))]
 #[global_allocator]
 static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();

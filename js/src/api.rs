@@ -10,6 +10,8 @@ pub(crate) mod flow;
 pub(crate) mod limiter;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
+#[cfg(feature = "replay")]
+pub(crate) mod replay;
 #[cfg(feature = "engine")]
 pub(crate) mod rules;
 #[cfg(feature = "shared")]

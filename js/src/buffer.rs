@@ -48,6 +48,15 @@ impl Buffer {
         self.write(text.as_bytes())
     }
 
+    /// 0 for JavaScript, or minus the length of a sentence, which is written for it.
+    #[cfg(feature = "replay")]
+    pub(crate) fn told(&mut self, done: Result<(), String>) -> f64 {
+        match done {
+            Ok(()) => 0.0,
+            Err(sentence) => -self.write_text(&sentence),
+        }
+    }
+
     /// A number for JavaScript, or minus the length of an error message, which is written for it. (Out of line: there is one copy.)
     #[cfg(feature = "engine")]
     #[inline(never)]

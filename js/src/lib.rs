@@ -10,7 +10,7 @@
 //!
 //! It is built into six modules: a small one with the feature `limiter` alone, one with `engine`, one with `flow`, for flow rules alone,
 //! one with `shared`, for limits that several processes share, one with `memory`, for the store of such limits, and one with `cli`, for
-//! the command line.
+//! the command line. The playground's module has the features `engine` and `replay`.
 
 mod api;
 mod buffer;
@@ -42,6 +42,8 @@ mod lease_node;
 mod lease_store;
 #[cfg(feature = "limiter")]
 mod limiter;
+#[cfg(feature = "replay")]
+mod replay;
 #[cfg(feature = "engine")]
 mod rules;
 #[cfg(feature = "engine")]
@@ -88,6 +90,8 @@ pub use api::cli::*;
 pub use api::limiter::*;
 #[cfg(feature = "memory")]
 pub use api::memory::*;
+#[cfg(feature = "replay")]
+pub use api::replay::*;
 #[cfg(feature = "shared")]
 pub use api::shared::*;
 pub use api::*;

@@ -33,6 +33,8 @@ pub(crate) struct Shell {
     pub(crate) seed: [u64; 2],
     #[cfg(feature = "cli")]
     pub(crate) program: Program,
+    #[cfg(feature = "replay")]
+    pub(crate) replay: Option<leapgate_cli::replay::Replay>,
     #[cfg(feature = "flow")]
     pub(crate) flows: Flows,
     #[cfg(feature = "shared")]

@@ -6,7 +6,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from harness import ROOT, EnvoyTest, eventually, route
 
-DOCUMENTED = re.findall(r"- {tag_name: (\w+), regex: '(.*)'}", (ROOT / "docs" / "envoy.md").read_text())
+DOCUMENTED = re.findall(r"- {tag_name: (\w+), regex: '(.*)'}", (ROOT / "docs" / "metrics.md").read_text())
 LABELS = {"stats_tags": [{"tag_name": name, "regex": regex} for name, regex in DOCUMENTED]}
 
 ALIKE = ("a.b", "a_b", "a/b", "a-b", "a:b", "a b", "é", "è", "inbound", "login", "api_v1", "my-route", 'a"b\\c', "a;b", "waiting")
@@ -77,21 +77,27 @@ class Names(EnvoyTest):
             self.fail(f"expected and found: {self.missing}")
 
     def test_no_series_stands_twice_and_a_strict_reader_takes_the_scrape(self):
-        expected = {"leapgate_blocked_rule_x": 2, "leapgate_passed_rule____2a_resource_free": 1, "leapgate_breaker_blocked_rule_1": 0,
-                    "leapgate_inbound_in_flight": 0}
-        for shown in ("a_b__2e", "a_b", "a_b__2f", "login", "api_v1", "my_route__2d", "inbound", "e"):
-            expected[f"leapgate_passed_rule_{shown}"] = 1
+        expected = {"leapgate_blocked_rule_x_resource_x": 2, "leapgate_passed_rule____2a_resource_free": 1,
+                    "leapgate_breaker_blocked_rule_1_resource_x": 0, "leapgate_system_blocked_rule_1": 0, "leapgate_inbound_in_flight": 0,
+                    "leapgate_passed_rule_e_resource____c3a8": 1, "leapgate_info_version_0_1_0__2e2e": 1}
+        for shown in ("a_b__2e", "a_b", "a_b__2f", "login", "api_v1", "my_route__2d", "inbound"):
+            expected[f"leapgate_passed_rule_{shown}_resource_{shown}"] = 1
         self.told(self.scraped(), {(name, ()): value for name, value in expected.items()})
 
     def test_the_documented_tags_cut_out_rule_and_resource(self):
         expected = {
-            ("leapgate_blocked", (("rule", "x"),)): 2,
+            ("leapgate_blocked", (("resource", "x"), ("rule", "x"))): 2,
+            ("leapgate_utilization_percent", (("resource", "x"), ("rule", "x"))): 100,
+            ("leapgate_system_blocked", (("rule", "1"),)): 0,
+            ("leapgate_breaker_blocked", (("resource", "x"), ("rule", "1"))): 0,
+            ("leapgate_info", (("version", "0.1.0"),)): 1,
             ("leapgate_admitted", (("rule", "x"), ("window", "1000ms_100"))): 1,
-            ("leapgate_passed", (("origin", "app"), ("rule", "x/app=other"))): 1,
+            ("leapgate_passed", (("origin", "app"), ("resource", "x"), ("rule", "x/app=other"))): 1,
             ("leapgate_breaker_state", (("resource", "free"), ("rule", "*/errorRatio"))): 0,
         }
-        for rule in (*(name for name in ALIKE if name.isascii()), "_", "e"):
-            expected["leapgate_passed", (("rule", rule.replace(";", "%3b")),)] = 1
+        for rule, resource in (*((name, name) for name in ALIKE if name.isascii()), ("_", "é"), ("e", "è")):
+            labels = (("resource", resource.replace(";", "%3b")), ("rule", rule.replace(";", "%3b")))
+            expected["leapgate_passed", labels] = 1
         for resource in ("free", "a"):
             expected["leapgate_passed", (("resource", resource), ("rule", "*"))] = 1
         found = self.told(self.scraped(stats_config=LABELS), expected)
@@ -107,4 +113,4 @@ class Names(EnvoyTest):
         for root_id in ("x", "rule_x", "x;rule=a", "leapgate"):
             self.assertTrue(running.configure(second, root_id=root_id))
             self.assertEqual([running.get("/a")[0] for _ in range(3)], [200, 200, 429], root_id)
-        self.told(running, {("leapgate_passed_root_rule_x__5f_rule_a", ()): 2})
+        self.told(running, {("leapgate_passed_root_rule_x__5f_rule_a_resource_a", ()): 2})

@@ -1,0 +1,40 @@
+//! A replay from what JavaScript hands over.
+
+use leapgate::config::Value;
+use leapgate_cli::leapgate_envoy::config::parse_value;
+use leapgate_cli::replay::{Format, Options, Replay};
+
+/// The replay of `[document, fields, routes, refuseLessThan]`: the rules; where values stand in lines, or null; pairs of a path and a
+/// resource; the share in percent, or null.
+pub(crate) fn made(given: &Value) -> Result<Replay, String> {
+    let Value::Array(given) = given else {
+        return Err("a replay has a document and options".into());
+    };
+    let (rules, settings) =
+        parse_value(given.first().unwrap_or(&Value::Null)).map_err(|error| error.to_string())?;
+    let mut options = Options::default();
+    if let Some(Value::String(fields)) = given.get(1) {
+        let format = Format::of_fields(fields);
+        options.format = Some(format.map_err(|error| format!("fields: {error}"))?);
+    }
+    if let Some(Value::Array(pairs)) = given.get(2) {
+        let routes = pairs.iter().filter_map(|pair| match pair {
+            Value::Array(pair) => match pair.as_slice() {
+                [Value::String(path), Value::String(name)] => Some((path.clone(), name.clone())),
+                _ => None,
+            },
+            _ => None,
+        });
+        options.routes = routes.collect();
+    }
+    if let Some(Value::Number(percent)) = given.get(3) {
+        options.refuse_less_than = *percent;
+    }
+    Replay::new(rules, settings, options).map_err(|error| error.to_string())
+}
+
+/// The report as JSON.
+pub(crate) fn report(replay: Option<Replay>) -> Result<String, String> {
+    let report = replay.ok_or("no replay has begun")?.finish()?;
+    serde_json::to_string(&report).map_err(|error| error.to_string())
+}
