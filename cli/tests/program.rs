@@ -14,11 +14,13 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-const RULES: &str = r#"{"flowRules": [{"resource": "login", "id": "login", "count": 2, "key": ["clientIp"]}]}"#;
+const RULES: &str =
+    r#"{"flowRules": [{"resource": "login", "id": "login", "count": 2, "key": ["clientIp"]}]}"#;
 
 /// A folder of this process' own.
 fn folder(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let folder =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("rules.json"), RULES).unwrap();
     folder
@@ -28,7 +30,12 @@ fn line(i: u64) -> String {
     let (second, ms) = (i / 100, i % 100 * 10);
     format!(
         "{{\"start_time\":\"2026-10-01T{:02}:{:02}:{:02}.{ms:03}Z\",\"route_name\":\"login\",\"method\":\"GET\",\"path\":\"/login\",\"response_code\":200,\"duration\":3,\"user_agent\":\"Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0\",\"downstream_remote_address\":\"10.{}.{}.{}:4711\"}}\n",
-        second / 3600 % 24, second / 60 % 60, second % 60, i / 65536 % 256, i / 256 % 256, i % 256
+        second / 3600 % 24,
+        second / 60 % 60,
+        second % 60,
+        i / 65536 % 256,
+        i / 256 % 256,
+        i % 256
     )
 }
 
@@ -57,7 +64,11 @@ fn leapgate(arguments: &[&str], input: &[u8]) -> Output {
 
 fn said(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
 }
 
 #[test]
@@ -65,14 +76,21 @@ fn check_says_what_was_read_or_what_is_wrong() {
     let folder = folder("check");
     let rules = folder.join("rules.json");
     let rules = rules.to_str().unwrap();
-    assert_eq!(said(&leapgate(&["check", rules], b"")), (Some(0), format!("{rules}: 1 flow rule\n"), String::new()));
+    assert_eq!(
+        said(&leapgate(&["check", rules], b"")),
+        (Some(0), format!("{rules}: 1 flow rule\n"), String::new())
+    );
     assert_eq!(
         said(&leapgate(&["check", "-"], br#"{"flowRules": [{"resource": "a", "count": 1, "intervalMs": 997}]}"#)),
         (Some(0), "-: 1 flow rule; 1 warning\n".into(), "leapgate: flowRules[0].intervalMs: `997` has no divisor from 10 to 100, so its window has 1 bucket and may pass only 1/2 of the count; use `1000`\n".into())
     );
     assert_eq!(
         said(&leapgate(&["check", "-"], br#"{"flowRules": 5}"#)),
-        (Some(1), String::new(), "leapgate: flowRules: `5` is a number; use an array\n".into())
+        (
+            Some(1),
+            String::new(),
+            "leapgate: flowRules: `5` is a number; use an array\n".into()
+        )
     );
     assert_eq!(
         said(&leapgate(&["check", "no/such/file"], b"")),
@@ -88,7 +106,11 @@ fn a_log_is_the_same_packed_or_not_in_pieces_or_from_standard_input() {
     let all = log(0..3000);
     std::fs::write(path(plain), &all).unwrap();
     // Two members, and the first ends within a line.
-    std::fs::write(path(members), [packed(&all[..7777]), packed(&all[7777..])].concat()).unwrap();
+    std::fs::write(
+        path(members),
+        [packed(&all[..7777]), packed(&all[7777..])].concat(),
+    )
+    .unwrap();
     let half = log(0..1000);
     std::fs::write(path(first), packed(&half)).unwrap();
     std::fs::write(path("rest.log"), &all[half.len()..]).unwrap();
@@ -109,9 +131,15 @@ fn a_log_is_the_same_packed_or_not_in_pieces_or_from_standard_input() {
     // An archive that is broken off is read as far as it goes.
     let whole = packed(&all);
     let rules = path(rules);
-    let (code, json, error) = said(&leapgate(&["replay", "--json", &rules, "-"], &whole[..whole.len() / 2]));
+    let (code, json, error) = said(&leapgate(
+        &["replay", "--json", &rules, "-"],
+        &whole[..whole.len() / 2],
+    ));
     assert_eq!(code, Some(0));
-    assert!(error.starts_with("leapgate: `-` is read up to a fault only ("), "{error}");
+    assert!(
+        error.starts_with("leapgate: `-` is read up to a fault only ("),
+        "{error}"
+    );
     assert!(json.contains("\"lines\":"), "{json}");
 }
 
@@ -121,12 +149,27 @@ fn what_cannot_be_replayed_is_one_sentence() {
     let rules = folder.join("rules.json");
     let rules = rules.to_str().unwrap();
     let cases: [(&[&str], &[u8], &str); 3] = [
-        (&["replay", "-", "-"], b"", "leapgate: `-` is given twice, and there is one standard input; give the path of a file\n"),
-        (&["replay", rules, "no.log"], b"", "leapgate: `no.log` cannot be read (No such file or directory (os error 2)); give the path of a log, packed by gzip or not, or `-` for standard input\n"),
-        (&["replay", rules, "-", "--fields", "$a$b"], b"", "leapgate: --fields: `$b` follows another value at once; put a character between the two\n"),
+        (
+            &["replay", "-", "-"],
+            b"",
+            "leapgate: `-` is given twice, and there is one standard input; give the path of a file\n",
+        ),
+        (
+            &["replay", rules, "no.log"],
+            b"",
+            "leapgate: `no.log` cannot be read (No such file or directory (os error 2)); give the path of a log, packed by gzip or not, or `-` for standard input\n",
+        ),
+        (
+            &["replay", rules, "-", "--fields", "$a$b"],
+            b"",
+            "leapgate: --fields: `$b` follows another value at once; put a character between the two\n",
+        ),
     ];
     for (arguments, input, sentence) in cases {
-        assert_eq!(said(&leapgate(arguments, input)), (Some(1), String::new(), sentence.into()));
+        assert_eq!(
+            said(&leapgate(arguments, input)),
+            (Some(1), String::new(), sentence.into())
+        );
     }
     let (code, _, error) = said(&leapgate(&["replay", rules, "-"], b"hello\n"));
     assert_eq!((code, error.lines().count()), (Some(1), 1), "{error}");
@@ -169,6 +212,9 @@ fn memory_does_not_grow_with_the_log() {
     assert!(program.wait().unwrap().success());
     let (third, end) = (at_a_third.unwrap(), at_the_end.unwrap());
     // What grows is the trace of requests for the smallest limit, 12 bytes each, up to 48 MB.
-    assert!(end < third + 12_000, "{third} kB after a third, {end} kB at the end");
+    assert!(
+        end < third + 12_000,
+        "{third} kB after a third, {end} kB at the end"
+    );
     assert!(end < 100_000, "{end} kB");
 }
