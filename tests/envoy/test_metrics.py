@@ -142,7 +142,7 @@ class Dashboard(EnvoyTest):
             {"resource": "keyed", "id": "keyed", "count": 20, "key": [{"header": "x-user"}], "maxKeys": 100},
             {"resource": "mail", "id": "mail", "count": 20, "controlBehavior": "throttle", "maxQueueingTimeMs": 500},
             {"resource": "report", "id": "report", "count": 8, "grade": "concurrency"},
-            {"resource": "chat", "id": "chat", "unit": "tokens", "count": 1000, "cost": {"estimate": 200, "actual": {"header": "x-cost"}}},
+            {"resource": "chat", "id": "chat", "unit": "tokens", "count": 3000, "cost": {"estimate": 200, "actual": {"header": "x-cost"}}},
             {"resource": "leased", "id": "leased", "count": 100, "clusterMode": True, "clusterConfig": {"thresholdType": 1}},
         ],
         "degradeRules": [{"resource": "pay", "id": "pay", "grade": "errorRatio", "count": 0.5, "timeWindow": 60, "minRequestAmount": 4,
@@ -167,7 +167,7 @@ class Dashboard(EnvoyTest):
         self.addCleanup(prometheus.close)
         prometheus.wait_for_scrapes(1)
         sources = {name: Source(f"/{name}", connections=connections, rate=rate) for name, connections, rate in
-                   (("login", 8, 200), ("free", 4, 100), ("keyed", 2, 10), ("mail", 8, 40), ("report", 12, 60), ("chat", 2, 4),
+                   (("login", 8, 200), ("free", 4, 100), ("keyed", 2, 10), ("mail", 8, 40), ("report", 12, 60), ("chat", 3, None),
                     ("leased", 4, 50), ("pay", 2, 20))}
         sources["keyed"].headers = itertools.cycle(["x-user: ann\r\n", "x-user: bob\r\n"])
         with Load(running.port, *sources.values()):
@@ -207,7 +207,7 @@ class Dashboard(EnvoyTest):
         self.assertEqual(said("Versions"), {"version=0.1.0": 1})
         self.assertTrue(2 <= said("Waiting")[""] <= 12, said("Waiting"))
         near(said("Waiting", 1)["rule=mail"], a_second("mail", 200), 0.3)
-        self.assertEqual(said("In flight and held")["rule=report"], 8)
+        self.assertTrue(6 <= said("In flight and held")["rule=report"] <= 8, said("In flight and held"))
         self.assertGreater(said("In flight and held", 1)["rule=chat"], 0)
         self.assertGreater(said("Leases")["rule=leased"], 0)
         self.assertGreater(said("Leases", 1)["rule=leased"], 0)
