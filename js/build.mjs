@@ -158,12 +158,12 @@ const CLI_BUDGETS = { wasm: 2_000_000, 'gzipped, with its script': 700_000 };
 }
 
 // These import `leapgate` by name: its `exports` choose the source of the module, and there is one instance.
-const around = ['stats', 'http', 'express', 'fastify', 'fetch', 'hono', 'store', 'nestjs', 'shared-redis', 'shared-durable-object', 'shared-cluster', 'client'];
+const around = ['stats', 'http', 'express', 'fastify', 'fetch', 'hono', 'store', 'nestjs', 'shared-redis', 'shared-durable-object', 'shared-cluster', 'client', 'metrics'];
 // The script for Redis as the core has it: without comments and indentation.
 const script = readFileSync('src/lease/redis.lua', 'utf8').replace(/^ *(--.*)?\n|^ +/gm, '');
 const sha1 = createHash('sha1').update(script).digest('hex');
 if (!readFileSync('src/lease/script.rs', 'utf8').includes(sha1)) throw new Error(`src/lease/script.rs does not have the SHA-1 of the script, ${sha1}.`);
-const options = { external: ['leapgate'], define: { REDIS_SCRIPT: JSON.stringify(script), REDIS_SCRIPT_SHA1: `"${sha1}"` } };
+const options = { external: ['leapgate'], define: { REDIS_SCRIPT: JSON.stringify(script), REDIS_SCRIPT_SHA1: `"${sha1}"`, VERSION: `"${version}"` } };
 for (const name of around) {
   for (const [format, extension] of [['esm', 'js'], ['cjs', 'cjs']]) {
     writeFileSync(`${dist}/${name}.${extension}`, await bundle(`js/lib/${name}.js`, { format, ...options }));

@@ -4,6 +4,7 @@ import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
+import { aliasOf, inVirtualTime } from './modules.mjs';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 const root = resolve(here, '..');
@@ -31,7 +32,8 @@ const { metafile } = await build({
   logLevel: 'warning',
   loader: { '.wasm': 'file' },
   nodePaths: [`${root}/.tools/site/node_modules`],
-  alias: { 'leapgate/slim': `${npm}/slim.js`, 'leapgate/leapgate_bg.wasm': `${npm}/leapgate_bg.wasm` },
+  alias: aliasOf(npm),
+  plugins: [inVirtualTime(here)],
 });
 cpSync(join(here, 'index.html'), join(out, 'index.html'));
 

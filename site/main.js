@@ -10,7 +10,11 @@ import { element } from './dom.js';
 import { readLink, writeLink } from './link.js';
 import { Clock } from './time.js';
 
-const FIGURES = [{ id: 'ring', title: 'The ring', load: () => import('./figures/ring.js') }];
+const FIGURES = [
+  { id: 'ring', title: 'The ring', load: () => import('./figures/ring.js') },
+  { id: 'rules', title: 'Rules', load: () => import('./figures/rules.js') },
+  { id: 'fleet', title: 'Fleet', load: () => import('./figures/fleet.js') },
+];
 
 const WITHOUT_WASM =
   "This page decides by leapgate's own WebAssembly module, which this browser does not run: allow WebAssembly here, or use another browser.";
@@ -83,10 +87,9 @@ function open(id) {
 // Writes the link a little later: browsers refuse to have it written many times a second.
 let writing;
 function write() {
-  clearTimeout(writing);
-  const mine = turn;
-  writing = setTimeout(() => {
-    if (mine === turn && figure !== undefined) history.replaceState(null, '', writeLink(shown, figure.state()));
+  writing ??= setTimeout(() => {
+    writing = undefined;
+    if (figure !== undefined) history.replaceState(null, '', writeLink(shown, figure.state()));
   }, 300);
 }
 let speed = clock.speed;

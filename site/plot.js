@@ -2,11 +2,11 @@
 import uPlot from 'uplot';
 import { colours } from './dom.js';
 
-const NAMES = ['soft', 'line', 'pass', 'over', 'ink'];
+const NAMES = ['soft', 'line', 'pass', 'pass-soft', 'over', 'ink'];
 const FONT = '12px system-ui, sans-serif';
 
 // A plot in `place`, as wide as that. `series` has a `label` and a `colour` for each, by its name in style.css, and may have a `width`,
-// a `dash` and `isStepped`; `x` and `y` may be functions that return the range of an axis. `set(data)` draws columns: the times in
+// a `dash`, a `fill`, another name, and `isStepped`; `x` and `y` may be functions that return the range of an axis. `set(data)` draws columns: the times in
 // seconds, and then each series, with null where it has nothing.
 export function plot(place, { series, height = 180, x, y, unit = ' s' }) {
   let paint = colours(NAMES);
@@ -28,9 +28,10 @@ export function plot(place, { series, height = 180, x, y, unit = ' s' }) {
       axes: [axis({ size: 28, values: (_, ticks) => ticks.map((tick) => `${tick}${unit}`) }), axis({ size: 40 })],
       series: [
         {},
-        ...series.map(({ label, colour, width = 2, dash, isStepped }) => ({
+        ...series.map(({ label, colour, fill, width = 2, dash, isStepped }) => ({
           label,
           stroke: () => paint[colour],
+          fill: fill && (() => paint[fill]),
           width,
           dash,
           points: { show: false },

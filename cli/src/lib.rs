@@ -4,7 +4,9 @@
 //! | Module | Owns |
 //! |---|---|
 //! | `text` | numbers and spans as sentences show them |
+//! | `words` | rules in words |
 //! | `check` | whether a document is right for where it is to run |
+//! | `explain` | which rules a request meets |
 //! | `html` | the report as a page |
 //! | `program` | what the program's arguments mean, and what it says |
 //! | `replay` | what rules would have done to the traffic of a log |
@@ -19,6 +21,7 @@ pub use {leapgate, leapgate_envoy};
 
 #[cfg(feature = "program")]
 pub mod check;
+pub mod explain;
 pub mod html;
 #[cfg(feature = "program")]
 mod paper;
@@ -26,3 +29,4 @@ mod paper;
 pub mod program;
 pub mod replay;
 pub mod text;
+pub mod words;

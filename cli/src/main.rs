@@ -31,6 +31,7 @@ fn run(command: &Command) -> Result<(), String> {
     program::told(&checked).for_each(|warning| tell(warning));
     match command {
         Command::Check(arguments) => say(&arguments.output(&checked)),
+        Command::Explain(arguments) => say(&arguments.output(&checked)?),
         Command::Replay(arguments) => run_replay(arguments, checked),
     }
 }

@@ -1,8 +1,10 @@
 //! The program without its files: what its arguments mean, and what it says. The binary runs it, and so does the npm package.
 
 use crate::check::{Checked, Target, check, summary};
+use crate::explain::{Asked, explain};
 use crate::html::html;
 use crate::replay::{Format, Options, Replay, Report, text};
+use crate::words::Reach;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// How many bytes of a document are read at most: more than any that is accepted, so that the refusal says why.
@@ -22,6 +24,8 @@ pub struct Arguments {
 pub enum Command {
     /// Say whether a document of rules is right, with the sentence that a proxy would log.
     Check(CheckArguments),
+    /// Say which rules a request meets, in the order in which they are asked, and what each does.
+    Explain(ExplainArguments),
     /// Say what rules would have done to the traffic of an access log.
     Replay(ReplayArguments),
 }
@@ -34,6 +38,57 @@ pub struct CheckArguments {
     /// Where it is to run: the filter refuses what no request in Envoy has.
     #[arg(long, value_enum, default_value = "envoy")]
     target: Where,
+}
+
+/// The arguments of `explain`.
+#[derive(Args)]
+pub struct ExplainArguments {
+    /// The rules, as JSON; `-` is standard input.
+    pub rules: String,
+    /// What the request is for: in Envoy commonly the name of its route.
+    #[arg(long, default_value = "")]
+    resource: String,
+    /// The path, with the query: by it the request belongs to APIs.
+    #[arg(long)]
+    path: Option<String>,
+    /// The method.
+    #[arg(long)]
+    method: Option<String>,
+    /// The host.
+    #[arg(long)]
+    host: Option<String>,
+    /// The client's address.
+    #[arg(long)]
+    client_ip: Option<String>,
+    /// The origin.
+    #[arg(long)]
+    origin: Option<String>,
+    /// A header; may be given several times.
+    #[arg(long = "header", value_name = "NAME:VALUE", value_parser = header)]
+    headers: Vec<(String, String)>,
+    /// Another part of a key, by its name in ids; may be given several times: `jwtClaim:sub=alice`.
+    #[arg(long = "key", value_name = "PART=VALUE", value_parser = key)]
+    keys: Vec<(String, String)>,
+    /// Say of the other rules, too, why they do not apply.
+    #[arg(long)]
+    all: bool,
+    /// Where the rules are to run.
+    #[arg(long, value_enum, default_value = "envoy")]
+    target: Where,
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':') {
+        Some((name, value)) => Ok((name.trim().to_ascii_lowercase(), value.trim().into())),
+        None => Err("use a name and a value, such as `x-app:ios`".into()),
+    }
+}
+
+fn key(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) => Ok((name.into(), value.into())),
+        None => Err("use a part and a value, such as `jwtClaim:sub=alice`".into()),
+    }
 }
 
 /// The arguments of `replay`.
@@ -111,6 +166,7 @@ impl Command {
     pub fn rules(&self) -> &str {
         match self {
             Command::Check(arguments) => &arguments.rules,
+            Command::Explain(arguments) => &arguments.rules,
             Command::Replay(arguments) => &arguments.rules,
         }
     }
@@ -123,6 +179,7 @@ impl Command {
     pub fn check(&self, document: &[u8]) -> Result<Checked, String> {
         let target = match self {
             Command::Check(arguments) => arguments.target,
+            Command::Explain(arguments) => arguments.target,
             Command::Replay(arguments) => arguments.target,
         };
         check(document, target.into())
@@ -137,6 +194,32 @@ impl CheckArguments {
             n => format!("; {}", crate::text::count(n as u64, "warning")),
         };
         format!("{}: {}{warnings}\n", self.rules, summary(&checked.rules))
+    }
+}
+
+impl ExplainArguments {
+    /// What is printed of the request.
+    ///
+    /// # Errors
+    ///
+    /// If the rules do not go together, which a check has found out before.
+    pub fn output(&self, checked: &Checked) -> Result<String, String> {
+        let reach = match self.target {
+            Where::Envoy => Reach::of(&checked.settings),
+            Where::Js | Where::Rust => Reach::Engine,
+        };
+        let asked = Asked {
+            resource: self.resource.clone(),
+            method: self.method.clone(),
+            path: self.path.clone(),
+            host: self.host.clone(),
+            client: self.client_ip.clone(),
+            origin: self.origin.clone(),
+            headers: self.headers.clone(),
+            keys: self.keys.clone(),
+        };
+        let explanation = explain(&checked.rules, &checked.settings, reach, &asked)?;
+        Ok(crate::explain::text(&explanation, self.all))
     }
 }
 

@@ -144,3 +144,26 @@ fn a_configuration_of_envoy_is_not_a_document() {
         "document: `static_resources:` looks like YAML; give the rules alone, the JSON that Envoy's configuration has under `configuration.value`"
     );
 }
+#[test]
+fn a_schema_of_another_version_is_told() {
+    let document = |schema: &str| format!(r#"{{"$schema": "{schema}", "flowRules": []}}"#);
+    let schema = |text: &str| {
+        check(document(text).as_bytes(), Target::Envoy)
+            .unwrap()
+            .schema
+    };
+    let own = env!("CARGO_PKG_VERSION");
+    assert_eq!(
+        schema("https://leapgate.example/v9.2.1/config.schema.json").unwrap(),
+        format!(
+            "$schema: `9.2.1` is another version of leapgate than this one, {own}; what the two accept may differ"
+        )
+    );
+    assert_eq!(
+        schema(&format!(
+            "https://leapgate.example/{own}/config.schema.json"
+        )),
+        None
+    );
+    assert_eq!(schema("./config.schema.json"), None);
+}

@@ -4,7 +4,7 @@ import * as core from './leapgate_bg.js';
 import * as wasm from './core.js';
 import { BaseEngine, checkName, insideOf, isEngine } from './base.js';
 import { bounded, checkNumber, checkOptions, wrong } from './errors.js';
-import { NodeTree, counters, top } from './statistics.js';
+import { NodeTree, counters, reports, top } from './statistics.js';
 import { flatten } from './tree.js';
 
 // The most keys that `top` returns.
@@ -98,6 +98,11 @@ export class Engine extends BaseEngine {
 
   counters() {
     return counters(this.#inside.ready());
+  }
+
+  // For `leapgate/metrics`.
+  [Symbol.for('leapgate.metrics')]() {
+    return reports(this.#inside.ready(), this.now());
   }
 
   top(n = 10) {

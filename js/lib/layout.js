@@ -98,7 +98,7 @@ export const UNANSWERED = 4;
 export const WINDOW = ['intervalMs', 'sampleCount'];
 export const BUCKET = ['start', 'pass', 'block', 'exception', 'success', 'rt', 'occupiedPass', 'minRt', 'shortestRt', 'maxRt', 'maxConcurrency'];
 export const DETAIL = ['timestamp', 'pass', 'block', 'success', 'exception', 'rt', 'occupiedPass', 'concurrency'];
-export const COUNTERS = ['passed', 'waited', 'blocked', 'shadowBlocked', 'shared', 'defaulted', 'debt'];
+export const COUNTERS = ['passed', 'waited', 'blocked', 'shadowBlocked', 'shared', 'defaulted', 'debt', 'inFlight', 'part'];
 export const HOT_KEY = ['amount', 'isNamed'];
 
 // Statistics: choices.

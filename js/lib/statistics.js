@@ -646,19 +646,26 @@ Object.entries({ Metric, NodeTree, EntranceNode, DefaultNode, ClusterNode, Origi
 
 const byName = (one, other) => (one < other ? -1 : one > other ? 1 : 0);
 
+// The rules of the engine with this number. At a time `now`, also how full their limits are, and the states of circuit breakers.
+export function reports(engine, now) {
+  const names = wasm.readTexts(guarded(() => core.engine_counters(engine, now)));
+  const counted = rows((names.length / 5) * layout.COUNTERS.length, layout.COUNTERS);
+  return counted.map((row, i) => {
+    const [rule, resource, origin, kind, target] = names.slice(5 * i, 5 * i + 5);
+    return { rule, resource, origin, kind, target, ...row };
+  });
+}
+
 // The counters of the rules of the engine with this number.
 export function counters(engine) {
-  const names = wasm.readTexts(guarded(() => core.engine_counters(engine)));
-  const counted = rows((names.length / 3) * layout.COUNTERS.length, layout.COUNTERS);
   const all = new Map();
-  counted.forEach(({ passed, waited, shared, defaulted, debt, ...refused }, i) => {
-    const [rule, resource, origin] = names.slice(3 * i, 3 * i + 3);
+  reports(engine, -1).forEach(({ rule, resource, origin, kind, target, passed, waited, shared, defaulted, debt, inFlight, part, ...refused }) => {
     const place = JSON.stringify([rule, passed < 0, resource, origin]);
     const row = { rule, resource: resource || null, origin: origin || null, passed: orNull(passed), waited: orNull(waited), ...refused };
     Object.assign(row, { shared: orNull(shared), defaulted: orNull(defaulted), debt: orNull(debt) });
     const same = all.get(place);
     if (same === undefined) all.set(place, row);
-    else layout.COUNTERS.forEach((count) => row[count] !== null && (same[count] += row[count]));
+    else layout.COUNTERS.forEach((count) => row[count] >= 0 && (same[count] += row[count]));
   });
   return [...all].sort(([one], [other]) => byName(one, other)).map(([, row]) => row);
 }

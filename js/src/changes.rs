@@ -72,6 +72,11 @@ impl ToldBreaker {
             changes,
         }
     }
+
+    /// The resource that it guards, and its rule.
+    pub(crate) fn place(&self) -> (&str, &str) {
+        (&self.resource, self.rule.as_str())
+    }
 }
 
 impl BreakerStorage for ToldBreaker {

@@ -27,7 +27,7 @@ impl Program {
             Ok(Arguments { command }) => {
                 let verified = match &command {
                     Command::Replay(arguments) => arguments.verify(),
-                    Command::Check(_) => Ok(()),
+                    Command::Check(_) | Command::Explain(_) => Ok(()),
                 };
                 program.command = Some(command);
                 let status = program.or_fail(verified.map(|()| GOES_ON));
@@ -70,6 +70,10 @@ impl Program {
         match command {
             Command::Check(arguments) => {
                 self.out = arguments.output(&checked);
+                Ok(0)
+            }
+            Command::Explain(arguments) => {
+                self.out = arguments.output(&checked)?;
                 Ok(0)
             }
             Command::Replay(arguments) => {

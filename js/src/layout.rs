@@ -196,7 +196,7 @@ pub(crate) const DETAIL: [&str; 8] = [
     "occupiedPass",
     "concurrency",
 ];
-pub(crate) const COUNTERS: [&str; 7] = [
+pub(crate) const COUNTERS: [&str; 9] = [
     "passed",
     "waited",
     "blocked",
@@ -204,6 +204,8 @@ pub(crate) const COUNTERS: [&str; 7] = [
     "shared",
     "defaulted",
     "debt",
+    "inFlight",
+    "part",
 ];
 pub(crate) const HOT_KEY: [&str; 2] = ["amount", "isNamed"];
 

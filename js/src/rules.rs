@@ -1,9 +1,9 @@
 //! Rules as JavaScript sees them, whatever their kind.
 
 use crate::seed::LateSeed;
-use leapgate::backend::{KeyedController, KeyedWindows, StateKey};
+use leapgate::backend::{Counter, KeyedController, KeyedWindows, StateKey};
 use leapgate::rule::{ControlBehavior, Count, FlowRule, Grade, REQUESTS, RuleId};
-use leapgate::{Blocked, Engine, Policy, RefusalKind, Resource, Rules};
+use leapgate::{Blocked, Engine, Policy, RefusalKind, Resource, Rules, Timestamp};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -108,7 +108,11 @@ pub(crate) fn longest_memory(rules: &Rules) -> Duration {
 /// How a rule has decided since it began. What it does not count is `None`.
 #[derive(Default)]
 pub(crate) struct RuleReport<'a> {
+    /// The kind of rule: empty for flow rules.
+    pub(crate) kind: &'static str,
     pub(crate) rule: &'a str,
+    /// The resource that the rule names; empty for all together.
+    pub(crate) target: &'a str,
     /// The resource and the origin, where the rule is for each of them apart; else empty.
     pub(crate) resource: &'a str,
     pub(crate) origin: &'a str,
@@ -122,6 +126,10 @@ pub(crate) struct RuleReport<'a> {
     pub(crate) defaulted: Option<u64>,
     /// How much more requests have cost than they held.
     pub(crate) debt: Option<u64>,
+    /// The calls in flight, under a limit on them without a key.
+    pub(crate) in_flight: Option<u64>,
+    /// How full its limit is, where a time has been given: 1 is full.
+    pub(crate) part: Option<f64>,
     /// The states of its keys.
     pub(crate) keys: Option<&'a KeyedWindows>,
     /// Whether these are turns, in nanoseconds.
@@ -132,6 +140,7 @@ impl<'a> RuleReport<'a> {
     fn of_state(key: &'a StateKey) -> RuleReport<'a> {
         RuleReport {
             rule: key.rule.as_str(),
+            target: key.target.0.as_str(),
             resource: key.resource.as_deref().unwrap_or_default(),
             origin: key.origin.as_deref().unwrap_or_default(),
             takes_turns: key.behavior == ControlBehavior::Throttle,
@@ -142,9 +151,17 @@ impl<'a> RuleReport<'a> {
 
 /// Reports each rule, in no particular order; twice where a state has been replaced while calls are in flight, or authority rules
 /// share an id.
-pub(crate) fn for_each_rule(engine: &Engine<LateSeed>, each: &mut dyn FnMut(&RuleReport<'_>)) {
+/// With a time `now`, how full their limits are is looked up, too.
+pub(crate) fn for_each_rule(
+    engine: &Engine<LateSeed>,
+    now: Option<Timestamp>,
+    each: &mut dyn FnMut(&RuleReport<'_>),
+) {
     engine.store().for_each_unkeyed(|key, state| {
+        let counts_calls = key.grade == Grade::Concurrency;
         each(&RuleReport {
+            in_flight: counts_calls.then(|| state.counter().reserved()),
+            part: now.map(|now| state.utilization(now)),
             passed: Some(state.passed()),
             waited: Some(state.waited()),
             blocked: state.blocked(),
@@ -154,7 +171,9 @@ pub(crate) fn for_each_rule(engine: &Engine<LateSeed>, each: &mut dyn FnMut(&Rul
         });
     });
     let keyed = |key: &StateKey, state: &KeyedController<KeyedWindows>| {
+        let report = RuleReport::of_state(key);
         each(&RuleReport {
+            part: now.map(|now| state.utilization(report.takes_turns, now)),
             passed: Some(state.passed()),
             waited: Some(state.waited()),
             blocked: state.blocked(),
@@ -163,13 +182,15 @@ pub(crate) fn for_each_rule(engine: &Engine<LateSeed>, each: &mut dyn FnMut(&Rul
             defaulted: Some(state.defaulted()),
             debt: Some(state.debt()),
             keys: Some(state.states()),
-            ..RuleReport::of_state(key)
+            ..report
         });
     };
     engine.store().for_each_keyed(keyed);
     engine.for_each_precheck(|report| {
         each(&RuleReport {
+            kind: report.kind,
             rule: report.id.as_str(),
+            target: report.resource.unwrap_or_default(),
             blocked: report.blocked,
             shadow_blocked: report.shadow_blocked,
             ..RuleReport::default()

@@ -360,7 +360,7 @@ test('rules_may_be_replaced_before_the_first_decision', () => {
 function documentKeys() {
   const types = readFileSync(new URL('../engine.d.ts', import.meta.resolve('leapgate/engine')), 'utf8');
   const [, fields] = /interface RulesDocument \{(.*?)\n\}/s.exec(types);
-  return [...fields.matchAll(/^  (\w+)\?:/gm)].map(([, key]) => `\`${key}\``).join(', ');
+  return [...fields.matchAll(/^  ([$\w]+)\?:/gm)].map(([, key]) => `\`${key}\``).join(', ');
 }
 
 test('a_wrong_document_is_refused_with_a_sentence', () => {

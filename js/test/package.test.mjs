@@ -17,6 +17,11 @@ test('import_and_require_share_one_instance', async () => {
   assert.equal(imported.Limiter, required.Limiter);
 });
 
+test('the_schema_of_documents_is_in_the_package', () => {
+  const schema = JSON.parse(readFileSync(require.resolve('leapgate/config.schema.json'), 'utf8'));
+  assert.deepEqual([schema.title, Object.keys(schema.properties)[0]], ['leapgate', '$schema']);
+});
+
 test('a_console_shows_the_name_and_the_limits_of_an_object', async () => {
   const { Limiter } = await import('leapgate');
   const { ArrayMetric, Engine, LeapArray, StatisticNode } = await import('leapgate/engine');

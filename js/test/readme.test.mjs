@@ -219,6 +219,20 @@ test('no document keeps the real Date.now as a clock', () => {
   }
 });
 
+test('the example of metrics tells the series that is printed', async () => {
+  const { server, engine } = await example('leapgate/metrics', 'server', 'engine');
+  for (let i = 0; i < 6; i++) engine.limit('login', { key: { clientIp: '203.0.113.7' } });
+  await listening(server);
+  try {
+    const response = await fetch(`http://127.0.0.1:${server.address().port}/`);
+    assert.equal(response.headers.get('content-type'), 'text/plain; version=0.0.4; charset=utf-8');
+    const shown = /`(leapgate_passed\{.*?\} \d+)`/.exec(readme)[1];
+    assert((await response.text()).includes(`\n${shown}\n`), shown);
+  } finally {
+    closed(server);
+  }
+});
+
 test('the example of statistics has the printed counts', async () => {
   const { code, seen } = await example('leapgate/stats', 'seen');
   assert.deepEqual(seen, JSON.parse(/ \/\/ (\[.*\])\n/.exec(code)[1]));

@@ -3,7 +3,7 @@
 use super::behavior::MaxQueueing;
 use super::flow::FlowRule;
 use super::key::KeyedBy;
-use super::parts::{Mode, RuleError, RuleId, Target, span};
+use super::parts::{Grade, Mode, RuleError, RuleId, Target, span};
 
 /// Once a key has been refused so often within an interval, it is refused for a time.
 ///
@@ -98,6 +98,24 @@ impl BanRule {
     /// Which resource it is for.
     pub fn target(&self) -> &Target {
         self.refusals.target()
+    }
+
+    /// How many refusals of a key ban it.
+    pub fn count(&self) -> u64 {
+        self.refusals.count().get() as u64
+    }
+
+    /// Within which time, in milliseconds.
+    pub fn interval_ms(&self) -> u64 {
+        match self.refusals.grade() {
+            Grade::Qps { window, .. } => window.window().interval_ms(),
+            Grade::Concurrency => 0,
+        }
+    }
+
+    /// For how long, in milliseconds.
+    pub fn ban_ms(&self) -> u64 {
+        self.ban_ms
     }
 
     /// What it tells clients apart by.

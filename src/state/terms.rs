@@ -70,10 +70,14 @@ const MAX_KNOWN: f64 = (1_u64 << 60) as f64;
 
 impl Bounds {
     pub(crate) fn of(terms: &Terms) -> Bounds {
+        Bounds::of_key(terms.count.get(), terms.max_queueing, terms.holds)
+    }
+
+    pub(crate) fn of_key(count: f64, max_queueing: u64, holds: bool) -> Bounds {
         Bounds {
-            count: terms.count.get(),
-            max_queueing: terms.max_queueing,
-            holds: terms.holds,
+            count,
+            max_queueing,
+            holds,
         }
     }
 

@@ -5,6 +5,8 @@
 
 mod agents;
 mod counts;
+mod decide;
+mod ending;
 mod fields;
 mod format;
 mod json;
@@ -13,6 +15,7 @@ mod report;
 mod request;
 mod rules;
 mod run;
+mod site;
 mod suggest;
 mod text;
 mod when;

@@ -73,6 +73,8 @@ pub struct RuleReport {
     pub id: String,
     /// `authority`, `ban`, `system`, `degrade`, `flow`, or `api`.
     pub kind: &'static str,
+    /// What it does.
+    pub words: String,
     /// What it is for.
     pub resource: String,
     /// Whether it would only have counted: it, or the document, is in shadow mode.

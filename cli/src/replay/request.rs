@@ -3,7 +3,7 @@
 use super::agents::Agent;
 use super::fields::{Fields, Slot};
 use super::format::Format;
-use super::run::Site;
+use super::site::Site;
 use leapgate::rule::{KeyPart, KeyValue};
 use leapgate_envoy::keys;
 use std::rc::Rc;

@@ -4,6 +4,7 @@ use super::fields::Slot;
 use super::format::Format;
 use super::report::RuleReport;
 use super::request::Source;
+use crate::words::{self, Ids, Reach};
 use leapgate::Rules;
 use leapgate::rule::{
     ApiDefinition, Exempt, FlowRule, Grade, KeyPart, LimitApp, Mode, Strategy, Target,
@@ -131,30 +132,31 @@ impl<'a> Known<'a> {
 /// The reports of rules, and the rules that can be replayed.
 pub(crate) fn sort(rules: Rules, known: &Known<'_>) -> (Vec<RuleReport>, Rules) {
     let mut reports = Vec::new();
-    let all = rules.mode;
-    let mut report = |kind, id: String, resource: &str, mode, lacks: &Option<String>| {
-        reports.push(RuleReport {
-            id,
-            kind,
-            resource: resource.into(),
-            shadow: mode == Mode::Shadow || all == Mode::Shadow,
-            requests: 0,
-            refused: 0,
-            waited: 0,
-            not_replayed: lacks.clone(),
-            suggestion: None,
-            no_suggestion: None,
-        });
-        lacks.is_none()
-    };
+    let (all, ids, reach) = (rules.mode, Ids::new(&rules), Reach::of(known.settings));
+    let mut report =
+        |(kind, id, words): (_, String, String), resource: &str, mode, lacks: &Option<String>| {
+            reports.push(RuleReport {
+                id: ids.of(kind, id, mode),
+                kind,
+                words,
+                resource: resource.into(),
+                shadow: mode == Mode::Shadow || all == Mode::Shadow,
+                requests: 0,
+                refused: 0,
+                waited: 0,
+                not_replayed: lacks.clone(),
+                suggestion: None,
+                no_suggestion: None,
+            });
+            lacks.is_none()
+        };
     let mut kept = rules;
     kept.authority.retain(|rule| {
         let lacks = known
             .lacks_resource(rule.target())
             .or_else(|| known.lacks_origin());
         report(
-            "authority",
-            rule.id().to_string(),
+            ("authority", rule.id().to_string(), words::authority(rule)),
             rule.target().as_str(),
             rule.mode(),
             &lacks,
@@ -165,8 +167,7 @@ pub(crate) fn sort(rules: Rules, known: &Known<'_>) -> (Vec<RuleReport>, Rules) 
         let lacks = known.lacks_resource(rule.target());
         let lacks = lacks.or_else(|| parts.iter().find_map(|part| known.lacks_part(part)));
         report(
-            "ban",
-            rule.id().to_string(),
+            ("ban", rule.id().to_string(), words::ban(rule)),
             rule.target().as_str(),
             rule.mode(),
             &lacks,
@@ -174,7 +175,12 @@ pub(crate) fn sort(rules: Rules, known: &Known<'_>) -> (Vec<RuleReport>, Rules) 
     });
     kept.system.retain(|rule| {
         let lacks = known.lacks_duration();
-        report("system", rule.id().to_string(), "*", rule.mode(), &lacks)
+        report(
+            ("system", rule.id().to_string(), words::system(rule)),
+            "*",
+            rule.mode(),
+            &lacks,
+        )
     });
     kept.degrade.retain(|rule| {
         let lacks = known
@@ -182,8 +188,7 @@ pub(crate) fn sort(rules: Rules, known: &Known<'_>) -> (Vec<RuleReport>, Rules) 
             .or_else(|| known.lacks_duration());
         let lacks = lacks.or_else(|| known.lacks_status());
         report(
-            "degrade",
-            rule.id().to_string(),
+            ("degrade", rule.id().to_string(), words::degrade(rule)),
             rule.target().as_str(),
             rule.mode(),
             &lacks,
@@ -193,8 +198,11 @@ pub(crate) fn sort(rules: Rules, known: &Known<'_>) -> (Vec<RuleReport>, Rules) 
         list.retain(|rule| {
             let lacks = known.lacks_for_flow(rule);
             report(
-                "flow",
-                rule.id().to_string(),
+                (
+                    "flow",
+                    rule.id().to_string(),
+                    words::flow(rule, rule.count(), reach),
+                ),
                 rule.target().as_str(),
                 rule.mode(),
                 &lacks,

@@ -2,22 +2,25 @@
 
 use super::Options;
 use super::agents::{Agent, Agents};
-use super::counts::{Distinct, Series, Top, hash};
+use super::counts::{Distinct, Top, hash};
+use super::decide::Exit;
+use super::ending::empty;
 use super::fields::{Fields, Slot};
 use super::format::Format;
-use super::queue::{HORIZON_MS, MAX_HELD, Queue};
-use super::report::{Clients, Group, KeyReport, Report, RuleReport, Skipped, SkippedLine};
+use super::queue::{HORIZON_MS, Queue};
+use super::report::{Report, RuleReport, SkippedLine};
 use super::request::{Held, Line, Source, Values};
 use super::rules::{Known, sort};
+use super::site::Site;
 use super::suggest::{MAX_KEPT, Trace, why_not};
 use super::when::{Clock, When};
+use crate::words::Ids;
 use hashbrown::HashMap;
 use leapgate::api::ApiMatcher;
 use leapgate::backend::{Local, Store};
-use leapgate::rule::{Cause, Exempt, FlowRule, Grade, KeyPart, KeyValue};
-use leapgate::{Decision, Engine, Entry, Outcome, Request, Resource, Rules, Timestamp};
+use leapgate::rule::{Exempt, FlowRule, Grade, KeyPart, KeyValue};
+use leapgate::{Engine, Rules};
 use leapgate_envoy::settings::{OriginFrom, ResourceFrom, Settings};
-use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
 
@@ -27,111 +30,75 @@ const TOLD: usize = 5;
 /// How far ahead of all earlier lines a line may be without another one beside it.
 const MAX_JUMP_MS: u64 = 86_400_000;
 
-/// How many sites are remembered.
-const MAX_SITES: usize = 1 << 14;
+/// Where rules stand in the report, by id, with their kinds.
+pub(super) type Places = HashMap<String, Vec<(&'static str, usize)>>;
 
-/// How many calls are in flight at most. Further ones end at once.
-const MAX_IN_FLIGHT: usize = 1 << 20;
-
-/// How many values of keys fit on the stack: more are rare.
-const FEW: usize = 16;
-
-/// A resource, and what the replay does for its requests.
-pub(crate) struct Site {
-    name: String,
-    resource: Rc<Resource<Local>>,
-    /// Its rules, as places in the report.
-    rules: Box<[usize]>,
-    sources: Box<[Source]>,
-    traced: Box<[Traced]>,
-}
-
-/// A rule whose requests are kept.
-struct Traced {
-    /// Its place in the report.
-    rule: usize,
-    parts: Box<[TracedPart]>,
-    exempt: Option<(Exempt, Box<[usize]>)>,
-}
-
-/// Where a part of a key is among those of a resource, and, of an address, how many bits of it count.
-type TracedPart = (usize, Option<(u8, u8)>);
-
-/// A call that ends.
-struct Exit {
-    at_ms: u64,
-    order: u64,
-    entry: Entry<Local>,
-    outcome: Outcome,
-}
-
-impl PartialEq for Exit {
-    fn eq(&self, other: &Exit) -> bool {
-        self.order == other.order
+fn places(reports: &[RuleReport]) -> Places {
+    let mut places = Places::new();
+    for (i, rule) in reports.iter().enumerate() {
+        places
+            .entry(rule.id.clone())
+            .or_default()
+            .push((rule.kind, i));
     }
+    places
 }
 
-impl Eq for Exit {}
-
-impl PartialOrd for Exit {
-    fn partial_cmp(&self, other: &Exit) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// The earliest is the greatest.
-impl Ord for Exit {
-    fn cmp(&self, other: &Exit) -> Ordering {
-        (other.at_ms, other.order).cmp(&(self.at_ms, self.order))
-    }
+/// Where the rule of that kind and id stands.
+pub(super) fn place(places: &Places, kind: &str, id: &str) -> Option<usize> {
+    let kind = if kind == "breaker" { "degrade" } else { kind };
+    let found = places.get(id)?.iter().find(|(of, _)| *of == kind);
+    found.map(|(_, place)| *place)
 }
 
 /// A group of refused clients.
 #[derive(Default)]
-struct RefusedGroup {
-    requests: u64,
-    clients: Distinct,
+pub(super) struct RefusedGroup {
+    pub(super) requests: u64,
+    pub(super) clients: Distinct,
 }
 
 /// A replay whose format is known.
 pub(crate) struct Run {
-    engine: Engine,
-    matcher: Option<ApiMatcher>,
-    format: Format,
-    settings: Settings,
-    routes: Vec<(Vec<u8>, String)>,
-    names_routes: bool,
-    refuse_less_than: f64,
+    pub(super) engine: Engine,
+    pub(super) matcher: Option<ApiMatcher>,
+    pub(super) format: Format,
+    pub(super) settings: Settings,
+    pub(super) routes: Vec<(Vec<u8>, String)>,
+    pub(super) names_routes: bool,
+    pub(super) refuse_less_than: f64,
     /// Whether any rule looks at how calls end.
-    tracks_ends: bool,
-    is_inbound: bool,
-    origin: Source,
-    prioritized: Option<(Source, Option<String>)>,
-    exempt: Option<(Exempt, Box<[Source]>)>,
-    sites: HashMap<(usize, u64), Rc<Site>>,
-    routes_met: HashMap<Box<[u8]>, Rc<Site>>,
-    rule_places: HashMap<String, usize>,
-    traces: Vec<Option<Trace>>,
-    flow: Vec<FlowRule>,
+    pub(super) tracks_ends: bool,
+    pub(super) is_inbound: bool,
+    pub(super) origin: Source,
+    pub(super) prioritized: Option<(Source, Option<String>)>,
+    pub(super) exempt: Option<(Exempt, Box<[Source]>)>,
+    pub(super) sites: HashMap<(usize, u64), Rc<Site>>,
+    pub(super) routes_met: HashMap<Box<[u8]>, Rc<Site>>,
+    pub(super) rule_places: Places,
+    pub(super) traces: Vec<Option<Trace>>,
+    /// The flow rules, and what they are called.
+    pub(super) flow: Vec<FlowRule>,
+    pub(super) called: Vec<String>,
     // The lines.
-    fields: Fields,
-    clock: Clock,
-    agents: Agents,
-    line: u64,
-    newest_ms: u64,
+    pub(super) fields: Fields,
+    pub(super) clock: Clock,
+    pub(super) agents: Agents,
+    pub(super) line: u64,
+    pub(super) newest_ms: u64,
     /// A line far ahead of the others, with its number, until another one is there, too.
-    jump: Option<(u64, u64, Vec<u8>)>,
-    has_millis: bool,
-    queue: Queue<Held>,
-    was_full: bool,
+    pub(super) jump: Option<(u64, u64, Vec<u8>)>,
+    pub(super) has_millis: bool,
+    pub(super) queue: Queue<Held>,
+    pub(super) was_full: bool,
     // The requests.
-    exits: BinaryHeap<Exit>,
-    exited_early: u64,
-    top: Top,
-    seen: Distinct,
-    refused: Distinct,
-    groups: [RefusedGroup; 3],
-    report: Report,
+    pub(super) exits: BinaryHeap<Exit>,
+    pub(super) exited_early: u64,
+    pub(super) top: Top,
+    pub(super) seen: Distinct,
+    pub(super) refused: Distinct,
+    pub(super) groups: [RefusedGroup; 3],
+    pub(super) report: Report,
 }
 
 impl Run {
@@ -152,6 +119,11 @@ impl Run {
         let names_routes = known.names_routes();
         let (reports, rules) = sort(rules, &known);
         let (flow, is_inbound) = (all_flow(&rules), !rules.system.is_empty());
+        let ids = Ids::new(&all);
+        let called = flow
+            .iter()
+            .map(|rule| ids.of("flow", rule.id().to_string(), rule.mode()))
+            .collect();
         let tracks_ends = is_inbound
             || !rules.degrade.is_empty()
             || flow.iter().any(|rule| rule.grade() == Grade::Concurrency);
@@ -196,13 +168,10 @@ impl Run {
             exempt,
             sites: HashMap::new(),
             routes_met: HashMap::new(),
-            rule_places: reports
-                .iter()
-                .enumerate()
-                .map(|(i, rule)| (rule.id.clone(), i))
-                .collect(),
+            rule_places: places(&reports),
             traces: Vec::new(),
             flow,
+            called,
             fields: Fields::new(),
             clock: Clock::default(),
             agents: Agents::new(),
@@ -230,7 +199,7 @@ impl Run {
     fn begin_traces(&mut self) {
         self.traces = self.report.rules.iter().map(|_| None).collect();
         let places: Vec<(usize, usize)> = (0..self.flow.len())
-            .filter_map(|i| Some((i, *self.rule_places.get(self.flow.get(i)?.id().as_str())?)))
+            .filter_map(|i| Some((i, self.place_of_flow(i)?)))
             .collect();
         let fit = |(i, _): &&(usize, usize)| {
             self.flow
@@ -252,6 +221,11 @@ impl Run {
                 }
             }
         }
+    }
+
+    /// Where the flow rule of that number stands in the report.
+    fn place_of_flow(&self, number: usize) -> Option<usize> {
+        place(&self.rule_places, "flow", self.called.get(number)?)
     }
 
     fn note_what_is_unknown(&mut self, rules: &Rules) {
@@ -360,7 +334,7 @@ impl Run {
     }
 
     /// Reads a line's fields and its time: when the request came.
-    fn read(&mut self, line: &[u8]) -> Result<When, &'static str> {
+    pub(super) fn read(&mut self, line: &[u8]) -> Result<When, &'static str> {
         self.format.read(line, &mut self.fields)?;
         let of = |slot: Slot| self.fields.get(line, slot as usize);
         let (start, end) = (of(Slot::Time), of(Slot::End));
@@ -373,10 +347,9 @@ impl Run {
     }
 
     /// How long the request took.
-    fn millis(&self, line: &[u8]) -> u32 {
+    pub(super) fn millis(&self, line: &[u8]) -> u32 {
         let number = |slot: Slot, scale: f64| {
-            let text = std::str::from_utf8(self.fields.get(line, slot as usize)?).ok()?;
-            let number: f64 = text.parse().ok()?;
+            let number = crate::text::number(self.fields.get(line, slot as usize)?)?;
             (number >= 0.0).then(|| (number * scale).round() as u32)
         };
         number(Slot::Millis, 1.0)
@@ -386,7 +359,7 @@ impl Run {
     }
 
     /// Holds the request of the line that was read until its time has come.
-    fn hold(&mut self, line: &[u8], at_ms: u64) {
+    pub(super) fn hold(&mut self, line: &[u8], at_ms: u64) {
         if at_ms > self.newest_ms {
             self.newest_ms = at_ms;
             self.decide_before(at_ms.saturating_sub(HORIZON_MS));
@@ -459,535 +432,9 @@ impl Run {
         });
         held.site = Some(site);
     }
-
-    // ---- resources ----
-
-    /// The name of the resource of a line, but for its APIs.
-    fn name<'a>(&'a self, line: &'a [u8]) -> &'a [u8] {
-        if !self.routes.is_empty()
-            && let Some(path) = self.fields.get(line, Slot::Path as usize)
-        {
-            let path = path
-                .split(|byte| matches!(byte, b'?' | b'#'))
-                .next()
-                .unwrap_or_default();
-            let is_for = |prefix: &[u8]| {
-                let prefix = prefix.strip_suffix(b"/").unwrap_or(prefix);
-                path.strip_prefix(prefix)
-                    .is_some_and(|rest| rest.first().is_none_or(|byte| *byte == b'/'))
-            };
-            if let Some((_, name)) = self.routes.iter().find(|(prefix, _)| is_for(prefix)) {
-                return name.as_bytes();
-            }
-        }
-        match &self.settings.resource {
-            ResourceFrom::Fixed(name) => name.as_bytes(),
-            _ if !self.names_routes => b"?",
-            from => {
-                let route = self.fields.get(line, Slot::Route as usize).unwrap_or(b"?");
-                match from {
-                    // `httproute/<namespace>/<name>/rule/0/match/0/…`
-                    ResourceFrom::EnvoyGateway { .. } => {
-                        let mut slashes = memchr::memchr_iter(b'/', route);
-                        route
-                            .get(..slashes.nth(2).unwrap_or(route.len()))
-                            .unwrap_or(route)
-                    }
-                    _ => route,
-                }
-            }
-        }
-    }
-
-    fn site(&mut self, line: &[u8]) -> Rc<Site> {
-        let name = self.name(line);
-        let Some(matcher) = &self.matcher else {
-            if let Some(site) = self.routes_met.get(name) {
-                return Rc::clone(site);
-            }
-            let name: Box<[u8]> = name.into();
-            let text = String::from_utf8_lossy(&name).into_owned();
-            let resource = self.engine.resource(&text);
-            let site = self.make(text, resource);
-            if self.routes_met.len() >= MAX_SITES {
-                self.routes_met.clear();
-            }
-            self.routes_met.insert(name, Rc::clone(&site));
-            return site;
-        };
-        let text = String::from_utf8_lossy(name);
-        let route = self.engine.resource(&text);
-        let asked = Line {
-            bytes: line,
-            fields: &self.fields,
-        };
-        let path = asked.get(Slot::Path).unwrap_or_default();
-        let read = |part: &KeyPart| {
-            let mut found = None;
-            asked.read(&Source::of(part, &self.format), &mut |value| {
-                found = value.map(<[u8]>::to_vec)
-            });
-            found
-        };
-        let found = matcher.find(path, &read);
-        let resource = self.engine.resource_with(&route, found.names());
-        // A site keeps its resource, so that no other one has its place.
-        let key = (Rc::as_ptr(&resource).addr(), hash(name));
-        if let Some(site) = self.sites.get(&key) {
-            return Rc::clone(site);
-        }
-        let site = self.make(text.into_owned(), resource);
-        if self.sites.len() >= MAX_SITES {
-            self.sites.clear();
-        }
-        self.sites.insert(key, Rc::clone(&site));
-        site
-    }
-
-    fn make(&self, name: String, resource: Rc<Resource<Local>>) -> Rc<Site> {
-        let mut rules = Vec::new();
-        resource.for_each_rule(&mut |id, _| {
-            rules.extend(self.rule_places.get(id.as_str()).copied());
-        });
-        let system = self.report.rules.iter().enumerate();
-        rules.extend(system.filter_map(|(i, rule)| {
-            (rule.kind == "system" && rule.not_replayed.is_none()).then_some(i)
-        }));
-        rules.sort_unstable();
-        rules.dedup();
-        let parts = resource.key_parts();
-        let place = |part: &KeyPart| parts.iter().position(|known| known == part);
-        let traced = |i: &usize| {
-            self.traces.get(*i)?.as_ref()?;
-            let report = self.report.rules.get(*i)?;
-            let rule = self
-                .flow
-                .iter()
-                .find(|rule| rule.id().as_str() == report.id)?;
-            let of_key = rule.keyed_by().map_or(&[][..], |by| by.parts());
-            let of_key = of_key.iter().map(|part| {
-                let network = match part {
-                    KeyPart::ClientIp { v4, v6 } => Some((*v4, *v6)),
-                    _ => None,
-                };
-                Some((place(part)?, network))
-            });
-            let exempt = rule.exempt().map(|exempt| {
-                let places = exempt.parts().iter().filter_map(place);
-                (exempt.clone(), places.collect())
-            });
-            Some(Traced {
-                rule: *i,
-                parts: of_key.collect::<Option<_>>()?,
-                exempt,
-            })
-        };
-        Rc::new(Site {
-            sources: parts
-                .iter()
-                .map(|part| Source::of(part, &self.format))
-                .collect(),
-            traced: rules.iter().filter_map(traced).collect(),
-            rules: rules.into(),
-            resource,
-            name,
-        })
-    }
-
-    // ---- requests ----
-
-    fn decide_before(&mut self, end_ms: u64) {
-        while let Some((at, number, held)) = self.queue.take_before(end_ms) {
-            self.decide(at, &held);
-            self.queue.give_back(number, held);
-        }
-    }
-
-    fn decide_first(&mut self) {
-        if let Some((at, number, held)) = self.queue.take_before(u64::MAX) {
-            self.decide(at, &held);
-            self.queue.give_back(number, held);
-        }
-    }
-
-    /// Decides on a request whose time has come.
-    fn decide(&mut self, at_ms: u64, held: &Held) {
-        let Some(site) = &held.site else { return };
-        while self.exits.peek().is_some_and(|exit| exit.at_ms <= at_ms) {
-            if let Some(exit) = self.exits.pop() {
-                exit.entry
-                    .exit(exit.outcome, Timestamp::from_millis(exit.at_ms));
-            }
-        }
-        let now = Timestamp::from_millis(at_ms);
-        let mut values = held.values.iter();
-        let (client, origin) = (values.next(), values.next());
-        let mut few = [KeyValue::Missing; FEW];
-        let count = site.sources.len();
-        let many: Vec<KeyValue<'_>>;
-        let keys = match few.get_mut(..count) {
-            Some(few) => {
-                few.iter_mut()
-                    .zip(&mut values)
-                    .for_each(|(place, value)| *place = value);
-                &*few
-            }
-            None => {
-                many = values.collect();
-                &many[..]
-            }
-        };
-        let origin = match origin {
-            Some(KeyValue::One(origin)) if site.resource.by_origin() => {
-                String::from_utf8_lossy(origin)
-            }
-            _ => "".into(),
-        };
-        for traced in &site.traced {
-            let is_exempt = |(exempt, places): &(Exempt, Box<[usize]>)| {
-                let values: Vec<_> = places
-                    .iter()
-                    .filter_map(|place| keys.get(*place).copied())
-                    .collect();
-                exempt.holds_for(&values, &origin)
-            };
-            if held.is_exempt || traced.exempt.as_ref().is_some_and(is_exempt) {
-                continue;
-            }
-            if let Some(Some(trace)) = self.traces.get_mut(traced.rule) {
-                trace.add(at_ms, key_of(&traced.parts, keys));
-            }
-        }
-        let mut request = Request::new(&site.name).origin(&origin).keys(keys);
-        if held.is_prioritized {
-            request = request.prioritized();
-        }
-        if held.is_exempt {
-            request = request.exempt();
-        }
-        if self.is_inbound {
-            request = request.inbound();
-        }
-        for rule in &site.rules {
-            if let Some(rule) = self.report.rules.get_mut(*rule) {
-                rule.requests += 1;
-            }
-        }
-        let decision = self.engine.enter_resource(&site.resource, &request, now);
-        let report = &mut self.report;
-        report.requests += 1;
-        if report.from_ms == 0 {
-            report.from_ms = at_ms;
-        }
-        report.to_ms = at_ms;
-        report.answered429 += u64::from(held.status == 429);
-        let (mut is_refused, mut waits) = (false, false);
-        let passed = match decision {
-            Decision::Pass(entry) => self.tracks_ends.then_some((entry, 0)),
-            Decision::Wait(wait, entry) => {
-                let wait_ms = wait.as_nanos().div_ceil(1_000_000) as u64;
-                waits = true;
-                report.waited += 1;
-                report.waited_ms += wait_ms;
-                report.longest_wait_ms = report.longest_wait_ms.max(wait_ms);
-                Some((entry, wait_ms))
-            }
-            Decision::Block(blocked) => {
-                is_refused = true;
-                report.refused += 1;
-                let place = self.rule_places.get(blocked.id().as_str()).copied();
-                let place = place.unwrap_or_else(|| {
-                    // That of requests of too many APIs is in no document.
-                    let place = report.rules.len();
-                    report.rules.push(refusal_of_apis(blocked.id().to_string()));
-                    self.rule_places.insert(blocked.id().to_string(), place);
-                    place
-                });
-                if let Some(rule) = report.rules.get_mut(place) {
-                    rule.refused += 1;
-                }
-                let parts = match blocked.cause() {
-                    Cause::Flow(rule) => rule.keyed_by(),
-                    Cause::Ban(rule) => rule.keyed_by(),
-                    _ => None,
-                };
-                let parts = parts.map_or(&[][..], |by| by.parts());
-                self.top
-                    .add(place as u32, &label(parts, &site.resource, keys, client));
-                None
-            }
-        };
-        report.passed += u64::from(!is_refused);
-        report.series.add(at_ms, is_refused, waits);
-        if let Some(client) = held.client {
-            self.seen.add(client);
-            if is_refused {
-                self.refused.add(client);
-            }
-        }
-        if is_refused && let Some(group) = self.groups.get_mut(held.agent as usize) {
-            group.requests += 1;
-            if let Some(client) = held.client {
-                group.clients.add(client);
-            }
-        }
-        let Some((entry, wait_ms)) = passed else {
-            return;
-        };
-        let order = self.report.requests;
-        let at_ms = at_ms + wait_ms + u64::from(held.millis);
-        let is_error = self.settings.errors.counts(held.status.into());
-        let outcome = if is_error {
-            Outcome::Error
-        } else {
-            Outcome::Success
-        };
-        if self.exits.len() >= MAX_IN_FLIGHT {
-            self.exited_early += 1;
-            return entry.exit(outcome, now);
-        }
-        self.exits.push(Exit {
-            at_ms,
-            order,
-            entry,
-            outcome,
-        });
-    }
-
-    // ---- the end ----
-
-    /// The report.
-    pub(crate) fn finish(mut self) -> Report {
-        if let Some((ms, _, line)) = self.jump.take()
-            && self.read(&line).is_ok()
-        {
-            self.hold(&line, ms);
-        }
-        self.decide_before(u64::MAX);
-        self.exits.clear();
-        self.count_by_state();
-        let traces = std::mem::take(&mut self.traces);
-        for (trace, rule) in traces.into_iter().zip(&mut self.report.rules) {
-            if let Some(trace) = trace {
-                rule.suggestion = trace.suggest(self.refuse_less_than);
-                if rule.suggestion.is_none() {
-                    rule.no_suggestion = Some("no request came to it".into());
-                }
-            }
-        }
-        let name = |place: u32| {
-            self.report
-                .rules
-                .get(place as usize)
-                .map_or("", |rule| &rule.id)
-        };
-        let keys = self.top.first(10).into_iter().map(|key| KeyReport {
-            rule: name(key.rule).into(),
-            key: String::from_utf8_lossy(&key.text).into_owned(),
-            refused: key.count,
-            at_most_over: key.over,
-        });
-        self.report.keys = keys.collect();
-        let [unknown, browsers, tools] =
-            [Agent::Unknown, Agent::Browser, Agent::Tool].map(|agent| {
-                let group = self.groups.get(agent as usize);
-                Group {
-                    requests: group.map_or(0, |group| group.requests),
-                    clients: group
-                        .map_or(Distinct::default().number(), |group| group.clients.number()),
-                }
-            });
-        self.report.clients = Clients {
-            known: self.format.has_slot(Slot::Client) || self.format.has_slot(Slot::Forwarded),
-            seen: self.seen.number(),
-            refused: self.refused.number(),
-            browsers,
-            tools,
-            others: unknown,
-        };
-        self.note_times();
-        self.report
-    }
-
-    /// What only the states of rules know: what rules in shadow mode would have refused, and which rules made requests wait.
-    fn count_by_state(&mut self) {
-        let mut add = |id: &str, shadow: u64, waited: u64| {
-            if let Some(rule) = self
-                .rule_places
-                .get(id)
-                .and_then(|place| self.report.rules.get_mut(*place))
-            {
-                rule.refused += shadow;
-                rule.waited += waited;
-            }
-        };
-        let store = self.engine.store();
-        store.for_each_unkeyed(|key, state| {
-            add(key.rule.as_str(), state.shadow_blocked(), state.waited())
-        });
-        store.for_each_keyed(|key, state| {
-            add(key.rule.as_str(), state.shadow_blocked(), state.waited())
-        });
-        self.engine
-            .for_each_precheck(|rule| add(rule.id.as_str(), rule.shadow_blocked, 0));
-    }
-
-    fn note_times(&mut self) {
-        let report = &mut self.report;
-        if report.requests > 0 && !self.has_millis {
-            report.notes.push(
-                "The log has times in whole seconds: all requests of a second count as if they came at its beginning. A limit in an interval of \
-                 a few seconds may refuse more here, or less, than it would have."
-                    .into(),
-            );
-        }
-        if report.late > 0 {
-            let full = match self.was_full {
-                true => format!(
-                    " (or behind the {} that are put in order at once)",
-                    crate::text::count(MAX_HELD as u64, "request")
-                ),
-                false => String::new(),
-            };
-            report.notes.push(format!(
-                "{} came more than a minute behind a later one{full} and were decided at the newest time: give the files in order of time, and the \
-                 logs of several machines one by one.",
-                crate::text::count(report.late, "request"),
-            ));
-        }
-        if self.exited_early > 0 {
-            report.notes.push(format!(
-                "{} had more than {} others in flight and counted as ended at once.",
-                crate::text::count(self.exited_early, "request"),
-                crate::text::grouped(MAX_IN_FLIGHT as u64)
-            ));
-        }
-        if report.answered429 > 0 {
-            report.notes.push(format!(
-                "{} were answered 429 then: something limited this traffic already, and clients that were refused may have come again.",
-                crate::text::count(report.answered429, "request")
-            ));
-        }
-    }
 }
 
 fn all_flow(rules: &Rules) -> Vec<FlowRule> {
     let lists = [&rules.gateway_flow, &rules.param_flow, &rules.flow];
     lists.into_iter().flatten().cloned().collect()
-}
-
-/// The hash of a key as a rule tells keys apart.
-fn key_of(parts: &[TracedPart], values: &[KeyValue<'_>]) -> u64 {
-    let mut whole = 0_u64;
-    for (place, network) in parts {
-        let of_part = match values.get(*place) {
-            Some(KeyValue::One(value)) => match network {
-                Some(bits) => hash_of_address(value, *bits),
-                None => hash(value),
-            },
-            _ => 1,
-        };
-        whole = whole.rotate_left(7).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ of_part;
-    }
-    whole
-}
-
-/// The hash of the first bits of an address.
-fn hash_of_address(text: &[u8], (v4, v6): (u8, u8)) -> u64 {
-    // The common case: the whole of an IPv4 address has one spelling.
-    if v4 == 32 && !text.contains(&b':') {
-        return hash(text);
-    }
-    let address = std::str::from_utf8(text)
-        .ok()
-        .and_then(|text| text.parse::<std::net::IpAddr>().ok());
-    match address.map(|address| address.to_canonical()) {
-        Some(std::net::IpAddr::V4(address)) if v4 == 32 => hash(address.to_string().as_bytes()),
-        Some(std::net::IpAddr::V4(address)) => {
-            let mask = u32::MAX
-                .checked_shl(32 - u32::from(v4.min(32)))
-                .unwrap_or(0);
-            hash(&(u32::from(address) & mask).to_le_bytes())
-        }
-        Some(std::net::IpAddr::V6(address)) => {
-            let mask = u128::MAX
-                .checked_shl(128 - u32::from(v6.min(128)))
-                .unwrap_or(0);
-            hash(&(u128::from(address) & mask).to_le_bytes())
-        }
-        None => hash(text),
-    }
-}
-
-/// What a refused key is called in the report.
-fn label(
-    parts: &[KeyPart],
-    resource: &Resource<Local>,
-    values: &[KeyValue<'_>],
-    client: Option<KeyValue<'_>>,
-) -> Vec<u8> {
-    let text = |value: Option<&KeyValue<'_>>| match value {
-        Some(KeyValue::One(value)) => value.to_vec(),
-        _ => b"(missing)".to_vec(),
-    };
-    if parts.is_empty() {
-        return text(client.as_ref());
-    }
-    let of = |part: &KeyPart| {
-        let place = resource.key_parts().iter().position(|known| known == part);
-        text(place.and_then(|place| values.get(place)))
-    };
-    let all: Vec<Vec<u8>> = parts.iter().map(of).collect();
-    all.join(&b", "[..])
-}
-
-fn refusal_of_apis(id: String) -> RuleReport {
-    RuleReport {
-        id,
-        kind: "api",
-        resource: "*".into(),
-        shadow: false,
-        requests: 0,
-        refused: 0,
-        waited: 0,
-        not_replayed: None,
-        suggestion: None,
-        no_suggestion: None,
-    }
-}
-
-fn empty(format: &Format, rules: Vec<RuleReport>) -> Report {
-    let none = Distinct::default().number();
-    let group = Group {
-        requests: 0,
-        clients: none,
-    };
-    Report {
-        version: env!("CARGO_PKG_VERSION"),
-        format: format.name().into(),
-        lines: 0,
-        requests: 0,
-        passed: 0,
-        refused: 0,
-        waited: 0,
-        waited_ms: 0,
-        longest_wait_ms: 0,
-        answered429: 0,
-        from_ms: 0,
-        to_ms: 0,
-        skipped: Skipped::default(),
-        late: 0,
-        rules,
-        keys: Vec::new(),
-        series: Series::default(),
-        clients: Clients {
-            known: false,
-            seen: none,
-            refused: none,
-            browsers: group,
-            tools: group,
-            others: group,
-        },
-        notes: Vec::new(),
-    }
 }

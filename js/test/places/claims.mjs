@@ -289,6 +289,23 @@ const CLAIMS = {
       equal([refusal?.code, refusal?.result.rule, sent.length], ['ERR_LEAPGATE_BLOCKED', 'upstream', 3], 'while nothing is left');
     },
   },
+  'leapgate/metrics': {
+    'tells Prometheus what an engine has decided': async ({ prometheusText, publish }, _, { 'leapgate/engine': { Engine } = {} }) => {
+      if (Engine === undefined) return;
+      const engine = new Engine({ flowRules: [{ resource: 'api', count: 1, intervalMs: MINUTE }] }, { now: () => 1000 });
+      for (let i = 0; i < 2; i++) engine.limit('api');
+      const lines = prometheusText(engine).split('\n').filter((line) => /^leapgate_(passed|blocked|utilization_percent)\{/.test(line));
+      const labels = '{rule="api/60s",resource="api"}';
+      equal(lines.sort(), ['blocked', 'passed', 'utilization_percent'].map((name, i) => `leapgate_${name}${labels} ${[1, 1, 100][i]}`), 'series');
+      const told = [];
+      const channel = (name) => ({ hasSubscribers: true, publish: ({ resource }) => told.push(`${name} ${resource}`) });
+      const end = publish(engine, { channel });
+      engine.limit('api');
+      end();
+      engine.limit('api');
+      equal(told, ['leapgate:refused api'], 'what channels are told');
+    },
+  },
   'leapgate/hono': adapter,
   'leapgate/express': adapter,
   'leapgate/fastify': adapter,

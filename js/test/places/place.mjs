@@ -34,10 +34,10 @@ export const MANIFEST = JSON.parse(readFileSync(join(INSTALLED, 'node_modules/le
 
 /** The exports of the package; and its exports for `import` only, which are not code or have to be given the module first. */
 export const EXPORTS = Object.keys(MANIFEST.exports);
-export const isBare = (path) => /\.wasm$|\/slim$/.test(path);
+export const isBare = (path) => /\.(wasm|json)$|\/slim$/.test(path);
 
 /** The exports that can be imported by name, and work at once. */
-export const SUBPATHS = EXPORTS.filter((path) => !isBare(path) && path !== './package.json').map((path) =>
+export const SUBPATHS = EXPORTS.filter((path) => !isBare(path)).map((path) =>
   path.replace('.', 'leapgate'),
 );
 

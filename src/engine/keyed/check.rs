@@ -10,6 +10,7 @@ use crate::rule::{
     MAX_KEYS_OF_REQUEST, Network, RuleId, Target,
 };
 use crate::state::keyed::{Key, KeyedGeometry, KeyedStates, KeyedTerms};
+use crate::state::terms::Bounds;
 use crate::time::Timestamp;
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
@@ -234,6 +235,12 @@ impl KeyCheck {
             (measured.states().key(&mut values), count)
         });
         let items = items.collect();
+        let most = self.rule.max_queueing().as_nanos();
+        state.is_limited_to(Bounds::of_key(
+            self.count.get(),
+            most,
+            self.tariff.is_some(),
+        ));
         let _ = self.opened.set(Opened {
             state,
             measured,

@@ -2,6 +2,7 @@
 
 use crate::rule::Counting;
 use crate::state::keyed::{KeyedStates, Reserved};
+use crate::state::terms::Bounds;
 use crate::time::Timestamp;
 use std::cell::{Cell, RefCell};
 
@@ -18,6 +19,8 @@ pub struct KeyedController<K: ?Sized = dyn KeyedStates> {
     late: RefCell<Vec<(Reserved, u64, u64)>>,
     /// How windows count: as the rule says that asks.
     counting: Cell<Counting>,
+    /// What the rule lets pass of a key that it says nothing of: only [`KeyedController::utilization`] reads it.
+    bounds: Cell<Bounds>,
     states: K,
 }
 
@@ -32,6 +35,7 @@ impl<K: KeyedStates> KeyedController<K> {
             debt: Cell::new(0),
             late: RefCell::default(),
             counting: Cell::new(Counting::Strict),
+            bounds: Cell::default(),
             states,
         }
     }
@@ -73,9 +77,26 @@ impl<K: ?Sized> KeyedController<K> {
         self.debt.get()
     }
 
+    /// A rule with such bounds has opened the states.
+    pub(super) fn is_limited_to(&self, bounds: Bounds) {
+        self.bounds.set(bounds);
+    }
+
     /// Records that a request has cost `n` more than it held.
     pub(super) fn owe(&self, n: u64) {
         self.debt.set(self.debt.get().wrapping_add(n));
+    }
+}
+
+impl<K: KeyedStates + ?Sized> KeyedController<K> {
+    /// How full the limit is at `now` of the key that has used most, as [`Controller::utilization`](crate::backend::Controller::utilization)
+    /// says it, beside the count of keys that the rule says nothing of. As exact as [`KeyedStates::top`], and as dear.
+    pub fn utilization(&self, takes_turns: bool, now: Timestamp) -> f64 {
+        let used = self.states.top(1, now).first().map_or(0, |hot| hot.amount);
+        match takes_turns {
+            true => self.bounds.get().part_of_wait(used),
+            false => self.bounds.get().part(used as f64),
+        }
     }
 }
 

@@ -4,6 +4,8 @@
 //!   same rounds; `core keyed`: the last of these alone.
 //! - `filter`: what a request costs in the filter, beside the floor (`tests/floor`): exactly, by a host that counts, and in
 //!   a real Envoy, by instructions and CPU time; `filter leased`: a leased permit beside a window of the filter's own.
+//! - `study`: ways to keep a window (`tests/study`), and what `docs/study.md` is made of; `study quick`: a tenth of it, which leaves
+//!   the document as it is; `study draw`: makes the document anew, without measuring. Not
 //!
 //! Ratios come from measurements that lie next to each other in time, and are what to look at: a
 //! shared machine's nanoseconds move by a fifth from hour to hour, its ratios hardly.
@@ -15,11 +17,14 @@
 mod core;
 mod filter;
 mod flood;
+mod parallel;
 mod statistics;
+mod study;
 mod table;
 mod valgrind;
 
 use anyhow::{Context as _, Result, bail};
+use study::Extent;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -35,6 +40,12 @@ fn main() -> Result<()> {
         ["filter", parts @ ..] if parts.iter().all(|part| filter::PARTS.contains(part)) => {
             filter::run(parts)
         }
+        ["study"] => study::run(Extent::Full),
+        ["study", "quick"] => study::run(Extent::Quick),
+        ["study", "smoke"] => study::run(Extent::Smoke),
+        ["study", "draw"] => study::draw(),
+        // What valgrind runs.
+        ["study", "decide", case, times, count] => study::decide(case, times, count),
         // What `tests/envoy/bench_fleet.py` runs.
         ["flood", ports, connections, seconds] => flood::run(
             ports,
@@ -44,7 +55,7 @@ fn main() -> Result<()> {
         // What valgrind runs.
         ["repeat", case, times] => core::repeat(case, times.parse().context("a number of times")?),
         _ => bail!(
-            "unknown: `{}`; use `core`, `core keyed`, `filter`, or `filter` with some of {:?}",
+            "unknown: `{}`; use `core`, `core keyed`, `study`, `study quick`, `filter`, or `filter` with some of {:?}",
             words.join(" "),
             filter::PARTS
         ),

@@ -2,7 +2,7 @@
 
 use leapgate::rule::Counting;
 
-use crate::array::RunningCounts;
+use crate::array::Leapgate;
 use crate::others::{Log, TokenBucket, TwoWindows};
 use crate::{INTERVAL, Limiter};
 
@@ -57,7 +57,7 @@ impl Way {
     /// A fresh limiter with [`LIMIT`]; `None` if the buckets do not divide the interval.
     pub fn limiter(self, buckets: u32) -> Option<Box<dyn Limiter>> {
         let counts = |counting| {
-            let counts = RunningCounts::new(buckets, counting, LIMIT)?;
+            let counts = Leapgate::new(buckets, counting, LIMIT)?;
             Some(Box::new(counts) as Box<dyn Limiter>)
         };
         match self {
@@ -74,8 +74,10 @@ impl Way {
 /// Random traffic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Traffic {
-    /// Requests that know nothing of each other (Poisson), one and a half times the limit.
-    Independent,
+    /// Requests that know nothing of each other (Poisson), nine tenths of the limit.
+    Calm,
+    /// The same, one and a half times the limit.
+    Flood,
     /// Bursts of a quarter of the limit on average, at random, one and a half times the limit in all.
     Bursts,
 }
@@ -86,16 +88,36 @@ pub const INTERVALS: u64 = 200;
 const START: u64 = 1440 * INTERVAL;
 
 impl Traffic {
+    /// All of it, in the order of the tables.
+    pub const ALL: [Traffic; 3] = [Traffic::Calm, Traffic::Flood, Traffic::Bursts];
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Traffic::Calm => "calm",
+            Traffic::Flood => "flood",
+            Traffic::Bursts => "bursts",
+        }
+    }
+
+    /// How much comes, in limits.
+    fn load(self) -> f64 {
+        match self {
+            Traffic::Calm => 0.9,
+            Traffic::Flood | Traffic::Bursts => 1.5,
+        }
+    }
+
     /// The instants of its requests, in order.
     pub fn instants(self, seed: u64) -> Vec<u64> {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut wait = |mean: f64| (-mean * (1.0 - random.f64()).ln()) as u64;
-        let between = INTERVAL as f64 / (1.5 * LIMIT as f64);
+        let between = INTERVAL as f64 / (self.load() * LIMIT as f64);
         let (mut now, mut instants) = (START, Vec::new());
         let size = LIMIT as f64 / 4.0;
         while now < START + INTERVALS * INTERVAL {
             match self {
-                Traffic::Independent => {
+                Traffic::Calm | Traffic::Flood => {
                     now += wait(between);
                     instants.push(now);
                 }
@@ -142,7 +164,7 @@ pub fn worst_interval(instants: &[u64]) -> u64 {
 /// The most that the adversary gets out of an interval: it is silent for a day, begins at some instant, and from then on takes
 /// all that it is given. It tries instants all over a window, and the last ones of buckets and of windows.
 pub fn adversary(new: &dyn Fn() -> Option<Box<dyn Limiter>>, buckets: u32) -> Option<u64> {
-    const TICKS: u64 = 2000;
+    const TICKS: u64 = 20_000;
     let length = INTERVAL / u64::from(buckets);
     let spread = (0..16).map(|i| i * INTERVAL / 16 + i * length / 16);
     let begins = spread.chain([length - 1, INTERVAL / 2, INTERVAL - 1]);

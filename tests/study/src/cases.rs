@@ -12,6 +12,8 @@ use crate::{Buckets, INTERVAL, Limiter, array, list, others};
 /// A way to keep a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Structure {
+    /// [`array::Leapgate`], which the others are compared with.
+    Leapgate,
     /// [`array::RunningCounts`].
     RunningCounts,
     /// [`array::Summed`].
@@ -31,12 +33,14 @@ pub enum Structure {
 }
 
 use Structure::{
-    List, Log, PooledList, RunningCounts, SummedArray, SummedList, TokenBucket, TwoWindows,
+    Leapgate, List, Log, PooledList, RunningCounts, SummedArray, SummedList, TokenBucket,
+    TwoWindows,
 };
 
 impl Structure {
     /// All of them, in the order of the tables.
-    pub const ALL: [Structure; 8] = [
+    pub const ALL: [Structure; 9] = [
+        Leapgate,
         RunningCounts,
         SummedArray,
         List,
@@ -50,6 +54,7 @@ impl Structure {
     /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
+            Leapgate => "leapgate's window",
             RunningCounts => "array: running counts",
             SummedArray => "array: summed",
             List => "list: running total",
@@ -98,7 +103,6 @@ const IN_WINDOW: u64 = 600;
 const IDLE: usize = 64;
 /// A clock that has run for a day.
 const START: u64 = 1440 * INTERVAL;
-const MANY: u64 = 1 << 50;
 
 /// Bucket counts of the figures: all divide a minute.
 pub const BUCKETS: [u32; 6] = [2, 6, 20, 60, 200, 600];
@@ -180,6 +184,9 @@ pub trait Run {
     fn batch(&self) -> Option<u64> {
         None
     }
+
+    /// One of the limiters, without what drives it.
+    fn into_limiter(self: Box<Self>) -> Option<Box<dyn Limiter>>;
 }
 
 impl Case {
@@ -188,17 +195,38 @@ impl Case {
         format!("{}/{:?}/{}", self.figure, self.structure, self.x)
     }
 
+    /// Whether it is among the few of a quick run: of each figure, the points with the usual number of buckets and ten requests
+    /// in each.
+    pub fn is_usual(&self) -> bool {
+        let usual = match self.figure {
+            "rate" => 10.0,
+            "gap" => 1000.0,
+            "keys" => 1.0,
+            "memory" => 1000.0,
+            _ => f64::from(USUAL),
+        };
+        self.x == usual
+    }
+
     /// Whether what it costs depends on caches alone: then instructions say nothing.
     pub fn is_of_caches(&self) -> bool {
         matches!(self.work, Work::Keys { .. })
     }
 
-    /// How many decisions fill its window twice.
+    /// How many decisions bring it to where it stays: two windows full.
     pub fn to_fill(&self) -> u64 {
         match self.work {
             Work::Steady { requests } => 2 * requests as u64 + 1,
-            _ => 0,
+            Work::Keys { keys } => 2 * u64::from(self.buckets) * keys as u64,
+            Work::Full | Work::Idle { .. } => 0,
         }
+    }
+
+    /// A limiter alone, with what this workload leaves in it.
+    pub fn hold(&self) -> Option<Box<dyn Limiter>> {
+        let mut run = self.make()?;
+        run.run(self.to_fill());
+        run.into_limiter()
     }
 
     /// A limiter under this workload; `None` if the buckets do not divide the interval.
@@ -209,10 +237,11 @@ impl Case {
             Work::Idle { .. } | Work::Keys { .. } => 2 * IN_WINDOW,
         };
         let buckets = Buckets::strict(self.buckets);
-        let counts = || array::RunningCounts::new(self.buckets, Counting::Strict, limit);
-        counts()?;
+        let leapgate = || array::Leapgate::new(self.buckets, Counting::Strict, limit);
+        leapgate()?;
         Some(match self.structure {
-            RunningCounts => self.running(counts),
+            Leapgate => self.running(leapgate),
+            RunningCounts => self.running(|| Some(array::RunningCounts::new(buckets, limit))),
             SummedArray => self.running(|| {
                 let ring = array::SummedRing::new(buckets.length, buckets.counting);
                 Some(array::Summed { ring, limit })
@@ -240,12 +269,18 @@ impl Case {
             }),
             Work::Full => {
                 let mut full: Vec<L> = many(1);
+                let mut now = START;
                 for limiter in &mut full {
-                    (0..MANY).find(|_| !limiter.admit(START));
+                    for _ in 1..IN_WINDOW {
+                        limiter.admit(now);
+                        now += INTERVAL / IN_WINDOW;
+                    }
+                    // What has come back to a token bucket in the meantime.
+                    while limiter.admit(now) {}
                 }
                 Box::new(Steady {
                     limiters: full,
-                    now: START,
+                    now,
                     step: 1,
                     passes: false,
                     order: Vec::new(),
@@ -284,7 +319,7 @@ struct Steady<L> {
     at: usize,
 }
 
-impl<L: Limiter> Run for Steady<L> {
+impl<L: Limiter + 'static> Run for Steady<L> {
     fn run(&mut self, times: u64) -> u64 {
         let mut as_meant = 0;
         if let [limiter] = &mut self.limiters[..] {
@@ -308,6 +343,10 @@ impl<L: Limiter> Run for Steady<L> {
         }
         as_meant
     }
+
+    fn into_limiter(mut self: Box<Self>) -> Option<Box<dyn Limiter>> {
+        Some(Box::new(self.limiters.pop()?))
+    }
 }
 
 /// Limiters that were full of buckets, and then idle.
@@ -317,7 +356,7 @@ struct Idle<L> {
     intervals: u64,
 }
 
-impl<L: Limiter> Run for Idle<L> {
+impl<L: Limiter + 'static> Run for Idle<L> {
     fn prepare(&mut self) {
         // In turns, as many keys are: what one of them allocates lies among what the others do.
         for _ in 0..IN_WINDOW {
@@ -339,5 +378,9 @@ impl<L: Limiter> Run for Idle<L> {
 
     fn batch(&self) -> Option<u64> {
         Some(self.limiters.len() as u64)
+    }
+
+    fn into_limiter(mut self: Box<Self>) -> Option<Box<dyn Limiter>> {
+        Some(Box::new(self.limiters.pop()?))
     }
 }

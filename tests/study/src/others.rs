@@ -69,9 +69,10 @@ impl Limiter for TwoWindows {
             self.current = 0;
             self.start = start;
         }
-        // Both sides are in parts of the interval: exact, and no division.
-        let left = self.previous * (INTERVAL - (now - self.start));
-        let passes = left + (self.current + 1) * INTERVAL <= self.limit * INTERVAL;
+        // Both sides are in parts of the interval: exact, and no division. With so small a limit they cannot wrap.
+        let left = self.previous.wrapping_mul(INTERVAL - (now - self.start));
+        let used = left + (self.current + 1).wrapping_mul(INTERVAL);
+        let passes = used <= self.limit.wrapping_mul(INTERVAL);
         if passes {
             self.current += 1;
         }

@@ -68,10 +68,14 @@ fn arrays_and_lists_of_the_same_buckets_decide_alike_and_as_defined() {
                 u64::from(age < buckets.counting as u64) * INTERVAL
             });
             let ring = array::SummedRing::new(buckets.length, buckets.counting);
-            let limiters: [(&str, Box<dyn Limiter>); 5] = [
+            let limiters: [(&str, Box<dyn Limiter>); 6] = [
+                (
+                    "leapgate's window",
+                    Box::new(array::Leapgate::new(n, counting, limit).unwrap()),
+                ),
                 (
                     "running counts",
-                    Box::new(array::RunningCounts::new(n, counting, limit).unwrap()),
+                    Box::new(array::RunningCounts::new(buckets, limit)),
                 ),
                 ("summed array", Box::new(array::Summed { ring, limit })),
                 ("list", Box::new(list::Totalled::new(buckets, limit))),
@@ -164,7 +168,7 @@ fn only_the_strict_window_and_the_log_hold_the_limit_against_the_adversary() {
 
 #[test]
 fn the_strict_window_holds_the_limit_under_random_traffic() {
-    for traffic in [Traffic::Independent, Traffic::Bursts] {
+    for traffic in Traffic::ALL {
         let instants = traffic.instants(3);
         for buckets in BUCKETS {
             let mut limiter = Way::Strict.limiter(buckets).unwrap();

@@ -18,9 +18,9 @@ use leapgate::backend::{Local, LocalCounter, Past, RuleWindow, Store};
 use leapgate::rule::{Count, Counting, FlowRule};
 use leapgate::stats::Window;
 use leapgate::{Decision, Engine, Outcome, Request, Rules, Timestamp};
+use leapgate_study::array::SummedRing;
 
 use super::behaviors;
-use super::ring::SummedRing;
 
 /// Runs so many times; the number that passed.
 pub(super) type Run = Box<dyn FnMut(u64) -> u64>;
@@ -222,7 +222,7 @@ fn nothing() -> Run {
 }
 
 fn summed(buckets: u64) -> Run {
-    let ring = SummedRing::new(INTERVAL_MS * 1_000_000, buckets);
+    let ring = SummedRing::new(INTERVAL_MS * 1_000_000 / buckets, buckets as usize);
     let mut now = START_NANOS;
     Box::new(move |times| {
         let mut passed = 0;

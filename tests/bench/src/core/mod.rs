@@ -3,14 +3,13 @@
 mod behaviors;
 mod cases;
 mod keyed;
-mod ring;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 
+use crate::parallel;
 use crate::statistics::{median, ratio};
 use crate::table::{Table, section};
 use crate::valgrind;
@@ -34,7 +33,10 @@ pub(crate) fn run() -> Result<()> {
     let cases = cases::all();
     let nanos = time(&cases)?;
     let (instructions, remark) = match valgrind::on_path("valgrind") {
-        Some(valgrind) => (count(&valgrind, &cases)?, ""),
+        Some(valgrind) => (
+            count(&valgrind, &cases)?.into_iter().map(Some).collect(),
+            "",
+        ),
         None => (
             vec![None; cases.len()],
             "\nvalgrind is not on the path: no instruction counts.",
@@ -127,7 +129,7 @@ fn nanos(run: &mut Run, times: u64) -> f64 {
 
 /// Instructions per run of each case: the difference between a process that runs it 2 N times and
 /// one that does N times.
-fn count(valgrind: &Path, cases: &[Case]) -> Result<Vec<Option<f64>>> {
+fn count(valgrind: &Path, cases: &[Case]) -> Result<Vec<f64>> {
     let program = std::env::current_exe().context("this program's own path")?;
     let count_case = |case: &Case| -> Result<f64> {
         let instructions = |times: u64| {
@@ -139,29 +141,8 @@ fn count(valgrind: &Path, cases: &[Case]) -> Result<Vec<Option<f64>>> {
         };
         Ok((instructions(2 * case.counted)? - instructions(case.counted)?) / case.counted as f64)
     };
-    // Two processes of a second each: as many cases at a time as there are cores.
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(case) = cases.get(index) else {
-                return anyhow::Ok(done);
-            };
-            done.push((index, count_case(case).with_context(|| case.name.clone())?));
-        }
-    };
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut counted = vec![None; cases.len()];
-    std::thread::scope(|scope| {
-        let running: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        for worker in running {
-            for (index, count) in worker.join().map_err(|_| anyhow!("a worker panicked"))?? {
-                if let Some(place) = counted.get_mut(index) {
-                    *place = Some(count);
-                }
-            }
-        }
-        Ok(counted)
+    // Two processes of a second each.
+    parallel::map(cases, |case| {
+        count_case(case).with_context(|| case.name.clone())
     })
 }

@@ -1,0 +1,2 @@
+// The module that the figures with rules share.
+export { Engine } from 'leapgate/engine';
