@@ -133,6 +133,15 @@ class Schema(unittest.TestCase):
         self.assertEqual(labels - {"rule", "resource", "version"}, set())
 
 
+    def test_the_npm_package_has_the_metrics_that_the_table_says(self):
+        table = [row.split(" | ") for row in (ROOT / "docs" / "metrics.md").read_text().splitlines() if row.startswith("| `leapgate_")]
+        said = {name: cells[1] for cells in table if cells[2] == "both" for name in re.findall(r"`leapgate_(\w+)`", cells[0])}
+        source = (ROOT / "js" / "lib" / "metrics.js").read_text()
+        written = dict(re.findall(r"^  (\w+): \['(counter|gauge)'", source, re.MULTILINE))
+        of_kinds = {name for name in said if re.match("(authority|ban|system|breaker|api)_(shadow_)?blocked", name)}
+        self.assertEqual({name: kind for name, kind in said.items() if name not in of_kinds}, written)
+
+
 class Dashboard(EnvoyTest):
     RULES = {
         "flowRules": [
