@@ -1,7 +1,7 @@
 // Fleet: ten nodes that share one limit, by permits that they lease from a store.
 import { SharedLimiter } from 'leapgate/shared';
 import { MemoryStore } from 'leapgate/shared/memory';
-import { element, isCalm, say } from '../dom.js';
+import { counted, element, isCalm, say } from '../dom.js';
 import { Fleet, MOST_ACTS, NODES, SPREADS, readActs, writeActs } from '../fleet.js';
 import { choiceInput, numberInput } from '../inputs.js';
 import { changed, oneOf, readFields, sentenceOf, textUpTo, whole } from '../link.js';
@@ -168,6 +168,7 @@ class Figure {
       'table',
       { class: 'bars fleet-nodes' },
       element('caption', {}, element('span', { class: 'key spent' }), ' passed in the last window, ', element('span', { class: 'key held' }), ' held'),
+      element('colgroup', {}, ...['name', 'permits', 'says', 'plug'].map((name) => element('col', { class: name }))),
       element('thead', {}, element('tr', {}, ...['Node', 'Permits', 'Passed and held', 'Plug'].map((name) => element('th', { scope: 'col' }, name)))),
       element('tbody', {}, ...rows.map(({ row }) => row), storeRow),
     );
@@ -212,7 +213,7 @@ class Figure {
         element('p', {}, 'A node that dies takes its permits with it. They count as used: the limit holds, and less passes for a while.'),
         element('p', {}, 'Without the store a lease soon ends. Then a node refuses; or it takes its part of the limit, and an interval may have up to twice the limit. A node that has never met the store has no part yet: it takes all of it.'),
         element('p', {}, 'The bar is the most that all nodes together have let through in any interval as long as the window. Beyond its mark, the limit was broken.'),
-        element('p', {}, 'Nodes and store are those of the npm package, all ten in this page. Only the ways between them are made up, with what is lost on them.'),
+        element('p', {}, 'The nodes and the store are those of the npm package, all of them in this page. Only the ways between them are made up, and what is lost on them.'),
       ),
     );
     this.#nodes = { heading, said, buttons, map, rows, store, storeState, storeRow, fill, most, verdict, caption, worstRow, counts, live };
@@ -222,8 +223,8 @@ class Figure {
   #update() {
     const { limit, window: windowMs, acts } = this.#values;
     const { heading, said, buttons, caption } = this.#nodes;
-    say(heading, `${limit.toLocaleString('en')} requests in ${windowMs / 1000} s, over ten nodes together`);
-    say(caption, `Worst interval of ${windowMs / 1000} s so far; the limit is ${limit}`);
+    say(heading, `${counted(limit)} requests in ${windowMs / 1000} s, over ten nodes together`);
+    say(caption, `Worst interval of ${windowMs / 1000} s so far; the limit is ${counted(limit)}`);
     const shown = READY.findIndex((ready) => ['acts', 'down', 'spread', 'load'].every((name) => ready[name] === this.#values[name]));
     buttons.forEach((button, i) => button.setAttribute('aria-pressed', i === shown));
     say(said, READY[shown]?.said ?? (acts === '' ? '' : 'You pull the plugs. The link to this page has what you did, and when.'));
@@ -262,10 +263,10 @@ class Figure {
     const isOver = worst.most > limit;
     this.#nodes.worstRow.classList.toggle('over', isOver);
     this.#nodes.fill.style.inlineSize = `${Math.min(100, (50 * worst.most) / limit)}%`;
-    say(this.#nodes.most, String(worst.most));
-    say(this.#nodes.verdict, isOver ? `▲ ${worst.most - limit} over` : '');
+    say(this.#nodes.most, counted(worst.most));
+    say(this.#nodes.verdict, isOver ? `▲ ${counted(worst.most - limit)} over` : '');
     const { asks } = this.#fleet.totals();
-    const counts = { passed: passed.toLocaleString('en'), refused: refused.toLocaleString('en'), permits: out, calls: (asks / Math.max(1, sent)).toFixed(2) };
+    const counts = { passed: counted(passed), refused: counted(refused), permits: out, calls: (asks / Math.max(1, sent)).toFixed(2) };
     for (const [name, count] of Object.entries(counts)) say(this.#nodes.counts[name], String(count));
   }
 

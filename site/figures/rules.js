@@ -1,6 +1,6 @@
 // Rules: a document, traffic, and what the engine makes of it.
 import { readDocument, lineOf, placeOf } from '../document.js';
-import { element, isCalm, say } from '../dom.js';
+import { counted, element, isCalm, say } from '../dom.js';
 import { Engine } from '../engine.js';
 import { choiceInput, numberInput } from '../inputs.js';
 import { changed, oneOf, readFields, sentenceOf, textUpTo, whole } from '../link.js';
@@ -159,7 +159,7 @@ class Rules {
     const [from, to] = at ?? [0, 0];
     under.replaceChildren(value.slice(0, from), element('mark', {}, value.slice(from, to)), `${value.slice(to)}\n`);
     text.setAttribute('aria-invalid', sentence !== '');
-    say(wrong, sentence === '' ? '' : `${sentence}. ${this.#workload === undefined ? '' : 'The rules before it go on.'}`);
+    say(wrong, sentence === '' ? '' : `${sentence}. The rules ${this.#workload === undefined ? `of “${READY[this.#values.ready].title}” run` : 'before it go on'}.`);
     go.hidden = at === undefined;
     if (at === undefined) return;
     say(go, `Go to line ${lineOf(value, from)}`);
@@ -225,7 +225,7 @@ class Rules {
 
     const rates = element('div', { class: 'plot', 'aria-hidden': 'true' });
     const queues = element('div', { class: 'plot', 'aria-hidden': 'true' });
-    const legend = (title, ...items) => element('p', { class: 'legend' }, title, ...items.flatMap(([kind, name]) => [element('span', { class: `key ${kind}` }), name]));
+    const legend = (title, ...items) => element('p', { class: 'legend' }, title, ...items.map(([kind, name]) => element('span', {}, element('span', { class: `key ${kind}` }), name)));
     const lanes = element('div', { class: 'lanes' });
     const byRule = element('tbody');
     const byClient = element('tbody');
@@ -324,7 +324,7 @@ class Rules {
     columns.forEach((lines, i) => this.#plots[i].set([times, ...lines]));
     this.#lanes.draw(breakers, from * 1000, now, to * 1000);
     const counts = { passed, waiting, refused, inFlight };
-    for (const [name, count] of Object.entries(counts)) say(this.#nodes.counts[name], count.toLocaleString('en'));
+    for (const [name, count] of Object.entries(counts)) say(this.#nodes.counts[name], counted(count));
     this.#tallies();
   }
 
@@ -369,6 +369,6 @@ function fill(body, rows) {
   rows.forEach((row, i) => {
     const cells = body.rows[i]?.cells ?? element('tr', {}, ...row.map((_, at) => (at === 0 ? element('th', { scope: 'row' }) : element('td'))));
     if (cells instanceof Element) body.append(cells);
-    row.forEach((value, at) => say(body.rows[i].cells[at], typeof value === 'number' ? value.toLocaleString('en') : value));
+    row.forEach((value, at) => say(body.rows[i].cells[at], typeof value === 'number' ? counted(value) : value));
   });
 }

@@ -123,7 +123,7 @@ test('a limit that is broken is shown by a sign, and not by colour alone', async
   await to(120_000);
   const { worst } = await numbers();
   await page.waitForFunction(() => document.querySelector('.verdict').textContent !== '');
-  assert.equal(await page.locator('.fleet-worst .number').textContent(), `${worst} ▲ ${worst - 3000} over`);
+  assert.equal(await page.locator('.fleet-worst .number').textContent(), `${worst.toLocaleString('en')} ▲ ${worst - 3000} over`);
   assert.equal(await page.locator('.fleet-nodes .state').first().textContent(), 'takes its part');
   await shoot(page, 'fleet-over', { fullPage: true });
   await close();

@@ -202,7 +202,7 @@ test('what is wrong with a document is told in the sentence of the engine, in it
 test('a link with garbage opens with the defaults, and one sentence says so', async () => {
   const { page, notice, numbers, close } = await open('#rules?ready=constructor&rate=0&shape=%00&rules=%7Bnope&x=1', still);
   assert.equal(await notice(), 'This link is not as the page writes it, at “ready”, “rate”, “shape”: the defaults are used there.');
-  assert.match(await page.locator('#rules-wrong').textContent(), /^line 1: `n` cannot be here; use a key in double quotes\./);
+  assert.match(await page.locator('#rules-wrong').textContent(), /^line 1: `n` cannot be here; use a key in double quotes\. The rules of “A limit” run\.$/);
   assert.ok((await numbers()).passed > 0);
   await close();
 });
