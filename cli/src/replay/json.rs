@@ -42,17 +42,40 @@ pub(crate) fn read(
 /// The text, or the first text of an array, at a key of any case in an object.
 #[cold]
 pub(crate) fn member(object: &[u8], name: &str) -> Option<Vec<u8>> {
-    let members: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_slice(object).ok()?;
-    let mut members = members.into_iter();
-    let (_, value) = members.find(|(key, _)| key.eq_ignore_ascii_case(name))?;
-    match value {
-        serde_json::Value::String(text) => Some(text.into_bytes()),
-        serde_json::Value::Array(values) => match values.into_iter().next()? {
-            serde_json::Value::String(text) => Some(text.into_bytes()),
-            _ => None,
-        },
-        _ => None,
+    let mut fields = Fields::new();
+    let mut scan = Scan {
+        line: object,
+        at: 1,
+        wanted: &[],
+        fields: &mut fields,
+    };
+    loop {
+        scan.space();
+        let (start, end, _) = scan.string()?;
+        let is_named = object
+            .get(start..end)?
+            .eq_ignore_ascii_case(name.as_bytes());
+        scan.space();
+        if scan.peek()? != b':' {
+            return None;
+        }
+        scan.at += 1;
+        scan.space();
+        if is_named {
+            if scan.peek()? == b'[' {
+                scan.at += 1;
+                scan.space();
+            }
+            let (start, end, _) = scan.string()?;
+            let text = serde_json::from_slice::<String>(object.get(start - 1..end + 1)?);
+            return text.ok().map(String::into_bytes);
+        }
+        scan.value(None, 0, 1)?;
+        scan.space();
+        if scan.peek()? != b',' {
+            return None;
+        }
+        scan.at += 1;
     }
 }
 

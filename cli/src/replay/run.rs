@@ -349,8 +349,7 @@ impl Run {
     /// How long the request took.
     pub(super) fn millis(&self, line: &[u8]) -> u32 {
         let number = |slot: Slot, scale: f64| {
-            let text = std::str::from_utf8(self.fields.get(line, slot as usize)?).ok()?;
-            let number: f64 = text.parse().ok()?;
+            let number = crate::text::number(self.fields.get(line, slot as usize)?)?;
             (number >= 0.0).then(|| (number * scale).round() as u32)
         };
         number(Slot::Millis, 1.0)

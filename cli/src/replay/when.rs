@@ -47,7 +47,7 @@ impl Clock {
 
 /// A number of seconds, milliseconds or microseconds.
 fn number(text: &[u8]) -> Option<When> {
-    let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    let number = crate::text::number(text)?;
     if !(0.0..1e18).contains(&number) {
         return None;
     }
