@@ -6,6 +6,7 @@ import { Fleet, MOST_ACTS, NODES, SPREADS, readActs, writeActs } from '../fleet.
 import { choiceInput, numberInput } from '../inputs.js';
 import { changed, oneOf, readFields, sentenceOf, textUpTo, whole } from '../link.js';
 import { Pace } from '../pace.js';
+import { Live, tellNotice, tellState } from '../telling.js';
 import { FleetMap } from './fleet-map.js';
 
 const WINDOWS = [10_000, 60_000];
@@ -36,9 +37,6 @@ const READY = [
   { title: 'All at once', acts: '20:off:2 25:off:7 40:off:store 70:on:store 80:on:2 90:off:5 100:on:7 120:on:5', said: 'Nodes and the store come and go.' },
 ].map((ready) => ({ down: 'refuse', spread: 'even', load: 120, ...ready }));
 
-// How often a screen reader may be told, in real milliseconds.
-const TELL_MS = 3000;
-
 // The share of the limit that fills the bar of a node.
 const BARS = { even: 0.25, one: 0.6 };
 
@@ -56,7 +54,7 @@ class Figure {
   #nodes;
   #inputs;
   #isDirty = true;
-  #told = { at: -Infinity, text: '' };
+  #live = new Live();
   #unfollow;
 
   constructor(place, clock, state) {
@@ -72,7 +70,7 @@ class Figure {
     }
     this.#pace = new Pace(clock);
     this.#build();
-    if (wrong.length > 0) this.#notice(sentenceOf(wrong));
+    if (wrong.length > 0) tellNotice(this.#place, sentenceOf(wrong));
     this.#run();
     this.#unfollow = clock.follow(() => this.#advance());
     clock.speed = values.speed;
@@ -114,7 +112,7 @@ class Figure {
     const isOn = what === 'store' ? this.#fleet.isStoreOn : this.#fleet.nodes[what].limiter !== undefined;
     const { now } = this.#clock;
     const past = this.#acts.filter(({ at }) => at <= now);
-    if (past.length >= MOST_ACTS) return this.#notice(`This run has ${MOST_ACTS} acts, as many as a link can have: begin another one.`);
+    if (past.length >= MOST_ACTS) return tellNotice(this.#place, `This run has ${MOST_ACTS} acts, as many as a link can have: begin another one.`);
     if (past.length < this.#acts.length) this.#fleet.forget();
     this.#acts = [...past, this.#fleet.act(!isOn, what)];
     this.#values.acts = writeActs(this.#acts);
@@ -138,11 +136,7 @@ class Figure {
 
   #changed() {
     this.#update();
-    this.#place.dispatchEvent(new Event('state', { bubbles: true }));
-  }
-
-  #notice(sentence) {
-    this.#place.dispatchEvent(new CustomEvent('notice', { bubbles: true, detail: sentence }));
+    tellState(this.#place);
   }
 
   // ---- the page
@@ -184,7 +178,7 @@ class Figure {
     const list = element('dl', { class: 'counts' }, ...Object.entries(counts).map(([name, node]) => element('div', { 'data-count': name }, node, element('dt', {}, titles[name]))));
 
     const set = (name) => (value) => this.#set(name, value);
-    const tell = (sentence) => this.#notice(sentence);
+    const tell = (sentence) => tellNotice(this.#place, sentence);
     const choice = (title, name, list, nameOf) => choiceInput(title, { value: values[name], choices: list.map((one) => [one, nameOf(one)]), set: set(name) });
     this.#inputs = {
       down: choice('Without the store, nodes', 'down', DOWN, (one) => ({ refuse: 'refuse', local: 'take their part of the limit' })[one]),
@@ -196,14 +190,13 @@ class Figure {
       window: choice('Window', 'window', WINDOWS, (ms) => `${ms / 1000} s`),
       seed: numberInput('Seed', { value: values.seed, from: 0, to: 999_999_999, set: set('seed'), tell }),
     };
-    const live = element('p', { class: 'unseen', 'aria-live': 'polite' });
 
     this.#place.append(
       heading,
       element('div', { class: 'plays first', role: 'group', 'aria-label': 'Ready runs' }, ...buttons),
       said,
       element('div', { class: 'fleet' }, element('div', {}, list, map.node, worst), table),
-      live,
+      this.#live.node,
       element('div', { class: 'controls traffic', role: 'group', 'aria-label': 'Settings' }, ...Object.values(this.#inputs).map(({ node }) => node)),
       element(
         'div',
@@ -216,7 +209,7 @@ class Figure {
         element('p', {}, 'The nodes and the store are those of the npm package, all of them in this page. Only the ways between them are made up, and what is lost on them.'),
       ),
     );
-    this.#nodes = { heading, said, buttons, map, rows, store, storeState, storeRow, fill, most, verdict, caption, worstRow, counts, live };
+    this.#nodes = { heading, said, buttons, map, rows, store, storeState, storeRow, fill, most, verdict, caption, worstRow, counts };
   }
 
   // What changes with the settings, and not with time.
@@ -233,7 +226,7 @@ class Figure {
 
   #frame(time) {
     if (this.#isDirty || this.#nodes.map.isFlying) this.#draw(time);
-    this.#tell(time);
+    this.#live.tell(time, () => this.#sentence());
   }
 
   #draw(time) {
@@ -270,15 +263,12 @@ class Figure {
     for (const [name, count] of Object.entries(counts)) say(this.#nodes.counts[name], String(count));
   }
 
-  // For screen readers.
-  #tell(time) {
-    if (time - this.#told.at < TELL_MS) return;
+  // What a screen reader is told.
+  #sentence() {
     const { nodes, isStoreOn, worst, passed, refused } = this.#fleet;
     const on = nodes.filter(({ limiter }) => limiter !== undefined).length;
-    const text = `${Math.floor(this.#clock.now / 1000)} s, ${on} nodes, ${isStoreOn ? 'the store answers' : 'without the store'}: ${passed} passed, ${refused} refused; worst interval ${worst.most} of ${this.#values.limit}.`;
-    if (text === this.#told.text) return;
-    this.#told = { at: time, text };
-    say(this.#nodes.live, text);
+    const state = `${on} nodes, ${isStoreOn ? 'the store answers' : 'without the store'}`;
+    return `${Math.floor(this.#clock.now / 1000)} s, ${state}: ${passed} passed, ${refused} refused; worst interval ${worst.most} of ${this.#values.limit}.`;
   }
 
   #unmount() {

@@ -7,6 +7,7 @@ import { changed, oneOf, readFields, sentenceOf, textUpTo, whole } from '../link
 import { Pace } from '../pace.js';
 import { plot } from '../plot.js';
 import { READY } from '../ready.js';
+import { Live, tellNotice, tellState } from '../telling.js';
 import { BIN_MS, FAILURES, SHAPES, Workload, resourcesOf } from '../workload.js';
 import { Lanes } from './lanes.js';
 
@@ -22,9 +23,6 @@ const TYPING_MS = 400;
 
 // How much time the plots show, in seconds; more while time flies.
 const spanOf = (speed) => (speed > 10 ? 300 : 60);
-
-// How often a screen reader may be told, in real milliseconds.
-const TELL_MS = 3000;
 
 const SHAPE_NAMES = { random: 'at random', steady: 'evenly', bursts: 'in bursts', ramp: 'up and down' };
 const FAILURE_NAMES = { always: 'always', outages: 'for 10 s of every 30 s' };
@@ -67,7 +65,7 @@ class Rules {
   #lanes;
   #typing;
   #isDirty = true;
-  #told = { at: -Infinity, text: '' };
+  #live = new Live();
   #unfollow;
   #onTheme = () => this.#repaint();
 
@@ -84,7 +82,7 @@ class Rules {
     // Before the document is tried, so that there are rules to see in any case.
     this.#document = readDocument(READY[ready].document).value;
     this.#read();
-    if (wrong.length > 0) this.#notice(sentenceOf(wrong));
+    if (wrong.length > 0) tellNotice(this.#place, sentenceOf(wrong));
     this.#unfollow = clock.follow(() => this.#advance());
     clock.speed = values.speed;
     if (!isCalm()) clock.play();
@@ -147,7 +145,7 @@ class Rules {
     }
     if (this.#values.rules.length > LONGEST) {
       this.#values.rules = '';
-      this.#notice(`This document has more than ${LONGEST} characters: the link to this page does not have it.`);
+      tellNotice(this.#place, `This document has more than ${LONGEST} characters: the link to this page does not have it.`);
     }
     this.#update();
   }
@@ -187,11 +185,7 @@ class Rules {
 
   #changed() {
     this.#update();
-    this.#place.dispatchEvent(new Event('state', { bubbles: true }));
-  }
-
-  #notice(sentence) {
-    this.#place.dispatchEvent(new CustomEvent('notice', { bubbles: true, detail: sentence }));
+    tellState(this.#place);
   }
 
   // ---- the page
@@ -233,7 +227,7 @@ class Rules {
       element('table', { class: 'tally' }, element('caption', {}, title), element('thead', {}, element('tr', {}, ...column.map((name) => element('th', { scope: 'col' }, name)))), body);
 
     const set = (name) => (value) => this.#set(name, value);
-    const tell = (sentence) => this.#notice(sentence);
+    const tell = (sentence) => tellNotice(this.#place, sentence);
     const number = (title, name, from, to, unit) => numberInput(title, { value: values[name], from, to, unit, set: set(name), tell });
     const choice = (title, name, list, nameOf) => choiceInput(title, { value: values[name], choices: list.map((one) => [one, nameOf(one)]), set: set(name) });
     this.#inputs = {
@@ -247,7 +241,6 @@ class Rules {
       failures: choice('They fail', 'failures', FAILURES, (one) => FAILURE_NAMES[one]),
       seed: number('Seed', 'seed', 0, 999_999_999),
     };
-    const live = element('p', { class: 'unseen', 'aria-live': 'polite' });
 
     this.#place.append(
       heading,
@@ -259,7 +252,7 @@ class Rules {
         element('div', { class: 'shown' }, list, legend('requests a second:', ['passed', 'passed'], ['refused', 'refused'], ['sent', 'sent']), rates, legend('requests that', ['waiting', 'wait'], ['flight', 'are in flight']), queues, lanes),
         element('div', { class: 'editor' }, element('div', { class: 'document' }, under, text), wrong, go, warnings),
       ),
-      live,
+      this.#live.node,
       element('div', { class: 'controls traffic', role: 'group', 'aria-label': 'Traffic' }, ...Object.values(this.#inputs).map(({ node }) => node)),
       element('div', { class: 'tallies' }, tally('Refused, by rule', ['Rule', 'Refused'], byRule), tally('Busiest clients', ['Client', 'Passed', 'Refused'], byClient)),
       element(
@@ -272,7 +265,7 @@ class Rules {
         element('p', {}, 'The same link gives the same numbers, on any machine.'),
       ),
     );
-    this.#nodes = { heading, said, buttons, text, under, wrong, go, warnings, counts, byRule, byClient, live };
+    this.#nodes = { heading, said, buttons, text, under, wrong, go, warnings, counts, byRule, byClient };
     const x = () => this.#range;
     const line = (label, colour, more) => ({ label, colour, width: 1.5, isStepped: true, ...more });
     const passedLine = line('passed', 'pass', { fill: 'pass-soft' });
@@ -303,7 +296,7 @@ class Rules {
   #frame(time) {
     if (this.#lanes.fit()) this.#isDirty = true;
     if (this.#isDirty) this.#draw();
-    this.#tell(time);
+    this.#live.tell(time, () => this.#sentence());
   }
 
   #draw() {
@@ -336,15 +329,11 @@ class Rules {
     fill(this.#nodes.byClient, busiest.map(({ name, passed, refused }) => [name, passed, refused]));
   }
 
-  // For screen readers.
-  #tell(time) {
-    if (time - this.#told.at < TELL_MS) return;
+  // What a screen reader is told.
+  #sentence() {
     const { sent, passed, refused, waiting, breakers } = this.#workload;
     const states = breakers.map(({ rule, changes }) => `; breaker ${rule} is ${STATE_NAMES[changes.at(-1).state]}`).join('');
-    const text = `${Math.floor(this.#clock.now / 1000)} s, ${sent} requests: ${passed} passed, ${refused} refused, ${waiting} wait${states}.`;
-    if (text === this.#told.text) return;
-    this.#told = { at: time, text };
-    say(this.#nodes.live, text);
+    return `${Math.floor(this.#clock.now / 1000)} s, ${sent} requests: ${passed} passed, ${refused} refused, ${waiting} wait${states}.`;
   }
 
   #unmount() {
