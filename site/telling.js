@@ -4,7 +4,7 @@ import { element, say } from './dom.js';
 // That the link should be written again.
 export const tellState = (place) => place.dispatchEvent(new Event('state', { bubbles: true }));
 
-// One sentence, to be shown above the figure.
+// One sentence, to be shown above the figure; none, once it is no longer true.
 export const tellNotice = (place, sentence) => place.dispatchEvent(new CustomEvent('notice', { bubbles: true, detail: sentence }));
 
 // How often a screen reader may be told, in real milliseconds.

@@ -121,6 +121,7 @@ class Figure {
 
   #choose({ title, said, ...values }) {
     Object.assign(this.#values, values);
+    tellNotice(this.#place, '');
     this.#acts = readActs(values.acts);
     for (const name of ['down', 'spread', 'load']) this.#inputs[name].show(values[name]);
     this.#run();
@@ -130,6 +131,7 @@ class Figure {
 
   #set(name, value) {
     this.#values[name] = value;
+    tellNotice(this.#place, '');
     this.#run();
     this.#changed();
   }

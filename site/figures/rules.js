@@ -130,6 +130,7 @@ class Rules {
   #read() {
     const text = this.#nodes.text.value;
     const { document } = READY[this.#values.ready];
+    tellNotice(this.#place, '');
     this.#values.rules = text === document ? '' : text;
     let read;
     try {
@@ -179,6 +180,7 @@ class Rules {
 
   #set(name, value) {
     this.#values[name] = value;
+    tellNotice(this.#place, '');
     this.#run();
     this.#changed();
   }

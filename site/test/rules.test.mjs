@@ -207,6 +207,36 @@ test('a link with garbage opens with the defaults, and one sentence says so', as
   await close();
 });
 
+test('a document that is too long for a link runs, and is told until it is shorter', async () => {
+  const { page, notice, close } = await open('#rules', still);
+  const text = page.getByRole('textbox', { name: 'Rules document' });
+  await text.fill(`{"flowRules": []${' '.repeat(6000)}}`);
+  await page.locator('#notice:not([hidden])').waitFor();
+  assert.equal(await notice(), 'This document has more than 6000 characters: the link to this page does not have it.');
+  assert.equal(await page.locator('#rules-wrong').textContent(), '');
+  await text.fill('{"flowRules": []}');
+  await page.locator('#notice').waitFor({ state: 'hidden' });
+  await page.getByLabel('Clients').fill('0');
+  await page.getByLabel('Clients').press('Tab');
+  assert.equal(await notice(), 'Clients: “0” is not possible; use a whole number from 1 to 50.');
+  await page.getByLabel('Clients').fill('3');
+  await page.getByLabel('Clients').press('Tab');
+  assert.equal(await notice(), '');
+  await close();
+});
+
+test('a page without a module says so', async () => {
+  const faults = [];
+  const { page, notice, close } = await open('', { faults });
+  await page.route('**/*.wasm', (route) => route.fulfill({ status: 404, body: '' }));
+  for (const title of ['Rules', 'Fleet']) {
+    await page.getByRole('tab', { name: title }).click();
+    await page.locator('#notice:not([hidden])').waitFor();
+    assert.equal(await notice(), `${title} could not be opened: its module has not arrived (404); load the page again.`);
+  }
+  await close();
+});
+
 test('a breaker for all resources, requests that the engine does not take, and hashes of another run are as in Node', async () => {
   const { page, numbers, to, close } = await open('#rules?ready=breaker', still);
   for (const [seed, rules] of [
