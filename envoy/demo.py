@@ -21,6 +21,8 @@ import time
 ROOT = pathlib.Path(__file__).parent.parent
 ENVOY = ROOT / ".tools" / "envoy"
 RUN = ROOT / ".tools" / "run"
+ACCESS_LOG = RUN / "access.log"
+RULES = RUN / "rules.json"
 
 # The settings that the environment may change, and their values in envoy.yaml.
 SETTINGS = {"LEAPGATE_PORT": 10000, "LEAPGATE_UPSTREAM_PORT": 10001, "LEAPGATE_ADMIN_PORT": 9901}
@@ -74,11 +76,16 @@ def start_envoy(ports, workers):
     text = (ROOT / "envoy" / "envoy.yaml").read_text()
     text = re.sub(r"(?<=port_value: )\d+", lambda match: str(chosen[int(match[0])]), text)
     RUN.mkdir(parents=True, exist_ok=True)
+    # Envoy appends to it.
+    ACCESS_LOG.write_text("")
+    text = text.replace("path: /dev/stdout", f"path: {ACCESS_LOG}")
     (RUN / "envoy.yaml").write_text(text)
     libc = ctypes.CDLL(None)
     with open(RUN / "envoy.log", "w") as log:
         return subprocess.Popen(
-            [ENVOY, "-c", RUN / "envoy.yaml", "--concurrency", str(workers), "--disable-hot-restart"],
+            [ENVOY, "-c", RUN / "envoy.yaml", "--concurrency", str(workers), "--disable-hot-restart",
+             # By default lines of the access log come after 10 seconds.
+             "--file-flush-interval-msec", "200"],
             cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             # Ctrl-C is ours to handle; and if this process is killed, the kernel (PR_SET_PDEATHSIG)
             # stops Envoy.
@@ -112,7 +119,10 @@ def routes_and_limits(port):
     """(route, path, rule) from the configuration that Envoy has loaded, so that the table cannot differ from it."""
     dump = json.loads(admin(port, "/config_dump?resource=static_listeners")[1])
     manager = dump["configs"][0]["listener"]["filter_chains"][0]["filters"][0]["typed_config"]
-    rules = json.loads(manager["http_filters"][0]["typed_config"]["config"]["configuration"]["value"])["flowRules"]
+    document = manager["http_filters"][0]["typed_config"]["config"]["configuration"]["value"]
+    # The one source of the rules is envoy.yaml: the command line is given what Envoy was.
+    RULES.write_text(document)
+    rules = json.loads(document)["flowRules"]
     routes = manager["route_config"]["virtual_hosts"][0]["routes"]
     paths = {route["name"]: route["match"]["path_separated_prefix"] for route in routes}
     return [(rule["resource"], paths[rule["resource"]], rule) for rule in rules]
@@ -140,6 +150,11 @@ def burst(port, path, requests):
     return statuses
 
 
+def shown(path):
+    """A path as it is typed at the top of the checkout."""
+    return path.relative_to(ROOT)
+
+
 def show(port, admin_port, workers):
     print(f"Envoy with {workers} worker threads on http://127.0.0.1:{port}; its log is {RUN / 'envoy.log'}\n")
     print(f"{'route':<8}{'limit':<18}{'sent':>6}{'passed':>8}{'limited':>9}")
@@ -159,6 +174,7 @@ Try it:
   curl -i http://127.0.0.1:{port}{path}
   for i in $(seq 10); do curl -s -o /dev/null -w '%{{http_code}}\\n' http://127.0.0.1:{port}{path}; done
   curl -s http://127.0.0.1:{admin_port}/stats/prometheus | grep leapgate
+  ./build.sh cli && dist/leapgate replay {shown(RULES)} {shown(ACCESS_LOG)}
 
 Ctrl-C stops everything.""")
 

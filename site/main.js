@@ -88,10 +88,9 @@ function open(id) {
 // Writes the link a little later: browsers refuse to have it written many times a second.
 let writing;
 function write() {
-  clearTimeout(writing);
-  const mine = turn;
-  writing = setTimeout(() => {
-    if (mine === turn && figure !== undefined) history.replaceState(null, '', writeLink(shown, figure.state()));
+  writing ??= setTimeout(() => {
+    writing = undefined;
+    if (figure !== undefined) history.replaceState(null, '', writeLink(shown, figure.state()));
   }, 300);
 }
 let speed = clock.speed;

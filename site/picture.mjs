@@ -14,7 +14,7 @@ const { chromium } = createRequire(fileURLToPath(new URL('../.tools/site/package
 const server = await serve(folder);
 // Without a sandbox, which root cannot use.
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox'] });
-const page = await browser.newPage({ viewport: { width: 1040, height: 900 }, deviceScaleFactor: 1.2, reducedMotion: 'reduce', colorScheme: 'light' });
+const page = await browser.newPage({ viewport: { width: 1040, height: 900 }, deviceScaleFactor: 1.1, reducedMotion: 'reduce', colorScheme: 'light' });
 await page.goto(`http://127.0.0.1:${server.address().port}/${HASH}`);
 await page.waitForFunction(() => window.playground?.ready);
 await page.evaluate((ms) => window.playground.clock.step(ms - window.playground.clock.now), UNTIL_MS);

@@ -1,6 +1,7 @@
-// Requests to a service behind an engine, in virtual time. Pure: the `Engine` and the world are arguments, so that Node and the page
-// run the same.
+// Requests to a service behind an engine, in virtual time. Pure: the package's `Engine` is an argument, so that Node and the page run the
+// same.
 import { random } from './traces.js';
+import { World } from './world.js';
 
 // What is counted together, and how many of these are kept.
 export const BIN_MS = 500;
@@ -60,7 +61,7 @@ export class Workload {
   failed = 0;
   // Calls of the service; the engine counts those that wait for their turn, too.
   inFlight = 0;
-  // By the rule's id; null for requests that found too many others waiting.
+  // By the rule's id, or by the sentence of the engine about a request that it does not take, as where too many wait.
   byRule = new Map();
   // By client: `{ name, passed, refused }`.
   clients;
@@ -80,21 +81,36 @@ export class Workload {
   // Settings: `resource`; `rate`, a second, and `shape` of the requests; of how many `clients`; how long they wait at most, `waitMs`; the
   // service's mean `latencyMs`; how many of its calls fail, `failPercent`, and when, `failures`; and the `seed`. Throws what the engine
   // throws for rules that are wrong.
-  constructor(Engine, world, rules, settings) {
+  constructor(Engine, rules, settings) {
+    const { resource, shape, rate, clients, seed } = settings;
+    // The module draws the seed of its hashes once, at the first key, which is no part of a run.
+    new World(0);
+    const first = new Engine({ flowRules: [{ resource: 'any', count: 1, key: ['path'] }] }, { now: () => 0 });
+    first.limit('any', { key: '/' });
+    first.free();
+    // The one before it goes on until this one is made: while rules are wrong, the rules before them stay.
+    const world = new World(seed);
     this.#engine = new Engine(rules, { now: () => world.now });
     this.#world = world;
     this.#settings = settings;
-    const { resource, shape, rate, clients, seed } = settings;
     this.clients = Array.from({ length: clients }, (_, i) => ({ name: addressOf(i), passed: 0, refused: 0 }));
     this.#arrivals = arrivals(shape, rate, random(seed));
     this.#clientRandom = random(seed + 1);
     this.#serviceRandom = random(seed + 2);
     this.breakers = this.#engine.stats(resource).breakers.map(({ rule, state }) => ({ rule, changes: [{ at: 0, state }] }));
-    this.#engine.on('breaker', ({ rule, resource: name, to }) => {
-      if (name === resource) this.breakers.find((one) => one.rule === rule)?.changes.push({ at: world.now, state: to });
+    this.#engine.on('breaker', ({ rule, resource: name, from, to }) => {
+      if (name !== resource) return;
+      let breaker = this.breakers.find((one) => one.rule === rule);
+      // A rule for all resources has none before the first call.
+      if (breaker === undefined) this.breakers.push((breaker = { rule, changes: [{ at: 0, state: from }] }));
+      breaker.changes.push({ at: world.now, state: to });
     });
     this.#begin(0);
     this.#plan();
+  }
+
+  until(end) {
+    return this.#world.until(end);
   }
 
   get warnings() {
@@ -142,16 +158,18 @@ export class Workload {
     const at = this.#world.now;
     this.sent += 1;
     this.#bin.sent += 1;
-    if (waitMs === 0) {
-      const entry = this.#engine.enter(resource, request);
-      if (entry.success) this.#serve(entry, client, at);
-      else this.#refuse(entry.rule, client);
+    const refuse = (error) => this.#isOver || this.#refuse(error.result?.rule ?? error.message, client);
+    if (waitMs > 0) {
+      this.#engine.acquire(resource, { ...request, maxWaitMs: waitMs }).then((entry) => this.#isOver || this.#serve(entry, client, at), refuse);
       return;
     }
-    this.#engine.acquire(resource, { ...request, maxWaitMs: waitMs }).then(
-      (entry) => this.#isOver || this.#serve(entry, client, at),
-      (error) => this.#isOver || this.#refuse(error.result?.rule ?? null, client),
-    );
+    try {
+      const entry = this.#engine.enter(resource, request);
+      if (entry.success) this.#serve(entry, client, at);
+      else this.#refuse(entry.rule ?? entry.cause, client);
+    } catch (error) {
+      refuse(error);
+    }
   }
 
   #serve(entry, client, at) {

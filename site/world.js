@@ -9,7 +9,7 @@ const EPOCH = 1_800_000_000_000;
 // So many turns of the microtask queue settle all that one timer has caused, such as an answer that admits a request that waits for it.
 const TURNS = 12;
 
-// The one that runs: a new one takes the place of the one before it.
+// The latest one that was made or went on.
 let world;
 
 export class World {
@@ -48,6 +48,7 @@ export class World {
     if (this.#isRunning) return;
     this.#isRunning = true;
     while (this.#timers.length > 0 && this.#timers[0].at <= this.#target) {
+      world = this;
       const { at, then } = this.#next();
       this.now = at;
       if (then === undefined) continue;

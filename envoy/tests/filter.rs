@@ -1,6 +1,12 @@
 //! The filter on a host in memory: one process, several virtual machines, a clock that is set by hand.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    missing_docs
+)]
 
 #[path = "filter/together.rs"]
 mod together;

@@ -30,7 +30,7 @@ export class Lanes {
       return { canvas, state, node: element('div', {}, element('p', { class: 'legend' }, `breaker ${rule} is`, state), canvas) };
     });
     this.#place.replaceChildren(...this.#lanes.map(({ node }) => node));
-    this.#width = 0;
+    this.#width = -1;
   }
 
   repaint() {
@@ -53,6 +53,10 @@ export class Lanes {
 
   // Draws from one time to another, where the present is `now`; all in milliseconds.
   draw(breakers, from, now, to) {
+    if (this.#lanes.length !== Math.min(breakers.length, MOST)) {
+      this.begin(breakers);
+      this.fit();
+    }
     const paint = this.#paint;
     const width = this.#width - LEFT - RIGHT;
     const x = (at) => LEFT + ((Math.max(at, from) - from) / (to - from)) * width;

@@ -24,7 +24,7 @@ const FIELDS = {
   ring: [oneOf(CONTESTANTS.map(({ id }) => id)), 'strict'],
   seed: [whole(0, 999_999_999), 1],
   speed: [whole(1, 100), 1],
-  trace: [textUpTo(4000), ''],
+  trace: [textUpTo(8000), ''], // As long as the longest that can be written.
 };
 
 // Until the first interaction the adversaries play by themselves, in turn, each for so many windows.
@@ -75,6 +75,10 @@ class Ring {
     } catch {
       wrong.push('trace');
       values.trace = '';
+    }
+    if (values.play === 'own' && this.#moves.length === 0) {
+      values.play = 'clicks';
+      if (!wrong.includes('trace')) wrong.push('trace');
     }
     this.#nodes = this.#build();
     if (wrong.length > 0) this.#dispatch('notice', sentenceOf(wrong));

@@ -8,7 +8,6 @@ import { Pace } from '../pace.js';
 import { plot } from '../plot.js';
 import { READY } from '../ready.js';
 import { BIN_MS, FAILURES, SHAPES, Workload, resourcesOf } from '../workload.js';
-import { World } from '../world.js';
 import { Lanes } from './lanes.js';
 
 const WAITS = [0, 500, 2000, 10_000];
@@ -58,7 +57,6 @@ class Rules {
   #clock;
   #values;
   #document;
-  #world;
   #workload;
   #pace;
   #inputs;
@@ -113,21 +111,20 @@ class Rules {
     const resource = resources.includes(this.#values.resource) ? this.#values.resource : (resources[0] ?? 'api');
     const settings = { resource, rate, shape, clients, waitMs: wait, latencyMs: latency, failPercent: fail, failures, seed };
     // The new one first: while the rules are wrong, the old ones go on.
-    const world = new World(seed);
-    const workload = new Workload(Engine, world, rules, settings);
+    const workload = new Workload(Engine, rules, settings);
     this.#workload?.free();
-    [this.#world, this.#workload, this.#document] = [world, workload, rules];
+    [this.#workload, this.#document] = [workload, rules];
     this.#inputs.resource.offer(resources.map((name) => [name, name]), resource);
     this.#inputs.resource.node.hidden = resources.length < 2;
     this.#clock.stepMs = BIN_MS;
     this.#clock.reset();
-    this.#lanes.begin(workload.breakers);
+    this.#lanes.begin([]);
     say(this.#nodes.warnings, workload.warnings.join(' '));
     this.#isDirty = true;
   }
 
   #advance() {
-    this.#pace.during(this.#world.until(Math.floor(this.#clock.now)));
+    this.#pace.during(this.#workload.until(Math.floor(this.#clock.now)));
     this.#isDirty = true;
   }
 
@@ -334,7 +331,7 @@ class Rules {
   #tallies() {
     const { byRule, clients } = this.#workload;
     const rules = [...byRule].sort(([, one], [, other]) => other - one).slice(0, 6);
-    fill(this.#nodes.byRule, rules.length > 0 ? rules.map(([rule, count]) => [rule ?? 'too many wait', count]) : [['none', 0]]);
+    fill(this.#nodes.byRule, rules.length > 0 ? rules.map(([rule, count]) => [rule, count]) : [['none', 0]]);
     const busiest = clients.toSorted((one, other) => other.passed + other.refused - one.passed - one.refused).slice(0, 6);
     fill(this.#nodes.byClient, busiest.map(({ name, passed, refused }) => [name, passed, refused]));
   }

@@ -163,7 +163,6 @@ test('what an adversary does can be written and read, so that a visitor can chan
   for (const play of Object.keys(ADVERSARIES)) {
     const { moves } = planOf(play, { limit: 200, windowMs: 3000, buckets: 600 });
     assert.deepEqual(readMoves(writeMoves(moves)), moves);
-    assert.ok(writeMoves(moves).length < 4000);
   }
 });
 

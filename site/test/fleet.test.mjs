@@ -4,9 +4,7 @@ import { execFileSync } from 'node:child_process';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { readActs, writeActs } from '../fleet.js';
-import { open, shoot } from './page.mjs';
-
-const paused = (page) => page.emulateMedia({ reducedMotion: 'reduce' });
+import { open, shoot, still } from './page.mjs';
 
 const SETTINGS = { limit: 3000, windowMs: 60_000, load: 120, spread: 'even', latencyMs: 20, lossPercent: 0, whenDown: 'refuse', acts: '', seed: 1 };
 
@@ -73,7 +71,7 @@ test('the numbers of the page are those of Node', async () => {
     ['?acts=20:off:2+25:off:7+40:off:store+70:on:store+80:on:2&loss=10&latency=100&seed=7', { acts: '20:off:2 25:off:7 40:off:store 70:on:store 80:on:2', lossPercent: 10, latencyMs: 100, seed: 7 }],
     ['?acts=65:off:store&down=local&spread=one&load=200', { acts: '65:off:store', whenDown: 'local', spread: 'one', load: 200 }],
   ]) {
-    const { page, numbers, to, close } = await open(`#fleet${query}`, { before: paused });
+    const { page, numbers, to, close } = await open(`#fleet${query}`, still);
     for (let at = 60_000, step = 1; at < 100_000; at += step++ * 271) await to(at);
     await to(100_000);
     assert.deepEqual(await numbers(), numbersInNode(settings, 100_000), query);
@@ -86,7 +84,7 @@ test('the numbers of the page are those of Node', async () => {
 });
 
 test('what is unplugged by hand is in the link, and the link plays it again', async () => {
-  const { page, numbers, to, close } = await open('#fleet?acts=200:off:9', { before: paused });
+  const { page, numbers, to, close } = await open('#fleet?acts=200:off:9', still);
   await page.getByRole('button', { name: 'Unplug node 3' }).press('Enter');
   assert.equal((await numbers()).nodes[2].isOn, false);
   await to(61_234.5);
@@ -102,7 +100,7 @@ test('what is unplugged by hand is in the link, and the link plays it again', as
   const hash = await page.evaluate(() => location.hash);
   assert.match(decodeURIComponent(hash), /acts=60:off:3\+61\.234:off:store\+61\.234:off:5\+80:on:store\+80:on:3$/);
   await close();
-  const again = await open(hash, { before: paused });
+  const again = await open(hash, still);
   await again.to(210_000);
   assert.deepEqual(await again.numbers(), seen);
   await again.close();
@@ -120,7 +118,7 @@ test('it moves by itself, with permits on their way', async () => {
 });
 
 test('a limit that is broken is shown by a sign, and not by colour alone', async () => {
-  const { page, numbers, to, close } = await open('#fleet?acts=65:off:store+125:on:store&down=local&spread=one&load=1000', { before: paused });
+  const { page, numbers, to, close } = await open('#fleet?acts=65:off:store+125:on:store&down=local&spread=one&load=1000', still);
   assert.equal(await page.getByRole('button', { name: 'Gone, and local' }).getAttribute('aria-pressed'), 'true');
   await to(120_000);
   const { worst } = await numbers();
@@ -132,14 +130,14 @@ test('a limit that is broken is shown by a sign, and not by colour alone', async
 });
 
 test('a link with garbage opens with the defaults, and one sentence says so', async () => {
-  const { notice, numbers, close } = await open('#fleet?limit=9&window=1&acts=soon', { before: paused });
+  const { notice, numbers, close } = await open('#fleet?limit=9&window=1&acts=soon', still);
   assert.equal(await notice(), 'This link is not as the page writes it, at “limit”, “window”, “acts”: the defaults are used there.');
   assert.ok((await numbers()).passed > 0);
   await close();
 });
 
 test('it is seen on a phone, and in the dark', async () => {
-  const { page, close } = await open('#fleet?acts=20:off:3', { before: paused, viewport: { width: 360, height: 780 }, colorScheme: 'dark' });
+  const { page, close } = await open('#fleet?acts=20:off:3', { ...still, viewport: { width: 360, height: 780 }, colorScheme: 'dark' });
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 360);
   await page.waitForFunction(() => /^60 s, 9 nodes, the store answers: /.test(document.querySelector('[aria-live=polite].unseen').textContent));
   assert.equal(await page.locator('.fleet-nodes .state').nth(2).textContent(), 'unplugged');

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { Limiter } from '../../dist/npm/dist/node.js';
 import { Contest } from '../contest.js';
-import { Feed, readMoves, startOf, traceOf } from '../traces.js';
+import { Feed, readMoves, startOf, traceOf, writeMoves } from '../traces.js';
 import { open, shoot, still } from './page.mjs';
 
 // What Node says about a trace up to a time.
@@ -136,6 +136,21 @@ test('requests are written, and what is wrong with them is told beside them', as
   await to(7000);
   assert.equal((await numbers()).fixed.worst, 40);
   await close();
+});
+
+test('the longest trace survives its link', async () => {
+  const moves = Array.from({ length: 500 }, (_, i) => [500_111 + i * 199, i < 9 ? 1000 : 12]);
+  const text = writeMoves(moves);
+  const first = await open('', still);
+  await first.page.getByLabel('Requests', { exact: true }).fill(text);
+  await first.page.getByLabel('Requests', { exact: true }).press('Enter');
+  await first.page.waitForFunction(() => location.hash.includes('play=own'));
+  const hash = await first.page.evaluate(() => location.hash);
+  await first.close();
+  const again = await open(hash, still);
+  assert.equal(await again.notice(), '');
+  assert.equal(await again.page.getByLabel('Requests', { exact: true }).inputValue(), text);
+  await again.close();
 });
 
 test('settings begin the run again, and are in the link', async () => {

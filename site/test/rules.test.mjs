@@ -5,10 +5,8 @@ import { Engine } from '../../dist/npm/dist/engine/node.js';
 import { lineOf, placeOf, readDocument } from '../document.js';
 import { READY } from '../ready.js';
 import { Workload, arrivals, isOutage, resourcesOf } from '../workload.js';
-import { World, clearTimeout, setTimeout } from '../world.js';
-import { open, shoot } from './page.mjs';
-
-const paused = (page) => page.emulateMedia({ reducedMotion: 'reduce' });
+import { clearTimeout, setTimeout } from '../world.js';
+import { open, require, shoot, still } from './page.mjs';
 
 const SETTINGS = { resource: 'api', rate: 30, shape: 'random', clients: 8, waitMs: 0, latencyMs: 50, failPercent: 0, failures: 'always', seed: 1 };
 
@@ -17,9 +15,8 @@ async function numbersInNode(rules, settings, to) {
   const real = { setTimeout: globalThis.setTimeout, clearTimeout: globalThis.clearTimeout };
   Object.assign(globalThis, { setTimeout, clearTimeout });
   try {
-    const world = new World(settings.seed ?? 1);
-    const workload = new Workload(Engine, world, rules, { ...SETTINGS, ...settings });
-    await world.until(to);
+    const workload = new Workload(Engine, rules, { ...SETTINGS, ...settings });
+    await workload.until(to);
     const numbers = workload.numbers();
     workload.free();
     return { ...numbers, bins: workload.bins };
@@ -142,7 +139,7 @@ test('the resources of a document are found, whatever is in it', () => {
 
 for (const id of Object.keys(READY)) {
   test(`the numbers of the page are those of Node: ${READY[id].title}`, async () => {
-    const { page, numbers, to, close } = await open(`#rules?ready=${id}`, { before: paused });
+    const { page, numbers, to, close } = await open(`#rules?ready=${id}`, still);
     // It has moved to 20 s by itself. On in steps that are not those of a browser's frames, nor the same.
     for (let at = 20_000, step = 1; at < 45_000; at += step++ * 171) await to(at);
     await to(45_000);
@@ -164,7 +161,7 @@ test('it moves by itself, and the link carries the document and the traffic', as
   await page.waitForFunction(() => location.hash.includes('other&rate'));
   const hash = await page.evaluate(() => location.hash);
   await close();
-  const again = await open(hash, { before: paused });
+  const again = await open(hash, still);
   assert.deepEqual(await again.page.evaluate(() => window.playground.figure.values()), {
     ...READY.throttle.traffic,
     ready: 'throttle',
@@ -179,7 +176,7 @@ test('it moves by itself, and the link carries the document and the traffic', as
 });
 
 test('what is wrong with a document is told in the sentence of the engine, in its place, and the rules before it go on', async () => {
-  const { page, numbers, close } = await open('#rules?ready=client', { before: paused });
+  const { page, numbers, to, close } = await open('#rules?ready=throttle', still);
   const before = await numbers();
   const text = page.getByRole('textbox', { name: 'Rules document' });
   await text.fill('{\n  "flowRules": [{ "resource": "api", "count": -1 }]\n}');
@@ -191,6 +188,9 @@ test('what is wrong with a document is told in the sentence of the engine, in it
   await page.getByRole('button', { name: 'Go to line 2' }).click();
   assert.equal(await page.evaluate(() => document.activeElement.value.slice(document.activeElement.selectionStart, document.activeElement.selectionEnd)), '"count": -1');
   assert.deepEqual(await numbers(), before);
+  await to(45_000);
+  const { bins, ...expected } = await readyInNode('throttle', 45_000);
+  assert.deepEqual(await numbers(), expected);
   await shoot(page, 'rules-wrong', { fullPage: true });
   await text.fill('{"flowRules": [{ "resource": "api", "count": 1 }]}');
   await page.waitForFunction(() => document.querySelector('#rules-wrong').textContent === '');
@@ -200,15 +200,51 @@ test('what is wrong with a document is told in the sentence of the engine, in it
 });
 
 test('a link with garbage opens with the defaults, and one sentence says so', async () => {
-  const { page, notice, numbers, close } = await open('#rules?ready=constructor&rate=0&shape=%00&rules=%7Bnope&x=1', { before: paused });
+  const { page, notice, numbers, close } = await open('#rules?ready=constructor&rate=0&shape=%00&rules=%7Bnope&x=1', still);
   assert.equal(await notice(), 'This link is not as the page writes it, at “ready”, “rate”, “shape”: the defaults are used there.');
   assert.match(await page.locator('#rules-wrong').textContent(), /^line 1: `n` cannot be here; use a key in double quotes\./);
   assert.ok((await numbers()).passed > 0);
   await close();
 });
 
+test('a breaker for all resources, requests that the engine does not take, and hashes of another run are as in Node', async () => {
+  const { page, numbers, to, close } = await open('#rules?ready=breaker', still);
+  for (const [seed, rules] of [
+    [7, { degradeRules: [{ resource: '*', id: 'all', grade: 'errorRatio', count: 0.3, timeWindow: 1 }] }],
+    [8, { flowRules: [{ resource: 'a', count: 1, key: ['clientIp', { header: 'x-plan' }], enforcePercent: 50 }] }],
+    [9, { flowRules: [{ resource: 'a', count: 1, grade: 'concurrency' }] }],
+  ]) {
+    await page.getByLabel('Seed').fill(String(seed));
+    await page.getByLabel('Seed').press('Tab');
+    await page.getByRole('textbox', { name: 'Rules document' }).fill(JSON.stringify(rules));
+    await page.waitForFunction((text) => window.playground.figure.values().rules === text, JSON.stringify(rules));
+    await to(40_000);
+    const { bins, ...expected } = await numbersInNode(rules, { ...settingsOf(READY.breaker.traffic), resource: rules.flowRules?.[0].resource ?? 'api', seed }, 40_000);
+    // The hashes of Node have a seed of their own.
+    if (seed !== 8) assert.deepEqual(await numbers(), expected);
+    assert.ok(expected.refused > 0 && (await numbers()).refused > 0);
+  }
+  const seen = await numbers();
+  await close();
+  assert.deepEqual(Object.keys(seen.byRule), ['a/concurrency']);
+});
+
+test('axe finds nothing, in light and in dark, wide and narrow', async () => {
+  for (const [colorScheme, width] of [['light', 1180], ['dark', 1180], ['light', 360]]) {
+    for (const hash of ['#rules?ready=breaker', '#rules?rules=%7B%22a%22%3A+1%7D', '#fleet?acts=20:off:3+30:off:store']) {
+      const { page, to, close } = await open(hash, { colorScheme, viewport: { width, height: 800 }, ...still });
+      await to(70_000);
+      await page.evaluate(require('axe-core').source);
+      const found = await page.evaluate(() => window.axe.run());
+      assert.deepEqual(found.violations.map(({ id, nodes }) => [id, ...nodes.map(({ html }) => html)]), [], hash);
+      assert.ok(found.passes.length > 20);
+      await close();
+    }
+  }
+});
+
 test('it is seen on a phone, and in the dark', async () => {
-  const { page, to, close } = await open('#rules?ready=breaker', { before: paused, viewport: { width: 360, height: 780 }, colorScheme: 'dark' });
+  const { page, to, close } = await open('#rules?ready=breaker', { ...still, viewport: { width: 360, height: 780 }, colorScheme: 'dark' });
   await to(40_000);
   await page.waitForFunction(() => document.querySelector('.counts dd').textContent !== '0');
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 360);

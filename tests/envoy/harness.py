@@ -16,6 +16,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -185,7 +186,13 @@ class Upstream:
             def log_message(self, *_):
                 pass
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(http.server.ThreadingHTTPServer):
+            def handle_error(self, request, client_address):
+                # Envoy cuts connections off when their listener is replaced.
+                if not isinstance(sys.exc_info()[1], ConnectionResetError):
+                    super().handle_error(request, client_address)
+
+        self._server = Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -288,8 +295,12 @@ class Envoy:
 
     def configure(self, rules, **how):
         """Replaces the filter's configuration by LDS; waits for Envoy's answer and returns whether it was accepted."""
+        return self.put(plugin(rules, **how))
+
+    def put(self, filter):
+        """The same with a whole filter."""
         before = self._lds()
-        self._write(plugin(rules, **how))
+        self._write(filter)
         after = eventually("Envoy answers the update", lambda: (now := self._lds()) != before and now, 30)
         if after["rejected"] > before["rejected"]:
             return False

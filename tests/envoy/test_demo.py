@@ -1,11 +1,14 @@
 """`./build.sh run` in a fresh clone: envoy/envoy.yaml itself is under test."""
 
+import http.client
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import time
 import unittest
 
 from harness import ROOT, eventually, free_port
@@ -66,6 +69,42 @@ class Demo(unittest.TestCase):
         self.assertEqual(paths, {"/login", "/stats/prometheus"})
         for port in (self.ports["LEAPGATE_PORT"], self.ports["LEAPGATE_ADMIN_PORT"]):
             self.assertIn(f":{port}/", table)
+
+    def test_the_access_log_replayed_through_the_rules_has_the_refusals_of_envoy(self):
+        demo = self.start()
+        table = self.read_until(demo, "Ctrl-C")
+        self.assertIn("dist/leapgate replay .tools/run/rules.json .tools/run/access.log\n", table)
+        rules, log = (ROOT / ".tools" / "run" / name for name in ("rules.json", "access.log"))
+
+        def replayed(requests):
+            eventually("all lines are in the log", lambda: log.read_bytes().count(b"\n") == requests)
+            command = [ROOT / "dist" / "leapgate", "replay", "--json", rules, log]
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            report = json.loads(done.stdout)
+            self.assertEqual((report["lines"], report["requests"], report["skipped"]["count"]), (requests, requests, 0))
+            return report
+
+        # Each burst fits into its window, so that no edge of a bucket lies between its requests.
+        report = replayed(420)
+        refused = {rule["id"]: rule["refused"] for rule in report["rules"]}
+        self.assertEqual((refused, report["answered429"]), ({"login": 15, "api/10s": 300}, 315))
+
+        # Requests over several windows. Envoy's buckets begin with another clock than the log has, and a request is decided some
+        # microseconds after the time in its line: at the edge of a bucket of 10 ms one more or less may pass in each window.
+        statuses = []
+        connection = http.client.HTTPConnection("127.0.0.1", self.ports["LEAPGATE_PORT"], timeout=10)
+        for i in range(90):
+            connection.request("GET", "/login")
+            response = connection.getresponse()
+            response.read()
+            statuses.append(response.status)
+            time.sleep(0.02 + i % 7 / 200)
+        connection.close()
+        report = replayed(420 + len(statuses))
+        seen = 315 + statuses.count(429)
+        self.assertEqual(report["answered429"], seen)
+        self.assertLessEqual(abs(report["refused"] - seen), 5)
 
     def test_nothing_is_left_running_however_it_ends(self):
         for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):

@@ -18,7 +18,7 @@ from stores import Redis, Server, Webdis
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "leapgate.json").read_text())
 TAGS = re.findall(r"- {tag_name: (\w+), regex: '(.*)'}", (ROOT / "docs" / "metrics.md").read_text())
 HOLD = 1.5
-RATE = 3  # seconds of a rate
+RATE = 4  # seconds of a rate
 
 # A JSON document as TypeScript sees it, where Grafana's types have enumerations.
 SATISFIES = """
@@ -31,11 +31,11 @@ type Json<T> = T extends string ? `${T}` : T extends (infer U)[] ? Json<U>[] : T
 
 
 class Prometheus(Server):
-    """A Prometheus that scrapes these targets five times a second."""
+    """A Prometheus that scrapes these targets twice a second."""
 
     def __init__(self, targets):
         super().__init__("prometheus/prometheus")
-        scrapes = [{"job_name": name, "scrape_interval": "200ms", "scrape_timeout": "200ms", "metrics_path": path,
+        scrapes = [{"job_name": name, "scrape_interval": "500ms", "scrape_timeout": "500ms", "metrics_path": path,
                     "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]} for name, (port, path) in targets.items()]
         (self.folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": scrapes}))
         self.start()
@@ -151,7 +151,7 @@ class Dashboard(EnvoyTest):
         prometheus = Prometheus({"envoy": (running.admin_port, "/stats/prometheus")})
         self.addCleanup(prometheus.close)
         sources = {name: Source(f"/{name}", connections=connections, rate=rate) for name, connections, rate in
-                   (("login", 8, 200), ("free", 4, 100), ("keyed", 2, 10), ("mail", 8, 40), ("report", 12, None), ("chat", 2, 4),
+                   (("login", 8, 200), ("free", 4, 100), ("keyed", 2, 10), ("mail", 8, 40), ("report", 12, 60), ("chat", 2, 4),
                     ("leased", 4, 50), ("pay", 2, 20))}
         sources["keyed"].headers = itertools.cycle(["x-user: ann\r\n", "x-user: bob\r\n"])
         with Load(running.port, *sources.values()):
@@ -180,7 +180,8 @@ class Dashboard(EnvoyTest):
         near(said("Admitted by rule")["rule=login"], a_second("login", 200))
         near(said("Would be refused (shadow mode)")["rule=dry%3brun"], 50 - 10, 0.4)
         full = {labels.split("rule=")[1]: value for labels, value in said("Utilization by rule").items()}
-        self.assertEqual((full["login"], full["dry%3brun"], full["report"], full["mail"]), (100, 100, 100, 100))
+        self.assertEqual((full["login"], full["dry%3brun"], full["report"]), (100, 100, 100))
+        self.assertTrue(60 <= full["mail"] <= 100, full)  # eight wait, of which one is let go every 50 ms
         self.assertTrue(9 <= full["free"] <= 13, full)
         self.assertTrue(20 <= full["keyed"] <= 40, full)  # five a second for each of two clients, of 20
         self.assertTrue(20 <= full["chat"] <= 100, full)
@@ -190,7 +191,7 @@ class Dashboard(EnvoyTest):
         self.assertEqual(said("Versions"), {"version=0.1.0": 1})
         self.assertTrue(2 <= said("Waiting")[""] <= 12, said("Waiting"))
         near(said("Waiting", 1)["rule=mail"], a_second("mail", 200), 0.3)
-        self.assertEqual(said("In flight and held")["rule=report/concurrency" if "rule=report/concurrency" in said("In flight and held") else "rule=report"], 8)
+        self.assertEqual(said("In flight and held")["rule=report"], 8)
         self.assertGreater(said("In flight and held", 1)["rule=chat"], 0)
         self.assertGreater(said("Leases")["rule=leased"], 0)
         self.assertGreater(said("Leases", 1)["rule=leased"], 0)
@@ -231,12 +232,16 @@ class Falls(EnvoyTest):
         eventually("it falls", lambda: shown() == 0)
         self.assertTrue(0.9 < time.monotonic() - ended < 1 + 1.2 + 0.5, time.monotonic() - ended)
         time.sleep(1.5)
-        costs = []
-        for envoy in (without, running):
-            before = envoy.cpu_seconds()
-            time.sleep(2)
-            costs.append((envoy.cpu_seconds() - before) / 2 * 1000)
+        # Other work on the machine can make it more, never less.
+        rounds = [[self.idle(envoy) for envoy in (without, running)] for _ in range(4)]
+        costs = [min(cost) for cost in zip(*rounds)]
         self.assertLess(costs[1], costs[0] + 1.5, "ms of CPU a second")
+
+    def idle(self, envoy):
+        """Milliseconds of CPU in a second."""
+        begin, before = time.monotonic(), envoy.cpu_seconds()
+        time.sleep(1)
+        return (envoy.cpu_seconds() - before) * 1000 / (time.monotonic() - begin)
 
     def test_an_update_and_the_end_of_a_rule_leave_no_peak_standing(self):
         rules = lambda *names: {"flowRules": [{"resource": "hot", "id": name, "count": 5} for name in names],

@@ -296,3 +296,26 @@ fn the_version_is_1_while_a_worker_has_a_configuration() {
     drop(new);
     assert_eq!(version(), Some(0));
 }
+
+#[test]
+fn a_worker_that_has_missed_what_others_settled_shows_no_debt() {
+    let process = process();
+    let rules = r#""flowRules": [{"resource": "login", "id": "login", "count": 10, "unit": "tokens",
+                                  "cost": {"estimate": 1, "actual": {"header": "x-cost"}}}]"#;
+    let vms = born(&process, 2, &held(rules));
+    let properties = || process.properties.borrow_mut();
+    properties().insert("upstream\0local_address".into(), b"1.2.3.4:5".to_vec());
+    properties().insert("header x-cost".into(), b"1".to_vec());
+    let call = |vm: &Vm| {
+        let mut passed = vm.request("login").unwrap();
+        vm.filter.on_response(&passed, true);
+        vm.filter.on_end(&mut passed);
+    };
+    vms.iter().for_each(call);
+    for _ in 0..20 {
+        process.wait_for(&vms, 1100);
+        (0..6).for_each(|_| call(&vms[0]));
+        process.wait_for(&vms, 100);
+        assert_eq!(process.utilization(), Some(60));
+    }
+}

@@ -294,7 +294,7 @@ const CLAIMS = {
       if (Engine === undefined) return;
       const engine = new Engine({ flowRules: [{ resource: 'api', count: 1, intervalMs: MINUTE }] }, { now: () => 1000 });
       for (let i = 0; i < 2; i++) engine.limit('api');
-      const lines = prometheusText(engine).split('\n').filter((line) => /_(passed|blocked|utilization_percent)\{/.test(line));
+      const lines = prometheusText(engine).split('\n').filter((line) => /^leapgate_(passed|blocked|utilization_percent)\{/.test(line));
       const labels = '{rule="api/60s",resource="api"}';
       equal(lines.sort(), ['blocked', 'passed', 'utilization_percent'].map((name, i) => `leapgate_${name}${labels} ${[1, 1, 100][i]}`), 'series');
       const told = [];

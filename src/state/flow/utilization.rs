@@ -20,7 +20,7 @@ impl<T: Counter> Controller<T> {
 
     fn utilization_within(&self, bounds: Bounds, now: Timestamp) -> f64 {
         let used = match &self.measure {
-            Measure::Passes(window) if bounds.holds => window.sum_with_holds(now),
+            Measure::Passes(window) if bounds.holds => window.sum(now) + window.held() as f64,
             Measure::Passes(window) => window.sum(now),
             Measure::InFlight(in_flight) => in_flight.take_most() as f64,
             Measure::Turns(throttle) => return bounds.part_of_wait(throttle.take_longest()),

@@ -40,6 +40,18 @@ impl<T: Counter> RuleWindow<T> {
         self.fits(self.most(), limit, cost, now)
     }
 
+    /// How much is held or about to be admitted by any worker, also where the ring is not up to date.
+    pub(crate) fn held(&self) -> u64 {
+        let last = self.history.last.get();
+        let admitted = self.counter.admitted().unwrap_or(last);
+        let most = self.most();
+        if most.is_behind(admitted) {
+            0
+        } else {
+            most.wrapping_sub(admitted)
+        }
+    }
+
     /// How much counts at `now`, what is held included. Changes nothing.
     pub fn sum_with_holds(&self, now: Timestamp) -> f64 {
         self.load(self.most(), now)
