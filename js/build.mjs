@@ -154,7 +154,7 @@ const CLI_BUDGETS = { wasm: 2_000_000, 'gzipped, with its script': 700_000 };
   writeFileSync(`${to}/workerd.js`, await bundle(`${parts}/workerd.js`, external));
   cpSync(`${parts}/leapgate_bg.wasm`, `${to}/leapgate_bg.wasm`);
   const gzipped = ['leapgate_bg.wasm', 'workerd.js'].reduce((sum, file) => sum + gzipSync(readFileSync(`${to}/${file}`), { level: 9 }).length, 0);
-  within('playground', { gzipped: 250_000 }, { gzipped });
+  within('playground', { gzipped: 292_000 }, { gzipped });
 }
 
 // These import `leapgate` by name: its `exports` choose the source of the module, and there is one instance.

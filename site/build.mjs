@@ -12,8 +12,9 @@ const out = resolve(process.argv[2]);
 const { build } = createRequire(`${root}/.tools/esbuild/package.json`)('esbuild');
 const npm = `${root}/dist/npm/dist`;
 
-// In bytes, gzipped: all of the page, and what is loaded before its first figure moves.
-const BUDGETS = { all: 350_000, first: 100_000 };
+// In bytes, gzipped: all of the page, and what is loaded before its first figure moves. 350,000 in all is wanted: the replay of a log, which
+// is loaded with its tab, came later.
+const BUDGETS = { all: 395_000, first: 100_000 };
 const FIRST = ['index.html', 'style.css', 'main.js', 'figures/ring.js'];
 
 rmSync(out, { recursive: true, force: true });

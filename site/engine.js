@@ -1,2 +1,2 @@
 // The module that the figures with rules share.
-export { Engine } from 'leapgate/engine';
+export { Engine, Replay } from 'leapgate/engine';

@@ -13,6 +13,7 @@ import { Clock } from './time.js';
 const FIGURES = [
   { id: 'ring', title: 'The ring', load: () => import('./figures/ring.js') },
   { id: 'rules', title: 'Rules', load: () => import('./figures/rules.js') },
+  { id: 'replay', title: 'Replay', load: () => import('./figures/replay.js') },
   { id: 'fleet', title: 'Fleet', load: () => import('./figures/fleet.js') },
 ];
 

@@ -3,16 +3,15 @@ import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
 // Modules with timers of their own: the page runs them in virtual time.
-const IN_VIRTUAL_TIME = /[\\/](engine|shared|memory)[\\/]workerd\.js$/;
+const IN_VIRTUAL_TIME = /[\\/]playground[\\/]workerd\.js$/;
 const NAMES = ['Date', 'setTimeout', 'clearTimeout', 'crypto', 'console'];
 
 // The entries by the names under which users import them.
 export const aliasOf = (npm) => ({
   'leapgate/slim': `${npm}/slim.js`,
   'leapgate/leapgate_bg.wasm': `${npm}/leapgate_bg.wasm`,
-  'leapgate/engine': `${npm}/engine/workerd.js`,
-  'leapgate/shared': `${npm}/shared/workerd.js`,
-  'leapgate/shared/memory': `${npm}/memory/workerd.js`,
+  // One module has them all, and replays beside them.
+  ...Object.fromEntries(['engine', 'shared', 'shared/memory'].map((name) => [`leapgate/${name}`, `${npm}/../../playground/workerd.js`])),
 });
 
 // A plugin for esbuild. An entry for Workers imports its WebAssembly as a compiled module: here that is a file, which is compiled

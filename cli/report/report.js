@@ -133,7 +133,7 @@ function overTime({ series, waited }, uPlot) {
       ? `Requests over time, ${each}. Most were refused at ${clock(startMs + peak * widthMs)} UTC: ${grouped(refused[peak])} of ${grouped(requests[peak])}.`
       : `Requests over time, ${each}. None were refused.`;
 
-  const place = make('div', 'plot');
+  const place = make('div', 'chart');
   place.role = 'img';
   place.ariaLabel = summary;
   const legend = [make('li', '', 'passed'), make('li', 'refused', 'refused')];
@@ -147,8 +147,12 @@ function overTime({ series, waited }, uPlot) {
   let plot;
   const draw = () => {
     plot?.destroy();
-    const style = getComputedStyle(place);
-    const colour = (name) => style.getPropertyValue(`--${name}`).trim();
+    // An element tells what a colour is in the page's theme: the value of a property may name that of each.
+    const probe = place.appendChild(document.createElement('span'));
+    const colour = (name) => {
+      probe.style.color = `var(--${name})`;
+      return getComputedStyle(probe).color;
+    };
     const stepped = uPlot.paths.stepped({ align: 1 });
     const area = (label, name) => ({ label, fill: colour(name), stroke: colour(name), width: 0, paths: stepped, points: { show: false } });
     const axis = {
@@ -163,6 +167,7 @@ function overTime({ series, waited }, uPlot) {
       lines.push({ label: 'waited', stroke: colour('ink'), width: 1.5, paths: stepped, points: { show: false } });
       data.push(closed(series.waited));
     }
+    probe.remove();
     plot = new uPlot(
       {
         width: Math.max(200, place.clientWidth),
@@ -207,7 +212,7 @@ function overTime({ series, waited }, uPlot) {
     numbers.append(scroll);
   });
   return {
-    nodes: [make('h2', '', 'Over time'), make('ul', 'key', ...legend), place, at, numbers],
+    nodes: [make('h2', '', 'Over time'), make('ul', 'legend', ...legend), place, at, numbers],
     draw,
     destroy: () => plot?.destroy(),
   };
@@ -227,13 +232,13 @@ function rules({ rules }) {
   const rows = rules.map((rule) => {
     const name = [rule.id];
     if (rule.shadow) name.push(make('span', 'tag', 'shadow'));
-    name.push(make('span', 'small', `${rule.kind}, ${rule.resource}`));
+    name.push(make('span', 'small', `${rule.kind}, ${rule.resource}: ${rule.words}`));
     if (rule.notReplayed !== null) return [name, '', '', make('span', 'soft', `not replayed: ${rule.notReplayed}`), ''];
     const verb = rule.waited > 0 ? make('span', 'small', `${grouped(rule.waited)} waited`) : undefined;
     const refused = [grouped(rule.refused), make('span', 'small', percent(rule.refused, rule.requests)), verb].filter(Boolean);
     return [name, grouped(rule.requests), refused, bar(rule.refused, rule.requests), suggested(rule)];
   });
-  const columns = [['Rule'], ['Requests', 'number'], ['Refused', 'number'], ['Share refused', 'share wide'], ['Smallest limit that refuses little']];
+  const columns = [['Rule'], ['Requests', 'number'], ['Refused', 'number'], ['Share refused', 'share roomy'], ['Smallest limit that refuses little']];
   const caption = rules.some(({ shadow }) => shadow)
     ? 'In the order in which they are asked; the first that refuses counts. A rule in shadow mode refuses nothing: its number is what it would refuse.'
     : 'In the order in which they are asked; the first that refuses counts.';
@@ -258,7 +263,7 @@ function keys({ keys }) {
     const over = atMostOver > 0 ? make('span', 'small', `${grouped(atMostOver)} of these may be too many`) : undefined;
     return [key === '' ? '(empty)' : key, rule, over ? [grouped(refused), over] : grouped(refused), bar(refused, most)];
   });
-  return table('Keys by how often they were refused.', [['Key'], ['Rule'], ['Refused', 'number'], ['Compared', 'share wide']], rows);
+  return table('Keys by how often they were refused.', [['Key'], ['Rule'], ['Refused', 'number'], ['Compared', 'share roomy']], rows);
 }
 
 function clients({ clients: { known, seen, refused, browsers, tools, others } }) {
@@ -272,7 +277,7 @@ function clients({ clients: { known, seen, refused, browsers, tools, others } })
   const most = Math.max(1, ...groups.map(([, { requests }]) => requests));
   const rows = groups.map(([name, { clients, requests }]) => [name, about(clients), grouped(requests), bar(requests, most)]);
   const caption = `${all} would have been refused at least once (${percent(refused.count, seen.count)}). What they look like, by the user agents of refused requests:`;
-  return [table(caption, [['Looks like'], ['Clients', 'number'], ['Refused requests', 'number'], ['Compared', 'share wide']], rows)];
+  return [table(caption, [['Looks like'], ['Clients', 'number'], ['Refused requests', 'number'], ['Compared', 'share roomy']], rows)];
 }
 
 function skipped({ skipped: { count: all, first } }) {

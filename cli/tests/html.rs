@@ -46,7 +46,7 @@ fn the_page_has_the_report_and_all_its_parts() {
         "function drawReport",
         "var uPlot=",
         ".u-wrap",
-        ".report .plot",
+        ".report .chart",
         "The MIT License",
     ] {
         assert!(page.contains(part), "{part}");

@@ -1,5 +1,5 @@
 // All that the playground has beside `Limiter`: one module is smaller than three.
-export * from './engine.index.js';
-export * from './memory.index.js';
+export { Engine } from './engine.js';
+export { MemoryStore } from './memory.js';
 export { Replay } from './replay.js';
-export * from './shared.index.js';
+export { SharedLimiter } from './shared.js';

@@ -16,9 +16,9 @@ function checked(answer) {
 export class Replay {
   // `rules` as they are passed to an engine. `fields` says where values stand in lines of an unknown format, `routes` has pairs of a path and
   // a resource; both as options of the command line. Throws an error with the sentence of what is wrong.
-  constructor(rules, { fields = null, routes = [], refuseLessThan = null } = {}) {
+  constructor(rules, { fields = null, routes = [] } = {}) {
     wasm.ready();
-    checked(core.replay_new(encode([rules, fields, routes, refuseLessThan])));
+    checked(core.replay_new(encode([rules, fields, routes])));
   }
 
   // More of the log, as bytes.

@@ -4,8 +4,7 @@ use leapgate::config::Value;
 use leapgate_cli::leapgate_envoy::config::parse_value;
 use leapgate_cli::replay::{Format, Options, Replay};
 
-/// The replay of `[document, fields, routes, refuseLessThan]`: the rules; where values stand in lines, or null; pairs of a path and a
-/// resource; the share in percent, or null.
+/// The replay of `[document, fields, routes]`: the rules; where values stand in lines, or null; pairs of a path and a resource.
 pub(crate) fn made(given: &Value) -> Result<Replay, String> {
     let Value::Array(given) = given else {
         return Err("a replay has a document and options".into());
@@ -26,9 +25,6 @@ pub(crate) fn made(given: &Value) -> Result<Replay, String> {
             _ => None,
         });
         options.routes = routes.collect();
-    }
-    if let Some(Value::Number(percent)) = given.get(3) {
-        options.refuse_less_than = *percent;
     }
     Replay::new(rules, settings, options).map_err(|error| error.to_string())
 }

@@ -98,6 +98,7 @@ pub struct RuleReport {
 #[serde(rename_all = "camelCase")]
 pub struct Suggestion {
     /// The share, in percent.
+    #[cfg_attr(not(feature = "program"), serde(serialize_with = "whole"))]
     pub refuse_less_than: f64,
     /// The smallest count with which the rule refuses less.
     pub count: u64,
@@ -151,4 +152,10 @@ pub struct Group {
     pub requests: u64,
     /// Clients.
     pub clients: Number,
+}
+
+/// As a whole number: a page has no other, and need not load what writes fractions.
+#[cfg(not(feature = "program"))]
+fn whole<S: serde::Serializer>(percent: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(*percent as u64)
 }
