@@ -1,8 +1,13 @@
 //! A replay from what JavaScript hands over.
 
+use crate::seed::LateSeed;
 use leapgate::config::Value;
 use leapgate_cli::leapgate_envoy::config::parse_value;
-use leapgate_cli::replay::{Format, Options, Replay};
+use leapgate_cli::replay::{Format, Options};
+
+/// A replay whose counts are kept as those of engines, so that the module has the code that decides once. The hash of its keys has no
+/// secret: the same log makes the same report.
+pub(crate) type Replay = leapgate_cli::replay::Replay<LateSeed>;
 
 /// The replay of `[document, fields, routes]`: the rules; where values stand in lines, or null; pairs of a path and a resource.
 pub(crate) fn made(given: &Value) -> Result<Replay, String> {
@@ -26,7 +31,8 @@ pub(crate) fn made(given: &Value) -> Result<Replay, String> {
         });
         options.routes = routes.collect();
     }
-    Replay::new(rules, settings, options).map_err(|error| error.to_string())
+    Replay::with_backend(LateSeed::default(), rules, settings, options)
+        .map_err(|error| error.to_string())
 }
 
 /// The report as JSON.

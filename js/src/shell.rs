@@ -34,7 +34,7 @@ pub(crate) struct Shell {
     #[cfg(feature = "cli")]
     pub(crate) program: Program,
     #[cfg(feature = "replay")]
-    pub(crate) replay: Option<leapgate_cli::replay::Replay>,
+    pub(crate) replay: Option<crate::replay::Replay>,
     #[cfg(feature = "flow")]
     pub(crate) flows: Flows,
     #[cfg(feature = "shared")]

@@ -123,7 +123,7 @@ pub trait Backend: 'static {
 }
 
 /// Counts that are not shared. The hash of keys is public: if clients choose their keys, use [`Seeded`].
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Local;
 
 impl Backend for Local {

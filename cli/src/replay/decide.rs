@@ -5,7 +5,7 @@ use super::report::RuleReport;
 use super::request::Held;
 use super::run::{Run, place};
 use super::site::TracedPart;
-use leapgate::backend::Local;
+use leapgate::backend::Backend;
 use leapgate::rule::{Cause, Exempt, KeyPart, KeyValue};
 use leapgate::{Decision, Entry, Outcome, Request, Resource, Timestamp};
 use std::cmp::Ordering;
@@ -17,35 +17,35 @@ pub(super) const MAX_IN_FLIGHT: usize = 1 << 20;
 const FEW: usize = 16;
 
 /// A call that ends.
-pub(super) struct Exit {
+pub(super) struct Exit<S: Backend> {
     pub(super) at_ms: u64,
     order: u64,
-    entry: Entry<Local>,
+    entry: Entry<S>,
     outcome: Outcome,
 }
 
-impl PartialEq for Exit {
-    fn eq(&self, other: &Exit) -> bool {
+impl<S: Backend> PartialEq for Exit<S> {
+    fn eq(&self, other: &Exit<S>) -> bool {
         self.order == other.order
     }
 }
 
-impl Eq for Exit {}
+impl<S: Backend> Eq for Exit<S> {}
 
-impl PartialOrd for Exit {
-    fn partial_cmp(&self, other: &Exit) -> Option<Ordering> {
+impl<S: Backend> PartialOrd for Exit<S> {
+    fn partial_cmp(&self, other: &Exit<S>) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 /// The earliest is the greatest.
-impl Ord for Exit {
-    fn cmp(&self, other: &Exit) -> Ordering {
+impl<S: Backend> Ord for Exit<S> {
+    fn cmp(&self, other: &Exit<S>) -> Ordering {
         (other.at_ms, other.order).cmp(&(self.at_ms, self.order))
     }
 }
 
-impl Run {
+impl<S: Backend + Clone> Run<S> {
     pub(super) fn decide_before(&mut self, end_ms: u64) {
         while let Some((at, number, held)) = self.queue.take_before(end_ms) {
             self.decide(at, &held);
@@ -61,7 +61,7 @@ impl Run {
     }
 
     /// Decides on a request whose time has come.
-    pub(super) fn decide(&mut self, at_ms: u64, held: &Held) {
+    pub(super) fn decide(&mut self, at_ms: u64, held: &Held<S>) {
         let Some(site) = &held.site else { return };
         while self.exits.peek().is_some_and(|exit| exit.at_ms <= at_ms) {
             if let Some(exit) = self.exits.pop() {
@@ -252,9 +252,9 @@ fn hash_of_address(text: &[u8], (v4, v6): (u8, u8)) -> u64 {
 }
 
 /// What a refused key is called in the report.
-fn label(
+fn label<S: Backend>(
     parts: &[KeyPart],
-    resource: &Resource<Local>,
+    resource: &Resource<S>,
     values: &[KeyValue<'_>],
     client: Option<KeyValue<'_>>,
 ) -> Vec<u8> {

@@ -8,8 +8,9 @@ use super::format::Format;
 use super::queue::MAX_HELD;
 use super::report::{Clients, Group, KeyReport, Report, RuleReport, Skipped};
 use super::run::{Run, place};
+use leapgate::backend::Backend;
 
-impl Run {
+impl<S: Backend + Clone> Run<S> {
     /// The report.
     pub(crate) fn finish(mut self) -> Report {
         if let Some((ms, _, line)) = self.jump.take()
@@ -23,7 +24,7 @@ impl Run {
         let traces = std::mem::take(&mut self.traces);
         for (trace, rule) in traces.into_iter().zip(&mut self.report.rules) {
             if let Some(trace) = trace {
-                rule.suggestion = trace.suggest(self.refuse_less_than);
+                rule.suggestion = trace.suggest(&self.backend, self.refuse_less_than);
                 if rule.suggestion.is_none() {
                     rule.no_suggestion = Some("no request came to it".into());
                 }

@@ -29,7 +29,7 @@ pub use text::text;
 use crate::replay::format::SAMPLE;
 use crate::replay::run::Run;
 use leapgate::Rules;
-use leapgate::backend::{Local, Store};
+use leapgate::backend::{Backend, Local, Store};
 use leapgate::config::ConfigError;
 use leapgate_envoy::settings::Settings;
 use std::rc::Rc;
@@ -76,7 +76,9 @@ impl Default for Options {
 /// assert_eq!((report.passed, report.refused), (1, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Replay {
+/// Counts are kept as `S` keeps them.
+pub struct Replay<S: Backend = Local> {
+    backend: S,
     rules: Rules,
     settings: Settings,
     options: Options,
@@ -84,7 +86,7 @@ pub struct Replay {
     carry: Vec<u8>,
     /// Whether the rest of the line is too long.
     is_too_long: bool,
-    run: Option<Box<Run>>,
+    run: Option<Box<Run<S>>>,
 }
 
 impl Replay {
@@ -94,9 +96,27 @@ impl Replay {
     ///
     /// If the rules do not go together.
     pub fn new(rules: Rules, settings: Settings, options: Options) -> Result<Replay, ConfigError> {
-        let engine = leapgate::Engine::with_store(Rc::new(Store::new(Local)), rules.clone());
+        Replay::with_backend(Local, rules, settings, options)
+    }
+}
+
+impl<S: Backend + Clone> Replay<S> {
+    /// The same with counts that are kept elsewhere, by a module that has engines with such counts already.
+    ///
+    /// # Errors
+    ///
+    /// As [`Replay::new`].
+    pub fn with_backend(
+        backend: S,
+        rules: Rules,
+        settings: Settings,
+        options: Options,
+    ) -> Result<Replay<S>, ConfigError> {
+        let store = Rc::new(Store::new(backend.clone()));
+        let engine = leapgate::Engine::with_store(store, rules.clone());
         engine.map_err(|error| ConfigError::from_rules(&error))?;
         Ok(Replay {
+            backend,
             rules,
             settings,
             options,
@@ -180,6 +200,7 @@ impl Replay {
             None => Format::of_lines(&lines).ok_or_else(|| unknown(&lines))?,
         };
         self.run = Some(Box::new(Run::new(
+            self.backend.clone(),
             std::mem::take(&mut self.rules),
             &self.settings,
             format,

@@ -4,14 +4,14 @@ use super::agents::Agent;
 use super::fields::{Fields, Slot};
 use super::format::Format;
 use super::site::Site;
+use leapgate::backend::Backend;
 use leapgate::rule::{KeyPart, KeyValue};
 use leapgate_envoy::keys;
 use std::rc::Rc;
 
 /// A request that is held.
-#[derive(Default)]
-pub(crate) struct Held {
-    pub(crate) site: Option<Rc<Site>>,
+pub(crate) struct Held<S: Backend> {
+    pub(crate) site: Option<Rc<Site<S>>>,
     /// The hash of its client's address.
     pub(crate) client: Option<u64>,
     pub(crate) agent: Agent,
@@ -21,6 +21,21 @@ pub(crate) struct Held {
     pub(crate) is_exempt: bool,
     /// The client's address, the origin, and the values of the resource's key parts.
     pub(crate) values: Values,
+}
+
+impl<S: Backend> Default for Held<S> {
+    fn default() -> Held<S> {
+        Held {
+            site: None,
+            client: None,
+            agent: Agent::default(),
+            status: 0,
+            millis: 0,
+            is_prioritized: false,
+            is_exempt: false,
+            values: Values::default(),
+        }
+    }
 }
 
 /// Values in a row: each with its length before it.

@@ -17,7 +17,7 @@ use super::when::{Clock, When};
 use crate::words::Ids;
 use hashbrown::HashMap;
 use leapgate::api::ApiMatcher;
-use leapgate::backend::{Local, Store};
+use leapgate::backend::{Backend, Store};
 use leapgate::rule::{Exempt, FlowRule, Grade, KeyPart, KeyValue};
 use leapgate::{Engine, Rules};
 use leapgate_envoy::settings::{OriginFrom, ResourceFrom, Settings};
@@ -59,8 +59,10 @@ pub(super) struct RefusedGroup {
 }
 
 /// A replay whose format is known.
-pub(crate) struct Run {
-    pub(super) engine: Engine,
+pub(crate) struct Run<S: Backend> {
+    /// Where counts are kept.
+    pub(super) backend: S,
+    pub(super) engine: Engine<S>,
     pub(super) matcher: Option<ApiMatcher>,
     pub(super) format: Format,
     pub(super) settings: Settings,
@@ -73,8 +75,8 @@ pub(crate) struct Run {
     pub(super) origin: Source,
     pub(super) prioritized: Option<(Source, Option<String>)>,
     pub(super) exempt: Option<(Exempt, Box<[Source]>)>,
-    pub(super) sites: HashMap<(usize, u64), Rc<Site>>,
-    pub(super) routes_met: HashMap<Box<[u8]>, Rc<Site>>,
+    pub(super) sites: HashMap<(usize, u64), Rc<Site<S>>>,
+    pub(super) routes_met: HashMap<Box<[u8]>, Rc<Site<S>>>,
     pub(super) rule_places: Places,
     pub(super) traces: Vec<Option<Trace>>,
     /// The flow rules, and what they are called.
@@ -89,10 +91,10 @@ pub(crate) struct Run {
     /// A line far ahead of the others, with its number, until another one is there, too.
     pub(super) jump: Option<(u64, u64, Vec<u8>)>,
     pub(super) has_millis: bool,
-    pub(super) queue: Queue<Held>,
+    pub(super) queue: Queue<Held<S>>,
     pub(super) was_full: bool,
     // The requests.
-    pub(super) exits: BinaryHeap<Exit>,
+    pub(super) exits: BinaryHeap<Exit<S>>,
     pub(super) exited_early: u64,
     pub(super) top: Top,
     pub(super) seen: Distinct,
@@ -101,18 +103,19 @@ pub(crate) struct Run {
     pub(super) report: Report,
 }
 
-impl Run {
+impl<S: Backend + Clone> Run<S> {
     /// A replay through the rules that lines of the format can be replayed through.
     ///
     /// # Errors
     ///
     /// If the rules do not go together, which a replay has found out before.
     pub(crate) fn new(
+        backend: S,
         rules: Rules,
         settings: &Settings,
         format: Format,
         options: &Options,
-    ) -> Result<Run, String> {
+    ) -> Result<Run<S>, String> {
         let apis = Rc::clone(&rules.apis);
         let all = rules.clone();
         let known = Known::new(&all, &format, settings, &options.routes);
@@ -128,8 +131,8 @@ impl Run {
             || !rules.degrade.is_empty()
             || flow.iter().any(|rule| rule.grade() == Grade::Concurrency);
         let store = match is_inbound {
-            true => Store::new(Local),
-            false => Store::without_statistics(Local),
+            true => Store::new(backend.clone()),
+            false => Store::without_statistics(backend.clone()),
         };
         store.set_max_resources(settings.max_resources);
         let engine =
@@ -152,6 +155,7 @@ impl Run {
         });
         let mut run = Run {
             matcher: (!matcher.is_empty() && format.has_slot(Slot::Path)).then_some(matcher),
+            backend,
             engine,
             settings: settings.clone(),
             routes: options

@@ -5,7 +5,7 @@ use super::fields::Slot;
 use super::request::{Line, Source};
 use super::run::Run;
 use leapgate::Resource;
-use leapgate::backend::Local;
+use leapgate::backend::Backend;
 use leapgate::rule::{Exempt, KeyPart};
 use leapgate_envoy::settings::ResourceFrom;
 use std::rc::Rc;
@@ -14,9 +14,9 @@ use std::rc::Rc;
 const MAX_SITES: usize = 1 << 14;
 
 /// A resource, and what the replay does for its requests.
-pub(crate) struct Site {
+pub(crate) struct Site<S: Backend> {
     pub(super) name: String,
-    pub(super) resource: Rc<Resource<Local>>,
+    pub(super) resource: Rc<Resource<S>>,
     /// Its rules, as places in the report.
     pub(super) rules: Box<[usize]>,
     pub(super) sources: Box<[Source]>,
@@ -34,7 +34,7 @@ pub(super) struct Traced {
 /// Where a part of a key is among those of a resource, and, of an address, how many bits of it count.
 pub(super) type TracedPart = (usize, Option<(u8, u8)>);
 
-impl Run {
+impl<S: Backend + Clone> Run<S> {
     /// The name of the resource of a line, but for its APIs.
     pub(super) fn name<'a>(&'a self, line: &'a [u8]) -> &'a [u8] {
         if !self.routes.is_empty()
@@ -72,7 +72,7 @@ impl Run {
         }
     }
 
-    pub(super) fn site(&mut self, line: &[u8]) -> Rc<Site> {
+    pub(super) fn site(&mut self, line: &[u8]) -> Rc<Site<S>> {
         let name = self.name(line);
         let Some(matcher) = &self.matcher else {
             if let Some(site) = self.routes_met.get(name) {
@@ -117,7 +117,7 @@ impl Run {
         site
     }
 
-    pub(super) fn make(&self, name: String, resource: Rc<Resource<Local>>) -> Rc<Site> {
+    pub(super) fn make(&self, name: String, resource: Rc<Resource<S>>) -> Rc<Site<S>> {
         let mut rules = Vec::new();
         resource.for_each_rule(&mut |id, _| {
             let places = self.rule_places.get(id.as_str()).into_iter().flatten();

@@ -4,7 +4,7 @@
 //! after the other. So the answer is exact: the limit refuses less than the share, and one less does not.
 
 use super::report::Suggestion;
-use leapgate::backend::{Local, Store};
+use leapgate::backend::{Backend, Store};
 use leapgate::rule::{
     ControlBehavior, Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, REQUESTS,
     Strategy,
@@ -110,7 +110,11 @@ impl Trace {
     }
 
     /// The smallest limit that refuses fewer than `percent` of the requests.
-    pub(crate) fn suggest(mut self, percent: f64) -> Option<Suggestion> {
+    pub(crate) fn suggest(
+        mut self,
+        backend: &(impl Backend + Clone),
+        percent: f64,
+    ) -> Option<Suggestion> {
         let requests = self.kept as u64;
         // Fewer than so many may be refused.
         let bound = (requests as f64 * percent / 100.0).ceil() as u64;
@@ -124,7 +128,7 @@ impl Trace {
             // A limit of all its requests refuses none.
             let refused = match next >= requests {
                 true => Some(0),
-                false => self.refused_by(next, bound),
+                false => self.refused_by(backend, next, bound),
             };
             match refused {
                 Some(refused) => most = Some((next, refused)),
@@ -149,7 +153,7 @@ impl Trace {
             refused,
             refused_with_one_less: count
                 .checked_sub(1)
-                .and_then(|less| self.refused_by(less, u64::MAX)),
+                .and_then(|less| self.refused_by(backend, less, u64::MAX)),
             requests,
             of_first: self.is_cut,
         })
@@ -184,8 +188,8 @@ impl Trace {
     }
 
     /// How many requests the rule refuses with that limit; `None` if as many as `bound`.
-    fn refused_by(&self, limit: u64, bound: u64) -> Option<u64> {
-        let engine = self.engine(limit)?;
+    fn refused_by(&self, backend: &(impl Backend + Clone), limit: u64, bound: u64) -> Option<u64> {
+        let engine = self.engine(backend, limit)?;
         let resource = engine.resource("r");
         let mut refused = 0;
         let no_keys = Vec::new();
@@ -208,7 +212,7 @@ impl Trace {
     }
 
     /// An engine with this rule alone, with that limit. A key is one value.
-    fn engine(&self, limit: u64) -> Option<Engine> {
+    fn engine<S: Backend + Clone>(&self, backend: &S, limit: u64) -> Option<Engine<S>> {
         let Grade::Qps { window, counting } = self.rule.grade() else {
             return None;
         };
@@ -230,6 +234,6 @@ impl Trace {
             flow: vec![rule],
             ..Rules::default()
         };
-        Engine::with_store(Rc::new(Store::without_statistics(Local)), rules).ok()
+        Engine::with_store(Rc::new(Store::without_statistics(backend.clone())), rules).ok()
     }
 }
