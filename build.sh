@@ -15,7 +15,7 @@ commands() {
 ./build.sh cli            build the command line: dist/leapgate
 ./build.sh npm [all]      build the npm package: dist/npm, ready for npm pack; with all, test it in every place that it supports
 ./build.sh fleet [SEEDS]  try 100,000 fleets in virtual time, or so many, and print what leases cost
-./build.sh bench [PART]   print the figures, or one part of them: core, filter, npm, fleet
+./build.sh bench [PART]   print the figures, or one part of them: core, filter, npm, fleet, replay
 ./build.sh bench study    compare arrays and lists, and write docs/study.md; with quick, print a tenth of it and write nothing
 ./build.sh site [--serve] build the playground: dist/site, to be served from any folder; with --serve, serve it until Ctrl-C;
                           with --picture, make docs/playground.png
@@ -545,6 +545,13 @@ bench_npm() {
   node js/bench/run.mjs "$@"
 }
 
+# A long log through the command line, beside gzip -t of the same log.
+bench_replay() {
+  cli
+  cargo build --locked --release -p leapgate-cli --examples
+  cli/bench.sh
+}
+
 # Limits that many processes share, beside what others do with the same Redis.
 bench_fleet() {
   envoy
@@ -638,7 +645,7 @@ case "${1-}" in
   bench)
     if [ "${2-}" = study ]; then
       bench_study "${@:3}"
-    elif [ "${2-}" != npm ] && [ "${2-}" != fleet ]; then
+    elif [ "${2-}" != npm ] && [ "${2-}" != fleet ] && [ "${2-}" != replay ]; then
       rust
       if [ "${2-}" != core ]; then
         envoy
@@ -648,6 +655,7 @@ case "${1-}" in
     fi
     case "${2-}" in "" | npm) bench_npm "${@:3}" ;; esac
     case "${2-}" in "" | fleet) bench_fleet "${@:3}" ;; esac
+    case "${2-}" in "" | replay) bench_replay ;; esac
     ;;
   *)
     commands >&2

@@ -15,6 +15,9 @@ export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+// A count, with its thousands apart.
+export const counted = (number) => number.toLocaleString('en');
+
 // The colours of the page's theme, for canvases, by the names of style.css. An element tells them: the value of a property names both
 // themes'.
 export function colours(names) {

@@ -29,9 +29,8 @@ export const inVirtualTime = (here) => ({
     build.onLoad({ filter: /.*/, namespace: 'compiled' }, ({ path }) => ({
       contents: `
         import url from ${JSON.stringify(path)};
-        const answer = await fetch(new URL(url, import.meta.url));
-        if (!answer.ok) throw new Error('its WebAssembly module has not arrived (' + answer.status + ')');
-        export default await WebAssembly.compile(await answer.arrayBuffer());
+        import { bytesOf } from ${JSON.stringify(join(here, 'module.js'))};
+        export default await WebAssembly.compile(await bytesOf(new URL(url, import.meta.url)));
       `,
       resolveDir: dirname(path),
     }));

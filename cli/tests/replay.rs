@@ -546,6 +546,7 @@ fn a_log_of_another_format_is_one_sentence() {
     }
     let report = replay(LIMITS, "");
     assert_eq!((report.lines, report.requests), (0, 0));
+    assert_eq!(text(&report), "The log has no lines.\n");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 import { wrong } from './errors.js';
 
-// The method of an engine that reports its rules.
+// The method of an engine or a shared limiter that reports its rules.
 const REPORTS = Symbol.for('leapgate.metrics');
 
 // For how long a gauge shows a peak, as `envoy.metrics.holdMs` does in the filter by default.
@@ -10,14 +10,14 @@ const HOLD_MS = 60_000;
 
 export const contentType = 'text/plain; version=0.0.4; charset=utf-8';
 
-const isEngine = (it) => typeof it?.[REPORTS] === 'function';
+const isTold = (it) => typeof it?.[REPORTS] === 'function';
 
-// Engines with their names, of which one alone has none.
+// Engines and shared limiters with their names, of which one alone has none.
 function named(engines) {
-  if (isEngine(engines)) return [['', engines]];
+  if (isTold(engines)) return [['', engines]];
   const all = Object.prototype.toString.call(engines) === '[object Object]' ? Object.entries(engines) : [];
-  if (all.length > 0 && all.every(([, engine]) => isEngine(engine))) return all;
-  throw wrong('engines', engines, 'is neither an engine of `leapgate/engine` nor an object of them by name; use one');
+  if (all.length > 0 && all.every(([, engine]) => isTold(engine))) return all;
+  throw wrong('engines', engines, 'is neither an engine of `leapgate/engine`, a `SharedLimiter`, nor an object of them by name; use one');
 }
 
 // By engine and series: the refusals at the last reading, and percentages with their times, falling. All copies of this file share it.
@@ -35,7 +35,7 @@ function fullest(known, { part, blocked, shadowBlocked }, now) {
 
 // The rules of an engine, and its circuit breakers: one row for each series.
 function rowsOf(engine) {
-  const now = engine.now();
+  const now = engine.now?.();
   const [before, after, rows] = [engines.get(engine), new Map(), new Map()];
   for (const { target, ...row } of engine[REPORTS]()) {
     const { kind, rule, origin, resource } = Object.assign(row, { resource: row.resource || target });
@@ -51,7 +51,7 @@ function rowsOf(engine) {
     same.part = Math.max(same.part, row.part);
   }
   for (const [place, row] of rows) {
-    if (row.part < 0) continue;
+    if (!(row.part >= 0)) continue;
     const known = fullest(before?.get(place), row, now);
     after.set(place, known);
     row.percent = known.peaks[0][1];
@@ -71,6 +71,10 @@ const HELP = {
   debt: ['counter', 'what requests have cost beyond what they held under the rule'],
   in_flight: ['gauge', 'calls in flight under a limit on them'],
   breaker_state: ['gauge', 'the state of a circuit breaker: 0 closed, 1 open, 2 half-open'],
+  lease_permits: ['gauge', 'permits that have been leased and not spent'],
+  lease_asks: ['counter', 'messages to the store'],
+  lease_granted: ['counter', 'permits that the store has granted'],
+  lease_lost: ['counter', 'messages without an answer: their permits count as spent'],
   waiting: ['gauge', 'requests that wait now, under any rule'],
   info: ['gauge', 'the version of leapgate'],
 };
@@ -83,7 +87,7 @@ export function prometheusText(of) {
     const [kind, help] = HELP[name] ?? ['counter', `the same of ${name.split('_')[0]} rules`];
     const family = `leapgate_${name}`;
     if (!families.has(name)) families.set(name, [`# HELP ${family} ${help}`, `# TYPE ${family} ${kind}`]);
-    const said = Object.entries(labels).filter(([, text]) => text !== '');
+    const said = Object.entries(labels).filter(([, text]) => text);
     const list = said.map(([label, text]) => `${label}="${escaped(text)}"`).join(',');
     families.get(name).push(`${family}${list && `{${list}}`} ${value}`);
   };
@@ -93,6 +97,10 @@ export function prometheusText(of) {
       const labels = { root, rule, resource, origin };
       if (kind === 'state') {
         add('breaker_state', labels, row.blocked);
+        continue;
+      }
+      if (kind === 'lease') {
+        for (const name of ['permits', 'asks', 'granted', 'lost']) add(`lease_${name}`, labels, row[name]);
         continue;
       }
       const before = kind && `${kind}_`;
@@ -126,12 +134,13 @@ export function observe(meter, of) {
   const utilization = made('Gauge', 'utilization', '1', 'How full a limit was at its fullest in the last minute.');
   const state = made('Gauge', 'breaker_state', '1', 'The state of a circuit breaker: 0 closed, 1 open, 2 half-open.');
   const attributesOf = (said) => {
-    const texts = Object.entries(said).filter(([, text]) => text !== '');
+    const texts = Object.entries(said).filter(([, text]) => text);
     return Object.fromEntries(texts.map(([name, text]) => [`${PREFIX}.${name}`, text]));
   };
   const callback = (result) => {
     for (const [engine, of] of all) {
       for (const { kind, rule, resource, origin, ...row } of rowsOf(of)) {
+        if (kind === 'lease') continue;
         const said = { engine, rule, resource, origin, kind: kind || 'flow' };
         if (kind === 'state') {
           result.observe(state, row.blocked, attributesOf({ ...said, kind: 'breaker' }));
@@ -155,7 +164,7 @@ export function observe(meter, of) {
 }
 
 export function publish(engine, channels = globalThis.process?.getBuiltinModule?.('node:diagnostics_channel')) {
-  if (!isEngine(engine)) throw wrong('engine', engine, 'is not an engine of `leapgate/engine`; use one');
+  if (!isTold(engine) || !engine.on) throw wrong('engine', engine, 'is not an engine of `leapgate/engine`; use one');
   if (typeof channels?.channel !== 'function') {
     const cure = "hand it in: `publish(engine, await import('node:diagnostics_channel'))`";
     throw wrong('channels', channels, `is not \`node:diagnostics_channel\`, which is not found here; ${cure}`);

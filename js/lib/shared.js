@@ -231,6 +231,11 @@ export class SharedLimiter {
     return { ...figures, isDown: figures.isDown > 0, waiting: this.#calls.waiting };
   }
 
+  // For `leapgate/metrics`.
+  [Symbol.for('leapgate.metrics')]() {
+    return [{ kind: 'lease', rule: this.#options.id, ...this.stats() }];
+  }
+
   [INSPECT](_, options, inspect) {
     const { id, limit, windowMs, whenDown } = this.#options;
     return inspected('SharedLimiter', { id, limit, windowMs, whenDown }, options, inspect);

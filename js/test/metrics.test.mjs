@@ -1,12 +1,15 @@
 // `leapgate/metrics`: what Prometheus and OpenTelemetry read of an engine, by their own code, and the channels.
 import assert from 'node:assert/strict';
 import diagnostics from 'node:diagnostics_channel';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { test } from 'node:test';
 import { AggregationTemporality, InMemoryMetricExporter, MeterProvider, PeriodicExportingMetricReader } from '@opentelemetry/sdk-metrics';
 import { Engine } from 'leapgate/engine';
 import { Engine as FlowEngine } from 'leapgate/flow';
 import { contentType, observe, prometheusText, publish } from 'leapgate/metrics';
+import { SharedLimiter } from 'leapgate/shared';
+import { MemoryStore } from 'leapgate/shared/memory';
 import parse from 'parse-prometheus-text-format';
 
 const { version } = createRequire(import.meta.url)('leapgate/package.json');
@@ -134,6 +137,42 @@ test('labels_are_escaped_and_engines_have_names', () => {
   assert.equal(new Set(names).size, names.length, 'no series stands twice');
 });
 
+test('a_shared_limiter_tells_its_leases', async () => {
+  const limiter = new SharedLimiter({ id: 'api', limit: 100, windowMs: 60_000, store: new MemoryStore() });
+  await limiter.limit('a');
+  const text = prometheusText({ edge: limiter });
+  const { permits, asks, granted } = limiter.stats();
+  const labels = { root: 'edge', rule: 'api' };
+  const names = ['permits', 'asks', 'granted', 'lost'];
+  assert.deepEqual(names.map((name) => valuesOf(text, `lease_${name}`)), [permits, asks, granted, 0].map((value) => [[labels, value]]));
+  assert(asks >= 1 && granted >= 1);
+  assert.throws(() => publish(limiter), { message: 'engine: `{…}` is not an engine of `leapgate/engine`; use one' });
+  await limiter.close();
+});
+
+test('the_names_are_those_of_the_table_in_the_documents', () => {
+  const [engine] = engineOf({
+    apiDefinitions: [{ apiName: 'api', predicateItems: [{ pattern: '/' }] }],
+    flowRules: [
+      { resource: 'a', count: 1, grade: 'concurrency' },
+      { resource: 'b', count: 1, unit: 'tokens', cost: { estimate: 1 } },
+      { resource: 'c', count: { metadata: ['a', 'b'], default: 9 }, key: [{ arg: 0 }], maxKeys: 1 },
+    ],
+    degradeRules: [{ resource: 'b', grade: 'errorCount', count: 1, timeWindow: 1 }],
+    systemRules: [{ qps: 1000 }],
+    authorityRules: [{ resource: 'a', limitApp: 'ops' }],
+    banRules: [{ resource: 'c', key: [{ arg: 0 }], count: 1000, banSec: 1 }],
+  });
+  engine.enter('b').exit({ cost: { tokens: 5 } });
+  for (let i = 0; i < 9; i++) engine.limit('c', { key: { 'arg:0': `k${i}`, 'metadata:a/b': null } });
+  const limiter = new SharedLimiter({ id: 'api', limit: 1, windowMs: 1000, store: new MemoryStore() });
+  const told = parse(prometheusText({ engine, limiter })).map(({ name, type }) => `${name} ${type.toLowerCase()}`);
+  const rows = readFileSync(new URL('docs/metrics.md', import.meta.url), 'utf8').matchAll(/^\| (`leapgate_.*?) \| (\w+) \| (both|npm) \|/gm);
+  const known = [...rows].flatMap(([, names, kind]) => [...names.matchAll(/leapgate_\w+/g)].map(([name]) => `${name} ${kind}`));
+  assert(known.length > 20);
+  assert.deepEqual(told.sort(), known.sort());
+});
+
 test('a_rule_that_is_gone_is_told_no_more', () => {
   const [engine] = engineOf({ flowRules: [{ resource: 'a', count: 1 }] });
   engine.limit('a');
@@ -212,7 +251,7 @@ test('events_are_published_on_channels_that_have_subscribers', () => {
 });
 
 test('what_is_wrong_is_said_in_one_sentence', () => {
-  const cure = 'is neither an engine of `leapgate/engine` nor an object of them by name; use one';
+  const cure = 'is neither an engine of `leapgate/engine`, a `SharedLimiter`, nor an object of them by name; use one';
   const flow = new FlowEngine({});
   for (const [engines, shown] of [[undefined, 'undefined'], [null, 'null'], [5, '5'], [{}, '{…}'], [{ a: 5 }, '{…}'], [[flow], '[…]'], [flow, '{…}']]) {
     assert.throws(() => prometheusText(engines), { name: 'TypeError', code: 'ERR_LEAPGATE_ARGUMENT', message: `engines: \`${shown}\` ${cure}` });

@@ -11,9 +11,13 @@
  * @module
  */
 import type { BreakerChange, Engine, Refusal } from 'leapgate/engine';
+import type { SharedLimiter } from 'leapgate/shared';
 
-/** An engine, or several by name: the name is the label `root` in Prometheus and the attribute `engine` in OpenTelemetry. */
-export type Engines = Engine | Readonly<Record<string, Engine>>;
+/** What is told: an engine, or a limiter of several machines, of which there are only the `leapgate_lease_` metrics and how many requests wait. */
+type Told = Engine | SharedLimiter;
+
+/** One, or several by name: the name is the label `root` in Prometheus and the attribute `engine` in OpenTelemetry. */
+export type Engines = Told | Readonly<Record<string, Told>>;
 
 /** The `content-type` of {@link prometheusText}. */
 export declare const contentType: string;
@@ -26,7 +30,7 @@ export declare const contentType: string;
  * are full between two readings are seen if a request was refused; calls in flight and turns are seen at their highest. With a key, it is that
  * of the key that has used most, which takes some nanoseconds for each key.
  *
- * @throws TypeError if it is neither an engine of `leapgate/engine` nor an object of them.
+ * @throws TypeError if it is neither an engine of `leapgate/engine`, a `SharedLimiter`, nor an object of them.
  */
 export declare function prometheusText(engines: Engines): string;
 

@@ -1,9 +1,9 @@
-// The picture of a fleet: nodes around their store, and permits on their way. The table beside it says the same to screen readers, and
+// The picture of a fleet: nodes around their store, which says what has passed and what is held, and permits on their way. The table beside it says the same to screen readers, and
 // has the same buttons.
-import { say } from '../dom.js';
+import { counted, say } from '../dom.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
-const [MIDDLE, RADIUS, NODE, STORE] = [200, 152, 27, 50];
+const [MIDDLE, RADIUS, NODE, STORE] = [200, 152, 27, 57];
 
 // Permits fly for so long, in real milliseconds, and leave a store so often at most.
 const FLIGHT_MS = 550;
@@ -76,8 +76,8 @@ export class FleetMap {
     });
     const { group } = this.#store;
     group.classList.toggle('off', !isStoreOn);
-    say(this.#store.recent, isStoreOn ? `${recent}` : '✕');
-    say(this.#store.out, isStoreOn ? `+ ${out} of ${limit}` : 'unplugged');
+    say(this.#store.recent, isStoreOn ? `${counted(recent)} + ${out}` : '✕');
+    say(this.#store.out, isStoreOn ? `of ${counted(limit)}` : 'unplugged');
     this.#flights = this.#flights.filter(({ node, at, dot }) => {
       const part = (time - at) / FLIGHT_MS;
       if (part >= 1) dot.remove();

@@ -1,11 +1,12 @@
 // Fleet: ten nodes that share one limit, by permits that they lease from a store.
 import { SharedLimiter } from 'leapgate/shared';
 import { MemoryStore } from 'leapgate/shared/memory';
-import { element, isCalm, say } from '../dom.js';
+import { counted, element, isCalm, say } from '../dom.js';
 import { Fleet, MOST_ACTS, NODES, SPREADS, readActs, writeActs } from '../fleet.js';
 import { choiceInput, numberInput } from '../inputs.js';
 import { changed, oneOf, readFields, sentenceOf, textUpTo, whole } from '../link.js';
 import { Pace } from '../pace.js';
+import { Live, tellNotice, tellState } from '../telling.js';
 import { FleetMap } from './fleet-map.js';
 
 const WINDOWS = [10_000, 60_000];
@@ -36,9 +37,6 @@ const READY = [
   { title: 'All at once', acts: '20:off:2 25:off:7 40:off:store 70:on:store 80:on:2 90:off:5 100:on:7 120:on:5', said: 'Nodes and the store come and go.' },
 ].map((ready) => ({ down: 'refuse', spread: 'even', load: 120, ...ready }));
 
-// How often a screen reader may be told, in real milliseconds.
-const TELL_MS = 3000;
-
 // The share of the limit that fills the bar of a node.
 const BARS = { even: 0.25, one: 0.6 };
 
@@ -56,7 +54,7 @@ class Figure {
   #nodes;
   #inputs;
   #isDirty = true;
-  #told = { at: -Infinity, text: '' };
+  #live = new Live();
   #unfollow;
 
   constructor(place, clock, state) {
@@ -72,7 +70,7 @@ class Figure {
     }
     this.#pace = new Pace(clock);
     this.#build();
-    if (wrong.length > 0) this.#notice(sentenceOf(wrong));
+    if (wrong.length > 0) tellNotice(this.#place, sentenceOf(wrong));
     this.#run();
     this.#unfollow = clock.follow(() => this.#advance());
     clock.speed = values.speed;
@@ -114,7 +112,7 @@ class Figure {
     const isOn = what === 'store' ? this.#fleet.isStoreOn : this.#fleet.nodes[what].limiter !== undefined;
     const { now } = this.#clock;
     const past = this.#acts.filter(({ at }) => at <= now);
-    if (past.length >= MOST_ACTS) return this.#notice(`This run has ${MOST_ACTS} acts, as many as a link can have: begin another one.`);
+    if (past.length >= MOST_ACTS) return tellNotice(this.#place, `This run has ${MOST_ACTS} acts, as many as a link can have: begin another one.`);
     if (past.length < this.#acts.length) this.#fleet.forget();
     this.#acts = [...past, this.#fleet.act(!isOn, what)];
     this.#values.acts = writeActs(this.#acts);
@@ -123,6 +121,7 @@ class Figure {
 
   #choose({ title, said, ...values }) {
     Object.assign(this.#values, values);
+    tellNotice(this.#place, '');
     this.#acts = readActs(values.acts);
     for (const name of ['down', 'spread', 'load']) this.#inputs[name].show(values[name]);
     this.#run();
@@ -132,17 +131,14 @@ class Figure {
 
   #set(name, value) {
     this.#values[name] = value;
+    tellNotice(this.#place, '');
     this.#run();
     this.#changed();
   }
 
   #changed() {
     this.#update();
-    this.#place.dispatchEvent(new Event('state', { bubbles: true }));
-  }
-
-  #notice(sentence) {
-    this.#place.dispatchEvent(new CustomEvent('notice', { bubbles: true, detail: sentence }));
+    tellState(this.#place);
   }
 
   // ---- the page
@@ -168,6 +164,7 @@ class Figure {
       'table',
       { class: 'bars fleet-nodes' },
       element('caption', {}, element('span', { class: 'key spent' }), ' passed in the last window, ', element('span', { class: 'key held' }), ' held'),
+      element('colgroup', {}, ...['name', 'permits', 'says', 'plug'].map((name) => element('col', { class: name }))),
       element('thead', {}, element('tr', {}, ...['Node', 'Permits', 'Passed and held', 'Plug'].map((name) => element('th', { scope: 'col' }, name)))),
       element('tbody', {}, ...rows.map(({ row }) => row), storeRow),
     );
@@ -183,7 +180,7 @@ class Figure {
     const list = element('dl', { class: 'counts' }, ...Object.entries(counts).map(([name, node]) => element('div', { 'data-count': name }, node, element('dt', {}, titles[name]))));
 
     const set = (name) => (value) => this.#set(name, value);
-    const tell = (sentence) => this.#notice(sentence);
+    const tell = (sentence) => tellNotice(this.#place, sentence);
     const choice = (title, name, list, nameOf) => choiceInput(title, { value: values[name], choices: list.map((one) => [one, nameOf(one)]), set: set(name) });
     this.#inputs = {
       down: choice('Without the store, nodes', 'down', DOWN, (one) => ({ refuse: 'refuse', local: 'take their part of the limit' })[one]),
@@ -195,14 +192,13 @@ class Figure {
       window: choice('Window', 'window', WINDOWS, (ms) => `${ms / 1000} s`),
       seed: numberInput('Seed', { value: values.seed, from: 0, to: 999_999_999, set: set('seed'), tell }),
     };
-    const live = element('p', { class: 'unseen', 'aria-live': 'polite' });
 
     this.#place.append(
       heading,
       element('div', { class: 'plays first', role: 'group', 'aria-label': 'Ready runs' }, ...buttons),
       said,
       element('div', { class: 'fleet' }, element('div', {}, list, map.node, worst), table),
-      live,
+      this.#live.node,
       element('div', { class: 'controls traffic', role: 'group', 'aria-label': 'Settings' }, ...Object.values(this.#inputs).map(({ node }) => node)),
       element(
         'div',
@@ -212,18 +208,18 @@ class Figure {
         element('p', {}, 'A node that dies takes its permits with it. They count as used: the limit holds, and less passes for a while.'),
         element('p', {}, 'Without the store a lease soon ends. Then a node refuses; or it takes its part of the limit, and an interval may have up to twice the limit. A node that has never met the store has no part yet: it takes all of it.'),
         element('p', {}, 'The bar is the most that all nodes together have let through in any interval as long as the window. Beyond its mark, the limit was broken.'),
-        element('p', {}, 'Nodes and store are those of the npm package, all ten in this page. Only the ways between them are made up, with what is lost on them.'),
+        element('p', {}, 'The nodes and the store are those of the npm package, all of them in this page. Only the ways between them are made up, and what is lost on them.'),
       ),
     );
-    this.#nodes = { heading, said, buttons, map, rows, store, storeState, storeRow, fill, most, verdict, caption, worstRow, counts, live };
+    this.#nodes = { heading, said, buttons, map, rows, store, storeState, storeRow, fill, most, verdict, caption, worstRow, counts };
   }
 
   // What changes with the settings, and not with time.
   #update() {
     const { limit, window: windowMs, acts } = this.#values;
     const { heading, said, buttons, caption } = this.#nodes;
-    say(heading, `${limit.toLocaleString('en')} requests in ${windowMs / 1000} s, over ten nodes together`);
-    say(caption, `Worst interval of ${windowMs / 1000} s so far; the limit is ${limit}`);
+    say(heading, `${counted(limit)} requests in ${windowMs / 1000} s, over ten nodes together`);
+    say(caption, `Worst interval of ${windowMs / 1000} s so far; the limit is ${counted(limit)}`);
     const shown = READY.findIndex((ready) => ['acts', 'down', 'spread', 'load'].every((name) => ready[name] === this.#values[name]));
     buttons.forEach((button, i) => button.setAttribute('aria-pressed', i === shown));
     say(said, READY[shown]?.said ?? (acts === '' ? '' : 'You pull the plugs. The link to this page has what you did, and when.'));
@@ -232,7 +228,7 @@ class Figure {
 
   #frame(time) {
     if (this.#isDirty || this.#nodes.map.isFlying) this.#draw(time);
-    this.#tell(time);
+    this.#live.tell(time, () => this.#sentence());
   }
 
   #draw(time) {
@@ -262,22 +258,19 @@ class Figure {
     const isOver = worst.most > limit;
     this.#nodes.worstRow.classList.toggle('over', isOver);
     this.#nodes.fill.style.inlineSize = `${Math.min(100, (50 * worst.most) / limit)}%`;
-    say(this.#nodes.most, String(worst.most));
-    say(this.#nodes.verdict, isOver ? `▲ ${worst.most - limit} over` : '');
+    say(this.#nodes.most, counted(worst.most));
+    say(this.#nodes.verdict, isOver ? `▲ ${counted(worst.most - limit)} over` : '');
     const { asks } = this.#fleet.totals();
-    const counts = { passed: passed.toLocaleString('en'), refused: refused.toLocaleString('en'), permits: out, calls: (asks / Math.max(1, sent)).toFixed(2) };
+    const counts = { passed: counted(passed), refused: counted(refused), permits: out, calls: (asks / Math.max(1, sent)).toFixed(2) };
     for (const [name, count] of Object.entries(counts)) say(this.#nodes.counts[name], String(count));
   }
 
-  // For screen readers.
-  #tell(time) {
-    if (time - this.#told.at < TELL_MS) return;
+  // What a screen reader is told.
+  #sentence() {
     const { nodes, isStoreOn, worst, passed, refused } = this.#fleet;
     const on = nodes.filter(({ limiter }) => limiter !== undefined).length;
-    const text = `${Math.floor(this.#clock.now / 1000)} s, ${on} nodes, ${isStoreOn ? 'the store answers' : 'without the store'}: ${passed} passed, ${refused} refused; worst interval ${worst.most} of ${this.#values.limit}.`;
-    if (text === this.#told.text) return;
-    this.#told = { at: time, text };
-    say(this.#nodes.live, text);
+    const state = `${on} nodes, ${isStoreOn ? 'the store answers' : 'without the store'}`;
+    return `${Math.floor(this.#clock.now / 1000)} s, ${state}: ${passed} passed, ${refused} refused; worst interval ${worst.most} of ${this.#values.limit}.`;
   }
 
   #unmount() {

@@ -3,6 +3,7 @@ import { Limiter, init } from 'leapgate/slim';
 import module from 'leapgate/leapgate_bg.wasm';
 import { CONTESTANTS, Contest } from '../contest.js';
 import { element, isCalm, say } from '../dom.js';
+import { choiceInput, numberInput } from '../inputs.js';
 import { changed, oneOf, readFields, sentenceOf, textUpTo, whole } from '../link.js';
 import { bytesOf } from '../module.js';
 import { ADVERSARIES, Feed, planOf, readMoves, startOf, traceOf, writeMoves } from '../traces.js';
@@ -14,10 +15,11 @@ import { Strip } from './strip.js';
 // All of the windows have all of these numbers of buckets, in whole milliseconds.
 const BUCKETS = [2, 5, 10, 20, 60, 100, 200, 600];
 const WINDOWS = [3000, 6000, 12_000, 60_000];
+const MOST_LIMIT = 200;
 const PLAYS = ['show', 'clicks', ...Object.keys(ADVERSARIES), 'noise', 'own'];
 
 const FIELDS = {
-  limit: [whole(1, 200), 20],
+  limit: [whole(1, MOST_LIMIT), 20],
   window: [oneOf(WINDOWS), 6000],
   buckets: [oneOf(BUCKETS), 20],
   play: [oneOf(PLAYS), 'show'],
@@ -169,6 +171,7 @@ class Ring {
   #set(name, value) {
     this.#takeOver(this.#playing);
     this.#values[name] = value;
+    this.#dispatch('notice', ''); // What was wrong before.
     this.#run();
     this.#dispatch('state');
   }
@@ -235,6 +238,14 @@ class Ring {
     const heading = element('h1');
     const live = element('p', { class: 'unseen', 'aria-live': 'polite' });
 
+    const choice = (title, name, choices) => choiceInput(title, { value: values[name], choices, set: (value) => this.#set(name, value) });
+    const limit = numberInput('Limit', {
+      value: values.limit,
+      from: 1,
+      to: MOST_LIMIT,
+      set: (value) => this.#set('limit', value),
+      tell: (sentence) => this.#dispatch('notice', sentence),
+    });
     const idea = (lead, text) => element('p', {}, element('b', {}, lead), text);
     this.#place.append(
       heading,
@@ -262,31 +273,15 @@ class Ring {
           'div',
           { class: 'controls' },
           noise,
-          this.#select('Buckets', BUCKETS, values.buckets, String, (value) => this.#set('buckets', value)),
-          this.#number('Limit', values.limit, 1, 200, (value) => this.#set('limit', value)),
-          this.#select('Window', WINDOWS, values.window, (ms) => `${ms / 1000} s`, (value) => this.#set('window', value)),
+          choice('Buckets', 'buckets', BUCKETS.map((count) => [count, count])).node,
+          limit.node,
+          choice('Window', 'window', WINDOWS.map((ms) => [ms, `${ms / 1000} s`])).node,
         ),
         element('p', { class: 'keys' }, 'Keys: space sends a request, → steps; on the ring, ↑ and ↓ change the speed.'),
         numbers,
       ),
     );
     return { canvas: new RingCanvas(canvas), stage, bars, over, strip, plays, said, trace, numbers, table, heading, live };
-  }
-
-  #number(title, value, min, max, set) {
-    const input = element('input', { type: 'number', min, max, value });
-    input.addEventListener('change', () => {
-      const read = whole(min, max)(input.value);
-      if (read !== undefined) set(read);
-      this.#dispatch('notice', read === undefined ? `${title}: “${input.value.slice(0, 20)}” is not possible; use a whole number from ${min} to ${max}.` : '');
-    });
-    return element('label', {}, `${title} `, input);
-  }
-
-  #select(title, values, value, name, set) {
-    const select = element('select', {}, ...values.map((one) => element('option', { value: one, selected: one === value }, name(one))));
-    select.addEventListener('change', () => set(Number(select.value)));
-    return element('label', {}, `${title} `, select);
   }
 
   // On the ring; while no control has the focus and the ring is in view, only space and the step: other arrows scroll. (A focused

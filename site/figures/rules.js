@@ -1,12 +1,13 @@
 // Rules: a document, traffic, and what the engine makes of it.
 import { readDocument, lineOf, placeOf } from '../document.js';
-import { element, isCalm, say } from '../dom.js';
+import { counted, element, isCalm, say } from '../dom.js';
 import { Engine } from '../engine.js';
 import { choiceInput, numberInput } from '../inputs.js';
 import { changed, oneOf, readFields, sentenceOf, textUpTo, whole } from '../link.js';
 import { Pace } from '../pace.js';
 import { plot } from '../plot.js';
 import { READY } from '../ready.js';
+import { Live, tellNotice, tellState } from '../telling.js';
 import { BIN_MS, FAILURES, SHAPES, Workload, resourcesOf } from '../workload.js';
 import { Lanes } from './lanes.js';
 
@@ -22,9 +23,6 @@ const TYPING_MS = 400;
 
 // How much time the plots show, in seconds; more while time flies.
 const spanOf = (speed) => (speed > 10 ? 300 : 60);
-
-// How often a screen reader may be told, in real milliseconds.
-const TELL_MS = 3000;
 
 const SHAPE_NAMES = { random: 'at random', steady: 'evenly', bursts: 'in bursts', ramp: 'up and down' };
 const FAILURE_NAMES = { always: 'always', outages: 'for 10 s of every 30 s' };
@@ -67,7 +65,7 @@ class Rules {
   #lanes;
   #typing;
   #isDirty = true;
-  #told = { at: -Infinity, text: '' };
+  #live = new Live();
   #unfollow;
   #onTheme = () => this.#repaint();
 
@@ -84,7 +82,7 @@ class Rules {
     // Before the document is tried, so that there are rules to see in any case.
     this.#document = readDocument(READY[ready].document).value;
     this.#read();
-    if (wrong.length > 0) this.#notice(sentenceOf(wrong));
+    if (wrong.length > 0) tellNotice(this.#place, sentenceOf(wrong));
     this.#unfollow = clock.follow(() => this.#advance());
     clock.speed = values.speed;
     if (!isCalm()) clock.play();
@@ -132,6 +130,7 @@ class Rules {
   #read() {
     const text = this.#nodes.text.value;
     const { document } = READY[this.#values.ready];
+    tellNotice(this.#place, '');
     this.#values.rules = text === document ? '' : text;
     let read;
     try {
@@ -147,7 +146,7 @@ class Rules {
     }
     if (this.#values.rules.length > LONGEST) {
       this.#values.rules = '';
-      this.#notice(`This document has more than ${LONGEST} characters: the link to this page does not have it.`);
+      tellNotice(this.#place, `This document has more than ${LONGEST} characters: the link to this page does not have it.`);
     }
     this.#update();
   }
@@ -159,7 +158,7 @@ class Rules {
     const [from, to] = at ?? [0, 0];
     under.replaceChildren(value.slice(0, from), element('mark', {}, value.slice(from, to)), `${value.slice(to)}\n`);
     text.setAttribute('aria-invalid', sentence !== '');
-    say(wrong, sentence === '' ? '' : `${sentence}. ${this.#workload === undefined ? '' : 'The rules before it go on.'}`);
+    say(wrong, sentence === '' ? '' : `${sentence}. The rules ${this.#workload === undefined ? `of “${READY[this.#values.ready].title}” run` : 'before it go on'}.`);
     go.hidden = at === undefined;
     if (at === undefined) return;
     say(go, `Go to line ${lineOf(value, from)}`);
@@ -181,17 +180,14 @@ class Rules {
 
   #set(name, value) {
     this.#values[name] = value;
+    tellNotice(this.#place, '');
     this.#run();
     this.#changed();
   }
 
   #changed() {
     this.#update();
-    this.#place.dispatchEvent(new Event('state', { bubbles: true }));
-  }
-
-  #notice(sentence) {
-    this.#place.dispatchEvent(new CustomEvent('notice', { bubbles: true, detail: sentence }));
+    tellState(this.#place);
   }
 
   // ---- the page
@@ -225,7 +221,7 @@ class Rules {
 
     const rates = element('div', { class: 'plot', 'aria-hidden': 'true' });
     const queues = element('div', { class: 'plot', 'aria-hidden': 'true' });
-    const legend = (title, ...items) => element('p', { class: 'legend' }, title, ...items.flatMap(([kind, name]) => [element('span', { class: `key ${kind}` }), name]));
+    const legend = (title, ...items) => element('p', { class: 'legend' }, title, ...items.map(([kind, name]) => element('span', {}, element('span', { class: `key ${kind}` }), name)));
     const lanes = element('div', { class: 'lanes' });
     const byRule = element('tbody');
     const byClient = element('tbody');
@@ -233,7 +229,7 @@ class Rules {
       element('table', { class: 'tally' }, element('caption', {}, title), element('thead', {}, element('tr', {}, ...column.map((name) => element('th', { scope: 'col' }, name)))), body);
 
     const set = (name) => (value) => this.#set(name, value);
-    const tell = (sentence) => this.#notice(sentence);
+    const tell = (sentence) => tellNotice(this.#place, sentence);
     const number = (title, name, from, to, unit) => numberInput(title, { value: values[name], from, to, unit, set: set(name), tell });
     const choice = (title, name, list, nameOf) => choiceInput(title, { value: values[name], choices: list.map((one) => [one, nameOf(one)]), set: set(name) });
     this.#inputs = {
@@ -247,7 +243,6 @@ class Rules {
       failures: choice('They fail', 'failures', FAILURES, (one) => FAILURE_NAMES[one]),
       seed: number('Seed', 'seed', 0, 999_999_999),
     };
-    const live = element('p', { class: 'unseen', 'aria-live': 'polite' });
 
     this.#place.append(
       heading,
@@ -259,7 +254,7 @@ class Rules {
         element('div', { class: 'shown' }, list, legend('requests a second:', ['passed', 'passed'], ['refused', 'refused'], ['sent', 'sent']), rates, legend('requests that', ['waiting', 'wait'], ['flight', 'are in flight']), queues, lanes),
         element('div', { class: 'editor' }, element('div', { class: 'document' }, under, text), wrong, go, warnings),
       ),
-      live,
+      this.#live.node,
       element('div', { class: 'controls traffic', role: 'group', 'aria-label': 'Traffic' }, ...Object.values(this.#inputs).map(({ node }) => node)),
       element('div', { class: 'tallies' }, tally('Refused, by rule', ['Rule', 'Refused'], byRule), tally('Busiest clients', ['Client', 'Passed', 'Refused'], byClient)),
       element(
@@ -272,7 +267,7 @@ class Rules {
         element('p', {}, 'The same link gives the same numbers, on any machine.'),
       ),
     );
-    this.#nodes = { heading, said, buttons, text, under, wrong, go, warnings, counts, byRule, byClient, live };
+    this.#nodes = { heading, said, buttons, text, under, wrong, go, warnings, counts, byRule, byClient };
     const x = () => this.#range;
     const line = (label, colour, more) => ({ label, colour, width: 1.5, isStepped: true, ...more });
     const passedLine = line('passed', 'pass', { fill: 'pass-soft' });
@@ -303,7 +298,7 @@ class Rules {
   #frame(time) {
     if (this.#lanes.fit()) this.#isDirty = true;
     if (this.#isDirty) this.#draw();
-    this.#tell(time);
+    this.#live.tell(time, () => this.#sentence());
   }
 
   #draw() {
@@ -324,7 +319,7 @@ class Rules {
     columns.forEach((lines, i) => this.#plots[i].set([times, ...lines]));
     this.#lanes.draw(breakers, from * 1000, now, to * 1000);
     const counts = { passed, waiting, refused, inFlight };
-    for (const [name, count] of Object.entries(counts)) say(this.#nodes.counts[name], count.toLocaleString('en'));
+    for (const [name, count] of Object.entries(counts)) say(this.#nodes.counts[name], counted(count));
     this.#tallies();
   }
 
@@ -336,15 +331,11 @@ class Rules {
     fill(this.#nodes.byClient, busiest.map(({ name, passed, refused }) => [name, passed, refused]));
   }
 
-  // For screen readers.
-  #tell(time) {
-    if (time - this.#told.at < TELL_MS) return;
+  // What a screen reader is told.
+  #sentence() {
     const { sent, passed, refused, waiting, breakers } = this.#workload;
     const states = breakers.map(({ rule, changes }) => `; breaker ${rule} is ${STATE_NAMES[changes.at(-1).state]}`).join('');
-    const text = `${Math.floor(this.#clock.now / 1000)} s, ${sent} requests: ${passed} passed, ${refused} refused, ${waiting} wait${states}.`;
-    if (text === this.#told.text) return;
-    this.#told = { at: time, text };
-    say(this.#nodes.live, text);
+    return `${Math.floor(this.#clock.now / 1000)} s, ${sent} requests: ${passed} passed, ${refused} refused, ${waiting} wait${states}.`;
   }
 
   #unmount() {
@@ -369,6 +360,6 @@ function fill(body, rows) {
   rows.forEach((row, i) => {
     const cells = body.rows[i]?.cells ?? element('tr', {}, ...row.map((_, at) => (at === 0 ? element('th', { scope: 'row' }) : element('td'))));
     if (cells instanceof Element) body.append(cells);
-    row.forEach((value, at) => say(body.rows[i].cells[at], typeof value === 'number' ? value.toLocaleString('en') : value));
+    row.forEach((value, at) => say(body.rows[i].cells[at], typeof value === 'number' ? counted(value) : value));
   });
 }

@@ -96,7 +96,7 @@ test('what is unplugged by hand is in the link, and the link plays it again', as
   await to(210_000);
   const seen = await numbers();
   assert.deepEqual(seen.nodes.map(({ isOn }) => isOn), [true, true, true, true, false, true, true, true, true, true], 'node 9 stays: it is the turn of the visitor');
-  await page.waitForFunction(() => location.hash.includes('80'));
+  await page.waitForFunction(() => decodeURIComponent(location.hash).endsWith('+80:on:3'));
   const hash = await page.evaluate(() => location.hash);
   assert.match(decodeURIComponent(hash), /acts=60:off:3\+61\.234:off:store\+61\.234:off:5\+80:on:store\+80:on:3$/);
   await close();
@@ -123,7 +123,7 @@ test('a limit that is broken is shown by a sign, and not by colour alone', async
   await to(120_000);
   const { worst } = await numbers();
   await page.waitForFunction(() => document.querySelector('.verdict').textContent !== '');
-  assert.equal(await page.locator('.fleet-worst .number').textContent(), `${worst} ▲ ${worst - 3000} over`);
+  assert.equal(await page.locator('.fleet-worst .number').textContent(), `${worst.toLocaleString('en')} ▲ ${worst - 3000} over`);
   assert.equal(await page.locator('.fleet-nodes .state').first().textContent(), 'takes its part');
   await shoot(page, 'fleet-over', { fullPage: true });
   await close();

@@ -202,8 +202,38 @@ test('what is wrong with a document is told in the sentence of the engine, in it
 test('a link with garbage opens with the defaults, and one sentence says so', async () => {
   const { page, notice, numbers, close } = await open('#rules?ready=constructor&rate=0&shape=%00&rules=%7Bnope&x=1', still);
   assert.equal(await notice(), 'This link is not as the page writes it, at “ready”, “rate”, “shape”: the defaults are used there.');
-  assert.match(await page.locator('#rules-wrong').textContent(), /^line 1: `n` cannot be here; use a key in double quotes\./);
+  assert.match(await page.locator('#rules-wrong').textContent(), /^line 1: `n` cannot be here; use a key in double quotes\. The rules of “A limit” run\.$/);
   assert.ok((await numbers()).passed > 0);
+  await close();
+});
+
+test('a document that is too long for a link runs, and is told until it is shorter', async () => {
+  const { page, notice, close } = await open('#rules', still);
+  const text = page.getByRole('textbox', { name: 'Rules document' });
+  await text.fill(`{"flowRules": []${' '.repeat(6000)}}`);
+  await page.locator('#notice:not([hidden])').waitFor();
+  assert.equal(await notice(), 'This document has more than 6000 characters: the link to this page does not have it.');
+  assert.equal(await page.locator('#rules-wrong').textContent(), '');
+  await text.fill('{"flowRules": []}');
+  await page.locator('#notice').waitFor({ state: 'hidden' });
+  await page.getByLabel('Clients').fill('0');
+  await page.getByLabel('Clients').press('Tab');
+  assert.equal(await notice(), 'Clients: “0” is not possible; use a whole number from 1 to 50.');
+  await page.getByLabel('Clients').fill('3');
+  await page.getByLabel('Clients').press('Tab');
+  assert.equal(await notice(), '');
+  await close();
+});
+
+test('a page without a module says so', async () => {
+  const faults = [];
+  const { page, notice, close } = await open('', { faults });
+  await page.route('**/*.wasm', (route) => route.fulfill({ status: 404, body: '' }));
+  for (const title of ['Rules', 'Fleet']) {
+    await page.getByRole('tab', { name: title }).click();
+    await page.locator('#notice:not([hidden])').waitFor();
+    assert.equal(await notice(), `${title} could not be opened: its module has not arrived (404); load the page again.`);
+  }
   await close();
 });
 

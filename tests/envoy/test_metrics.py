@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -43,6 +44,20 @@ class Prometheus(Server):
     def _arguments(self):
         return [f"--config.file={self.folder / 'prometheus.yml'}", f"--storage.tsdb.path={self.folder / 'data'}",
                 f"--web.listen-address=127.0.0.1:{self.port}"]
+
+    def _listens(self):
+        if not super()._listens():
+            return False
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=10).close()
+            return True
+        except urllib.error.HTTPError as error:
+            error.close()
+            return False
+
+    def wait_for_scrapes(self, n):
+        """Waits until it scrapes so many targets: it takes five seconds to find even a static one."""
+        eventually("it scrapes", lambda: sum(self.ask("up").values()) == n, 20)
 
     def _get(self, path, **query):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}?{urllib.parse.urlencode(query)}", timeout=10) as answer:
@@ -118,6 +133,15 @@ class Schema(unittest.TestCase):
         self.assertEqual(labels - {"rule", "resource", "version"}, set())
 
 
+    def test_the_npm_package_has_the_metrics_that_the_table_says(self):
+        table = [row.split(" | ") for row in (ROOT / "docs" / "metrics.md").read_text().splitlines() if row.startswith("| `leapgate_")]
+        said = {name: cells[1] for cells in table if cells[2] == "both" for name in re.findall(r"`leapgate_(\w+)`", cells[0])}
+        source = (ROOT / "js" / "lib" / "metrics.js").read_text()
+        written = dict(re.findall(r"^  (\w+): \['(counter|gauge)'", source, re.MULTILINE))
+        of_kinds = {name for name in said if re.match("(authority|ban|system|breaker|api)_(shadow_)?blocked", name)}
+        self.assertEqual({name: kind for name, kind in said.items() if name not in of_kinds}, written)
+
+
 class Dashboard(EnvoyTest):
     RULES = {
         "flowRules": [
@@ -127,7 +151,7 @@ class Dashboard(EnvoyTest):
             {"resource": "keyed", "id": "keyed", "count": 20, "key": [{"header": "x-user"}], "maxKeys": 100},
             {"resource": "mail", "id": "mail", "count": 20, "controlBehavior": "throttle", "maxQueueingTimeMs": 500},
             {"resource": "report", "id": "report", "count": 8, "grade": "concurrency"},
-            {"resource": "chat", "id": "chat", "unit": "tokens", "count": 1000, "cost": {"estimate": 200, "actual": {"header": "x-cost"}}},
+            {"resource": "chat", "id": "chat", "unit": "tokens", "count": 3000, "cost": {"estimate": 200, "actual": {"header": "x-cost"}}},
             {"resource": "leased", "id": "leased", "count": 100, "clusterMode": True, "clusterConfig": {"thresholdType": 1}},
         ],
         "degradeRules": [{"resource": "pay", "id": "pay", "grade": "errorRatio", "count": 0.5, "timeWindow": 60, "minRequestAmount": 4,
@@ -150,8 +174,9 @@ class Dashboard(EnvoyTest):
                              clusters=[cluster("store", webdis.port), cluster("slow", slow.port), cluster("failing", failing.port)])
         prometheus = Prometheus({"envoy": (running.admin_port, "/stats/prometheus")})
         self.addCleanup(prometheus.close)
+        prometheus.wait_for_scrapes(1)
         sources = {name: Source(f"/{name}", connections=connections, rate=rate) for name, connections, rate in
-                   (("login", 8, 200), ("free", 4, 100), ("keyed", 2, 10), ("mail", 8, 40), ("report", 12, 60), ("chat", 2, 4),
+                   (("login", 8, 200), ("free", 4, 100), ("keyed", 2, 10), ("mail", 8, 40), ("report", 12, 60), ("chat", 3, None),
                     ("leased", 4, 50), ("pay", 2, 20))}
         sources["keyed"].headers = itertools.cycle(["x-user: ann\r\n", "x-user: bob\r\n"])
         with Load(running.port, *sources.values()):
@@ -178,7 +203,7 @@ class Dashboard(EnvoyTest):
         near(sum(said("Refused").values()), sum(a_second(name, 429, 503) for name in sources), 0.2)
         near(said("Admitted by rule")["rule=free"], a_second("free", 200))
         near(said("Admitted by rule")["rule=login"], a_second("login", 200))
-        near(said("Would be refused (shadow mode)")["rule=dry%3brun"], 50 - 10, 0.4)
+        near(said("Would be refused (shadow mode)")["rule=dry%3brun"], a_second("login", 200, 429) - 10)
         full = {labels.split("rule=")[1]: value for labels, value in said("Utilization by rule").items()}
         self.assertEqual((full["login"], full["dry%3brun"], full["report"]), (100, 100, 100))
         self.assertTrue(60 <= full["mail"] <= 100, full)  # eight wait, of which one is let go every 50 ms
@@ -191,7 +216,7 @@ class Dashboard(EnvoyTest):
         self.assertEqual(said("Versions"), {"version=0.1.0": 1})
         self.assertTrue(2 <= said("Waiting")[""] <= 12, said("Waiting"))
         near(said("Waiting", 1)["rule=mail"], a_second("mail", 200), 0.3)
-        self.assertEqual(said("In flight and held")["rule=report"], 8)
+        self.assertTrue(6 <= said("In flight and held")["rule=report"] <= 8, said("In flight and held"))
         self.assertGreater(said("In flight and held", 1)["rule=chat"], 0)
         self.assertGreater(said("Leases")["rule=leased"], 0)
         self.assertGreater(said("Leases", 1)["rule=leased"], 0)

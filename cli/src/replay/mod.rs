@@ -159,7 +159,13 @@ impl Replay {
             self.begin()?;
         }
         match self.run {
-            Some(run) => Ok(run.finish()),
+            Some(run) => {
+                let mut report = run.finish();
+                if report.lines == 0 {
+                    report.notes = vec!["The log has no lines.".into()];
+                }
+                Ok(report)
+            }
             None => Err("the log was not read".into()),
         }
     }

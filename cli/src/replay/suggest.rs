@@ -4,7 +4,6 @@
 //! after the other. So the answer is exact: the limit refuses less than the share, and one less does not.
 
 use super::report::Suggestion;
-use hashbrown::HashMap;
 use leapgate::backend::{Local, Store};
 use leapgate::rule::{
     ControlBehavior, Count, FlowRule, Grade, KeyPart, KeyValue, KeyedBy, LimitApp, REQUESTS,
@@ -13,13 +12,18 @@ use leapgate::rule::{
 use leapgate::{Decision, Engine, Request, Rules, Timestamp};
 use std::rc::Rc;
 
-use super::counts::Plain;
-
 /// How many requests are kept for all rules together: 48 MB.
 pub(crate) const MAX_KEPT: usize = 4_000_000;
 
 /// Requests are kept in pieces, so that none is ever copied to grow.
 const PIECE: usize = 1 << 16;
+
+/// How many cells keys are counted in.
+const CELLS: usize = 1 << 20;
+
+fn cell(key: u64) -> usize {
+    key as usize % CELLS
+}
 
 /// The requests that came to a rule.
 pub(crate) struct Trace {
@@ -113,7 +117,7 @@ impl Trace {
         if requests == 0 || bound == 0 {
             return None;
         }
-        let mut by_key = self.counts();
+        let counts = self.counts();
         let (mut least, mut most) = (None, None);
         let mut next = (self.rule.count().get() as u64).clamp(1, requests);
         loop {
@@ -126,7 +130,7 @@ impl Trace {
                 Some(refused) => most = Some((next, refused)),
                 None => {
                     least = Some(next);
-                    self.leave_out_rare(&mut by_key, next);
+                    self.leave_out_rare(&counts, next);
                 }
             }
             next = match (least, most) {
@@ -151,28 +155,31 @@ impl Trace {
         })
     }
 
-    /// How many requests each key has.
-    fn counts(&self) -> HashMap<u64, u32, Plain> {
-        let mut counts: HashMap<u64, u32, Plain> = HashMap::default();
+    /// How many requests keys have, at least: those of one cell together.
+    fn counts(&self) -> Vec<u32> {
+        let mut counts = vec![0_u32; CELLS];
         for key in self.keys.iter().flatten() {
-            *counts.entry(*key).or_default() += 1;
+            if let Some(count) = counts.get_mut(cell(*key)) {
+                *count += 1;
+            }
         }
         counts
     }
 
-    /// Leaves out the keys that have no more requests than `limit`: no limit above it refuses any of them.
-    fn leave_out_rare(&mut self, counts: &mut HashMap<u64, u32, Plain>, limit: u64) {
-        let before = counts.len();
-        counts.retain(|_, count| u64::from(*count) > limit);
-        if counts.len() == before || !self.is_keyed() {
+    /// Leaves out keys that have no more requests than `limit`: no limit above it refuses any of them.
+    fn leave_out_rare(&mut self, counts: &[u32], limit: u64) {
+        if !self.is_keyed() {
             return;
         }
+        let is_kept = |key: &u64| {
+            counts
+                .get(cell(*key))
+                .is_none_or(|count| u64::from(*count) > limit)
+        };
         for (times, keys) in self.times.iter_mut().zip(&mut self.keys) {
-            let stays: Vec<bool> = keys.iter().map(|key| counts.contains_key(key)).collect();
-            let mut of_times = stays.iter();
-            times.retain(|_| of_times.next().copied().unwrap_or(true));
-            let mut of_keys = stays.iter();
-            keys.retain(|_| of_keys.next().copied().unwrap_or(true));
+            let mut of_times = keys.iter();
+            times.retain(|_| of_times.next().is_none_or(is_kept));
+            keys.retain(is_kept);
         }
     }
 

@@ -10,6 +10,9 @@ const BARS: usize = 60;
 
 /// The report in words.
 pub fn text(report: &Report) -> String {
+    if report.lines == 0 {
+        return "The log has no lines.\n".into();
+    }
     let mut text = String::new();
     write_lines(&mut text, report);
     if report.requests > 0 {

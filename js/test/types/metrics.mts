@@ -2,11 +2,14 @@ import diagnostics from 'node:diagnostics_channel';
 import type { Meter } from '@opentelemetry/api';
 import { Engine } from 'leapgate/engine';
 import { Engine as FlowEngine } from 'leapgate/flow';
+import type { SharedLimiter } from 'leapgate/shared';
 import { contentType, observe, prometheusText, publish, type BreakerMessage, type RefusedMessage } from 'leapgate/metrics';
 
 const engine = new Engine({});
 const text: string = prometheusText(engine) + prometheusText({ api: engine }) + contentType;
 declare const meter: Meter;
+declare const limiter: SharedLimiter;
+prometheusText({ api: limiter });
 const end: () => void = observe(meter, { api: engine });
 publish(engine)();
 publish(engine, diagnostics);

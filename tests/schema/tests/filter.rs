@@ -1,4 +1,4 @@
-//! The filter's tests, with a reader that asks the schema, too.
+//! The filter's tests of its settings, with a reader that asks the schema, too.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,9 +13,6 @@ extern crate leapgate_schema as leapgate_envoy;
 #[rustfmt::skip]
 #[path = "../../../envoy/tests/config.rs"]
 mod config;
-#[rustfmt::skip]
-#[path = "../../../envoy/tests/filter.rs"]
-mod filter;
 #[rustfmt::skip]
 #[path = "../../../envoy/tests/store_settings.rs"]
 mod store_settings;
