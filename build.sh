@@ -395,6 +395,8 @@ check() {
   cargo clippy --locked -p leapgate-envoy -p leapgate-js -p leapgate-study --target wasm32-unknown-unknown -- -D warnings
   # It is built in place of `engine`, and without what only engines need of the core.
   cargo clippy --locked -p leapgate-js --target wasm32-unknown-unknown --no-default-features --features flow -- -D warnings
+  cargo clippy --locked -p leapgate-js --target wasm32-unknown-unknown --no-default-features --features cli -- -D warnings
+  cargo clippy --locked -p leapgate-js --target wasm32-unknown-unknown --no-default-features --features engine,replay,shared,memory -- -D warnings
   RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p leapgate -p leapgate-envoy -p leapgate-js
   RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p leapgate-cli --lib
   find deploy envoy tests -name '*.py' -exec $PYTHON -c 'import ast, sys; [ast.parse(open(f).read(), f) for f in sys.argv[1:]]' {} +

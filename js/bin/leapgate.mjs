@@ -11,6 +11,8 @@ import { flattenTexts } from './tree.js';
 
 // How many bytes of a log the program takes at once.
 const PIECE = 1 << 18;
+// And how many of an archive are unpacked at once: they may become a thousand times as many.
+const PACKED = 1 << 14;
 const BAR = 40;
 const BAR_EVERY_MS = 100;
 
@@ -74,21 +76,25 @@ async function* unpacked(path, told) {
     }
     return;
   }
-  const gunzip = createGunzip({ chunkSize: PIECE });
-  const pump = async () => {
-    try {
-      for (let piece = head; piece !== undefined; piece = (await pieces.next()).value) {
-        if (piece !== head) told(piece.length);
-        if (gunzip.destroyed) return;
-        if (!gunzip.write(piece)) await new Promise((resolve) => gunzip.once('drain', resolve).once('close', resolve));
-      }
-      gunzip.end();
-    } catch (error) {
-      gunzip.destroy(error);
+  // What has been unpacked before a fault is handed on, too, but for the last chunk: so it is taken as it comes, in small ones.
+  const gunzip = createGunzip({ chunkSize: PACKED });
+  const closed = new Promise((resolve) => gunzip.once('close', resolve));
+  const ready = [];
+  let fault;
+  gunzip.on('data', (piece) => ready.push(piece));
+  gunzip.on('error', (error) => (fault = error));
+  for (let piece = head; piece !== undefined; piece = (await pieces.next()).value) {
+    if (piece !== head) told(piece.length);
+    for (let at = 0; at < piece.length; at += PACKED) {
+      await Promise.race([closed, new Promise((resolve) => gunzip.write(piece.subarray(at, at + PACKED), resolve))]);
+      yield* ready.splice(0);
+      if (fault !== undefined) throw fault;
     }
-  };
-  pump();
-  yield* gunzip;
+  }
+  gunzip.end();
+  await closed;
+  yield* ready.splice(0);
+  if (fault !== undefined) throw fault;
 }
 
 // A bar on standard error, if that is a terminal.

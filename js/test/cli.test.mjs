@@ -35,6 +35,7 @@ before(() => {
   file('access.log.gz', gzipSync(log));
   // As `cat a.gz b.gz` makes it, and an archive that is broken off.
   file('two.gz', Buffer.concat([gzipSync(log.subarray(0, 500_000)), gzipSync(log.subarray(500_000))]));
+  file('trailing.gz', Buffer.concat([gzipSync(log), Buffer.from('this is no archive')]));
   file('cut.gz', gzipSync(log).subarray(0, -20_000));
   file('strange.log', 'these are\nthe words of\na poem\n'.repeat(20));
   file('fields.log', '1760000000.123|/login|10.0.0.1\n'.repeat(30));
@@ -132,6 +133,14 @@ test('an_archive_that_is_broken_off_is_reported_up_to_there', () => {
   assert.match(stderr, /^leapgate: `cut\.gz` is read up to a fault only \(incomplete deflate stream\)\n$/);
   const { lines } = JSON.parse(stdout);
   assert.ok(lines > 1000 && lines < 20_002, String(lines));
+});
+
+test('what_stands_behind_an_archive_is_told_and_loses_at_most_its_last_16_kilobytes', () => {
+  const [theirs, ours] = [native, packed].map((run) => run(['replay', 'rules.json', 'trailing.gz', '--json']));
+  assert.match(ours.stderr, /^leapgate: `trailing\.gz` is read up to a fault only \(/);
+  const [all, some] = [theirs, ours].map(({ stdout }) => JSON.parse(stdout).lines);
+  assert.equal(all, 20_002);
+  assert.ok(some > 19_800, `${some} of ${all} lines`);
 });
 
 test('npx_finds_the_program', () => {
