@@ -1,8 +1,10 @@
-"""The dashboard: its JSON by Grafana's own types, its queries in a real Prometheus that scrapes a real Envoy under load."""
+"""The dashboard: its JSON by Grafana's own types, its queries in a real Prometheus that scrapes a real Envoy, and a Node.js process, under load."""
 
 import itertools
 import json
+import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 import time
@@ -237,6 +239,55 @@ class Dashboard(EnvoyTest):
         absent = re.compile(r"leapgate_(system|authority|ban|api)_|lease_lost|shared|defaulted|cost_missing|debt|wrong_type|rejected")
         self.assertEqual({title: [query for query in queries if not absent.search(query)] for title, queries in nothing.items()},
                          {title: [] for title in found})
+
+
+class Node(unittest.TestCase):
+    RULES = {
+        "flowRules": [rule for rule in Dashboard.RULES["flowRules"] if rule["resource"] in ("login", "free", "mail", "report")],
+        "degradeRules": Dashboard.RULES["degradeRules"],
+    }
+
+    def serve(self, rates):
+        """The port of a process with these rules that asks itself so many times a second."""
+        folder = tempfile.TemporaryDirectory(prefix="leapgate-")
+        self.addCleanup(folder.cleanup)
+        modules = pathlib.Path(folder.name, "node_modules")
+        modules.mkdir()
+        # Found by its name, as by users.
+        (modules / "leapgate").symlink_to(ROOT / "dist" / "npm")
+        shutil.copy(ROOT / "tests" / "envoy" / "metrics_node.mjs", folder.name)
+        process = subprocess.Popen(["node", "metrics_node.mjs", json.dumps(self.RULES), json.dumps(rates)], cwd=folder.name,
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.__exit__, None, None, None)  # closes its stdin, at whose end it ends, and waits
+        return int(process.stdout.readline())
+
+    def test_the_same_queries_show_a_node_process(self):
+        rates = {"login": 200, "free": 100, "mail": 40, "report": 60, "pay": 20}
+        prometheus = Prometheus({"node": (self.serve(rates), "/metrics")})
+        self.addCleanup(prometheus.close)
+        prometheus.wait_for_scrapes(1)
+        time.sleep(RATE + 2)
+        found = {title: [prometheus.ask(query) for query in panel(title)] for title in
+                 ("Refused by rule", "Admitted by rule", "Would be refused (shadow mode)", "Utilization by rule", "Fullest limit",
+                  "Breaker states", "Open breakers", "Versions", "Waiting", "In flight and held")}
+
+        def near(title, index, rule, wanted):
+            self.assertAlmostEqual(found[title][index][f"rule={rule}"], wanted, delta=0.15 * wanted + 2, msg=str(found))
+
+        near("Refused by rule", 0, "login", rates["login"] - 50)
+        near("Refused by rule", 0, "free", 0)
+        near("Refused by rule", 1, "pay", rates["pay"])
+        near("Admitted by rule", 0, "login", 50)
+        near("Admitted by rule", 0, "free", rates["free"])
+        near("Would be refused (shadow mode)", 0, "dry;run", rates["login"] - 10)
+        near("Waiting", 1, "mail", 20)
+        full = {labels.split("rule=")[1]: value for labels, value in found["Utilization by rule"][0].items()}
+        self.assertEqual((full["login"], full["report"], found["Fullest limit"][0]), (100, 100, {"": 100}), found)
+        self.assertTrue(9 <= full["free"] <= 13, full)
+        self.assertEqual(found["Breaker states"][0], {"resource=pay rule=pay": 1})
+        self.assertEqual((found["Open breakers"][0], found["Versions"][0]), ({"": 1}, {"version=0.1.0": 1}))
+        self.assertTrue(4 <= found["Waiting"][0][""] <= 12, found["Waiting"])
+        self.assertTrue(6 <= found["In flight and held"][0]["rule=report"] <= 8, found["In flight and held"])
 
 
 class Falls(EnvoyTest):
