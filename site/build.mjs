@@ -14,7 +14,7 @@ const npm = `${root}/dist/npm/dist`;
 
 // In bytes, gzipped: all of the page, and what is loaded before its first figure moves. 350,000 in all is wanted: the replay of a log, which
 // is loaded with its tab, came later.
-const BUDGETS = { all: 395_000, first: 100_000 };
+const BUDGETS = { all: 376_000, first: 100_000 };
 const FIRST = ['index.html', 'style.css', 'main.js', 'figures/ring.js'];
 
 rmSync(out, { recursive: true, force: true });
