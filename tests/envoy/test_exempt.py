@@ -88,7 +88,7 @@ class Plans(EnvoyTest):
         told = [headers["ratelimit-policy"] for _, headers, _ in self.answers(envoy, "f", "3", 4) + self.answers(envoy, "f", None, 1)]
         self.assertEqual(told, ['"plans";q=3;w=600'] * 4 + ['"plans";q=2;w=600'])
         name = "wasmcustom.leapgate.defaulted;rule=plans"
-        eventually(f"{name} is exported", lambda: envoy.stats().get(name, 0) == 9 * len(wrong) + 1)
+        eventually(f"{name} is exported", lambda: envoy.stat(name) == 9 * len(wrong) + 1)
 
     def test_the_owner_of_a_route_says_the_count(self):
         large = {**route("api"), "metadata": {"filter_metadata": {"plans": {"requests": 5}}}}
@@ -109,7 +109,7 @@ class Shares(EnvoyTest):
         self.assertTrue(10 < len(half) < 50, len(half))
         self.assertEqual([refused(), refused()], [half, half])
         name = "wasmcustom.leapgate.shadow_blocked;rule=share"
-        eventually(f"{name} is exported", lambda: envoy.stats().get(name, 0) == 3 * (60 - len(half)))
+        eventually(f"{name} is exported", lambda: envoy.stat(name) == 3 * (60 - len(half)))
         self.assertTrue(envoy.configure({"flowRules": [{**rule, "enforcePercent": 75}]}))
         more = refused()
         self.assertTrue(more > half, "a larger share has all clients of a smaller one")
