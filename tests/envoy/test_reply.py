@@ -230,12 +230,12 @@ class Resources(EnvoyTest):
 
 
 class Metrics(EnvoyTest):
-    def shows(self, running, rule, **wanted):
+    def shows(self, running, rule, resource="login", **wanted):
         """Worker threads export the counters from time to time."""
 
         def shown():
             metrics = running.prometheus()
-            return all(metrics.get(f"leapgate_{name}_rule_{rule}{{}}") == value for name, value in wanted.items())
+            return all(metrics.get(f"leapgate_{name}_rule_{rule}_resource_{resource}{{}}") == value for name, value in wanted.items())
 
         eventually(f"/stats/prometheus shows {wanted}", shown)
 
@@ -244,7 +244,7 @@ class Metrics(EnvoyTest):
         for _ in range(5):
             running.get("/login")
         self.shows(running, "login_60s__2f", passed=2, blocked=3, shadow_blocked=0)
-        self.shows(running, "other", passed=0, blocked=0, shadow_blocked=0)
+        self.shows(running, "other", "other", passed=0, blocked=0, shadow_blocked=0)
 
     def test_a_rule_in_shadow_refuses_nothing_and_counts_what_it_would_have(self):
         running = self.envoy({"flowRules": [{**MINUTE, "id": "dry", "mode": "shadow"}]}, [route("login")])
