@@ -140,7 +140,7 @@ class Faults(Rls):
         service = self.service(self.redis(), descriptor("api", 30, "hour"))
         running = self.start(service, leased("api", 1000, HOUR), workers=1)
         self.assertLessEqual(self.statuses(running, "/api", 60).count(200), 30)
-        running.wait_for_log("leapgate: rule=api: envoyproxy/ratelimit has no limit of 1000 per hour in the domain `leapgate` for "
+        running.wait_for_log("leapgate: rule=api;resource=api: envoyproxy/ratelimit has no limit of 1000 per hour in the domain `leapgate` for "
                              "`rule: api`; add it to its configuration")
 
     def test_a_window_that_the_service_has_not_stays_local(self):
