@@ -665,7 +665,7 @@ export function counters(engine) {
     Object.assign(row, { shared: orNull(shared), defaulted: orNull(defaulted), debt: orNull(debt) });
     const same = all.get(place);
     if (same === undefined) all.set(place, row);
-    else layout.COUNTERS.forEach((count) => row[count] >= 0 && (same[count] += row[count]));
+    else layout.COUNTERS.forEach((count) => row[count] > 0 && (same[count] += row[count]));
   });
   return [...all].sort(([one], [other]) => byName(one, other)).map(([, row]) => row);
 }
