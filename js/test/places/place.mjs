@@ -96,8 +96,10 @@ export const modulesIn = (dir) =>
     .map((file) => statSync(join(dir, file)).size)
     .sort();
 
-/** The lengths of the package's modules. */
-export const MODULES = modulesIn(join(INSTALLED, 'node_modules/leapgate/dist'));
+const MODULE_OF_PROGRAM = statSync(join(INSTALLED, 'node_modules/leapgate/dist/cli/leapgate_bg.wasm')).size;
+
+/** The lengths of the modules that the package's subpaths load: that of `npx leapgate` is not among them. */
+export const MODULES = modulesIn(join(INSTALLED, 'node_modules/leapgate/dist')).filter((bytes) => bytes !== MODULE_OF_PROGRAM);
 
 // Settings against telemetry, checks for updates, and colours.
 const ENV = {
