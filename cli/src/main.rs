@@ -125,7 +125,7 @@ fn tell(sentence: &str) {
     let _ = writeln!(std::io::stderr(), "leapgate: {sentence}");
 }
 
-/// Writes to standard output. If its reader has gone, there is nobody to tell.
+/// Writes to standard output. If its reader has gone, nothing is left to write to.
 fn say(text: &str) -> Result<(), String> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

@@ -1,4 +1,4 @@
-//! What was measured, as rows of a CSV file: the tables and plots are made from it, whoever measures.
+//! What was measured, as rows of a CSV file: the tables and plots are made from it, on any machine.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
