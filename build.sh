@@ -15,8 +15,11 @@ commands() {
 ./build.sh cli            build the command line: dist/leapgate
 ./build.sh npm [all]      build the npm package: dist/npm, ready for npm pack; with all, test it in every place that it supports
 ./build.sh fleet [SEEDS]  try 100,000 fleets in virtual time, or so many, and print what leases cost
+./build.sh soak [MINUTES] an hour's requests at full speed on a real Envoy, or so many minutes of them, with updates: limits, memory, counters
+./build.sh nightly        ten minutes of the soak; like it no part of the tests
 ./build.sh bench [PART]   print the figures, or one part of them: core, filter, npm, fleet, replay
 ./build.sh bench study    compare arrays and lists, and write docs/study.md; with quick, print a tenth of it and write nothing
+./build.sh bench growth   what requests and memory cost with more rules, buckets, keys and workers, and write docs/growth.md
 ./build.sh site [--serve] build the playground: dist/site, to be served from any folder; with --serve, serve it until Ctrl-C;
                           with --picture, make docs/playground.png
 EOF
@@ -31,18 +34,18 @@ RATELIMIT=v1.4.1-0.20260122083618-3fb702589d36
 ENVOY_GATEWAY=v1.9.1
 PYTHON=.tools/venv/bin/python
 WASM=dist/leapgate.wasm
-MAX_WASM_BYTES=500000
+# The names of the functions in it.
+SYMBOLS=dist/leapgate.symbols
+MAX_WASM_BYTES=475000
 TARGET=${CARGO_TARGET_DIR:-target}
 
-# What Envoy calls. The SDK exports every callback there is, and the host enters the VM, about 2,500
-# instructions, for each one that exists: those that are not named here are dropped from the module.
-EXPORTS="memory malloc proxy_abi_version_0_2_1 _initialize proxy_on_vm_start proxy_on_configure
-proxy_on_tick proxy_on_context_create proxy_on_request_headers proxy_on_response_headers
-proxy_on_response_trailers proxy_on_delete"
+# What Envoy calls. The host enters the VM, about 2,500 instructions, for each callback that there is: those that are not named here
+# are dropped from the module, and so is the SDK's dispatcher behind them.
+EXPORTS="memory malloc proxy_abi_version_0_2_1"
 
-# The callbacks for answers of a store, which come rarely and by a call's token; host/calls.rs says why they are not the SDK's. Each is
-# exported under the host's name, by envoy/callbacks.wat.
-CALLBACKS=(http_call_response grpc_receive grpc_close)
+# The callbacks, of envoy/src/plugin.rs. Each is exported under the host's name, by envoy/callbacks.wat.
+CALLBACKS=(vm_start configure tick context_create request_headers response_headers response_trailers delete
+  http_call_response grpc_receive grpc_close)
 
 # What the filter may call. A stranger in this list is a new power: it is argued for, not added in passing. Three are for
 # requests that wait: a tick takes up a paused stream, lets it go on, and records for how long it stood. (Random numbers are
@@ -298,28 +301,31 @@ wasm() {
   quietly cargo tree --locked -p leapgate-envoy --target wasm32-unknown-unknown ||
     die "cargo could not download the crates of leapgate-envoy (see .tools/log): check the network and run this again."
   # Only one crate type, or Cargo would not optimise across crates. The exports are among the flags, so that Cargo builds again
-  # if they change.
+  # if they change. The names of generic functions say what they were made for, for tests/size. The stack lies below the constants: with
+  # 960 kB of it, their addresses stay below 2^20 and take a byte less each.
   # shellcheck disable=SC2086 # a list of words
-  RUSTFLAGS="$(no_paths) -C link-arg=--exports=$(echo $EXPORTS "${CALLBACKS[@]/#/leapgate_on_}" | tr ' ' ,)" \
+  RUSTFLAGS="$(no_paths) -C symbol-mangling-version=v0 -C link-arg=-zstack-size=983040 -C link-arg=--exports=$(echo $EXPORTS "${CALLBACKS[@]/#/leapgate_on_}" | tr ' ' ,)" \
     CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=$PWD/envoy/link.sh \
     cargo rustc --locked --profile wasm --target wasm32-unknown-unknown -p leapgate-envoy --crate-type cdylib
-  [ $WASM -nt "$built" ] && [ $WASM -nt build.sh ] && [ $WASM -nt envoy/unused.wat ] &&
-    [ $WASM -nt envoy/callbacks.wat ] && return
+  [ $SYMBOLS -nt "$built" ] && [ $WASM -nt "$built" ] && [ $WASM -nt build.sh ] &&
+    [ $WASM -nt envoy/callbacks.wat ] && [ $WASM -nt js/shrink.mjs ] && return
   mkdir -p dist
   work=$(mktemp -d dist/work.XXXXXX)
   # shellcheck disable=SC2086 # a list of words
   node -p 'const names = process.argv.slice(1);
     JSON.stringify([{ name: "envoy", root: true, reaches: names }, ...names.map((name) => ({ name, export: name }))])' \
     $EXPORTS "${CALLBACKS[@]/#/proxy_on_}" >"$work/exports.json"
-  $bin/wasm-as envoy/unused.wat -o "$work/unused.wasm"
   $bin/wasm-as envoy/callbacks.wat -o "$work/callbacks.wasm"
-  $bin/wasm-merge "$built" filter "$work/unused.wasm" env "$work/callbacks.wasm" callbacks -o "$work/merged.wasm"
-  $bin/wasm-metadce "$work/merged.wasm" --graph-file "$work/exports.json" -o "$work/kept.wasm" >/dev/null
+  $bin/wasm-merge -g "$built" filter "$work/callbacks.wasm" callbacks -o "$work/merged.wasm"
+  $bin/wasm-metadce -g "$work/merged.wasm" --graph-file "$work/exports.json" -o "$work/kept.wasm" >/dev/null
+  # Nothing logs panics.
+  node js/shrink.mjs "$work/kept.wasm"
   # Not flattened, as the npm package is: that has fewer operators, of which V8 makes more instructions. In the first kilobyte
   # of memory there is only the end of the stack. Repeated constants are hoisted last: other passes would undo it.
   $bin/wasm-opt -Oz --converge --low-memory-unused --const-hoisting --strip-producers --strip-target-features \
-    "$work/kept.wasm" -o "$work/small.wasm"
+    --symbolmap="$work/symbols" "$work/kept.wasm" -o "$work/small.wasm"
   mv "$work/small.wasm" $WASM
+  mv "$work/symbols" $SYMBOLS
   rm -r "$work"
   echo "$WASM: $(wc -c <$WASM) bytes"
 }
@@ -417,10 +423,11 @@ imports() {
   [ -z "$strangers" ] || die "$WASM imports what build.sh does not list:$strangers."
 }
 
-# Every worker thread compiles and holds the module.
+# Every worker thread compiles and holds the module: each of its bytes has an owner, with a budget.
 size() {
   local bytes
   bytes=$(wc -c <$WASM)
+  cargo run --locked --quiet -p leapgate-size -- $WASM $SYMBOLS envoy/size.txt || die "$WASM is larger than envoy/size.txt allows."
   [ "$bytes" -le $MAX_WASM_BYTES ] || die "$WASM has $bytes bytes, over the budget of $MAX_WASM_BYTES."
 }
 
@@ -458,7 +465,7 @@ test_core() {
 # The filter in a fake host, the host of the benchmarks, and in that host the module that ships.
 test_filter() {
   wasm
-  tests filter cargo test --locked --no-fail-fast -p leapgate-envoy -p leapgate-host "$@"
+  tests filter cargo test --locked --no-fail-fast -p leapgate-envoy -p leapgate-host -p leapgate-size "$@"
 }
 
 # config.schema.json beside the readers of documents, in the tests of both.
@@ -561,8 +568,22 @@ bench_fleet() {
   npm_package
   node_packages fleet-peers js/bench/fleet/package.json
   wasm
+  bench_program
+  $PYTHON tests/envoy/bench_fleet.py "$@"
+}
+
+# The program of the benchmarks, for Python that runs it.
+bench_program() {
   quietly cargo build --locked --release -p leapgate-bench || die "cargo could not build leapgate-bench (see .tools/log)."
-  LEAPGATE_BENCH=$TARGET/release/leapgate-bench $PYTHON tests/envoy/bench_fleet.py "$@"
+  export LEAPGATE_BENCH=$TARGET/release/leapgate-bench
+}
+
+# Python takes the place of this script, so that an end from outside reaches it, and it ends what it has started.
+soak() {
+  envoy
+  wasm
+  bench_program
+  exec $PYTHON tests/envoy/soak.py "$@"
 }
 
 # Ways to keep a window, side by side.
@@ -611,6 +632,8 @@ case "${1-}" in
     rust
     LEAPGATE_FLEETS=${2-100000} cargo test --locked --release -p leapgate --test fleet -- --nocapture
     ;;
+  soak) soak "${@:2}" ;;
+  nightly) soak 10 ;;
   wasm) wasm ;;
   image) image ;;
   cli) cli ;;

@@ -1,9 +1,25 @@
-;; The callbacks that the filter has instead of the SDK's, under the names that the host calls. In Rust they have others, since a
-;; module cannot have two functions of one name; build.sh merges this module with the filter's.
+;; The callbacks of the filter under the names that the host calls. In Rust they have others, since the SDK's own callbacks, which
+;; nothing uses, have these, and a module cannot have two functions of one name; build.sh merges this module with the filter's.
 (module
+  (import "filter" "leapgate_on_vm_start" (func $vm_start (param i32 i32) (result i32)))
+  (import "filter" "leapgate_on_context_create" (func $context_create (param i32 i32)))
+  (import "filter" "leapgate_on_configure" (func $configure (param i32 i32) (result i32)))
+  (import "filter" "leapgate_on_tick" (func $tick (param i32)))
+  (import "filter" "leapgate_on_request_headers" (func $request_headers (param i32 i32 i32) (result i32)))
+  (import "filter" "leapgate_on_response_headers" (func $response_headers (param i32 i32 i32) (result i32)))
+  (import "filter" "leapgate_on_response_trailers" (func $response_trailers (param i32 i32) (result i32)))
+  (import "filter" "leapgate_on_delete" (func $delete (param i32)))
   (import "filter" "leapgate_on_http_call_response" (func $http_call_response (param i32 i32 i32 i32 i32)))
   (import "filter" "leapgate_on_grpc_receive" (func $grpc_receive (param i32 i32 i32)))
   (import "filter" "leapgate_on_grpc_close" (func $grpc_close (param i32 i32 i32)))
+  (export "proxy_on_vm_start" (func $vm_start))
+  (export "proxy_on_context_create" (func $context_create))
+  (export "proxy_on_configure" (func $configure))
+  (export "proxy_on_tick" (func $tick))
+  (export "proxy_on_request_headers" (func $request_headers))
+  (export "proxy_on_response_headers" (func $response_headers))
+  (export "proxy_on_response_trailers" (func $response_trailers))
+  (export "proxy_on_delete" (func $delete))
   (export "proxy_on_http_call_response" (func $http_call_response))
   (export "proxy_on_grpc_receive" (func $grpc_receive))
   (export "proxy_on_grpc_close" (func $grpc_close)))

@@ -19,7 +19,8 @@ const MODULES = [
     name: 'engine',
     path: 'engine/',
     entries: ['workerd', 'edge-light'],
-    budgets: { wasm: 380_000, 'default import, gzipped': 190_000, 'in Workers, gzipped': 188_000 },
+    // 12 kB of it are the short ways of an entry and exit, and of what is asked before flow rules.
+    budgets: { wasm: 392_000, 'default import, gzipped': 195_000, 'in Workers, gzipped': 193_000 },
   },
   {
     name: 'flow',

@@ -1,11 +1,17 @@
 // Makes each panic function of a module, found by name, trap at once: its message has no output, and formatting it takes two
 // kilobytes. So does each function that formats for debugging, as only such messages do. Also removes the source locations of
 // panics. usage: node js/shrink.mjs MODULE
+//
+// The names are those of rustc in the filter's module, and as wasm-bindgen demangles them in those of npm.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 
 const { default: binaryen } = await import(resolve('.tools/binaryen/node_modules/binaryen/index.js'));
 const PANICS = [
+  /^_R[INvt]+Cs[0-9A-Za-z]+_4core(9panicking|6option13expect_failed|6result13unwrap_failed|5slice5index16slice_index_fail|3str16slice_error_fail|4cell\d+panic_)/,
+  /^_R[INvt]+Cs[0-9A-Za-z]+_(5alloc(7raw_vec12handle_error|5alloc18handle_alloc_error)|7___rustc17rust_begin_unwind|3std9panicking11begin_panic)/,
+  /^_R.*(13assert_failed|5Debug3fmt)(Cs[0-9A-Za-z]+_\w+)?(\.\d+)?$/,
+  /^_R.*3fmt8builders10PadAdapter/,
   /^core\[\w+\]::(panicking::panic|option::expect_failed|result::unwrap_failed|slice::index::slice_index_fail|str::slice_error_fail|cell::panic_)/,
   /^alloc\[\w+\]::(raw_vec::handle_error|alloc::handle_alloc_error)/,
   /^__rustc\[\w+\]::rust_begin_unwind/,

@@ -13,8 +13,8 @@ const { build } = createRequire(`${root}/.tools/esbuild/package.json`)('esbuild'
 const npm = `${root}/dist/npm/dist`;
 
 // In bytes, gzipped: all of the page, and what is loaded before its first figure moves. 350,000 in all is wanted: the replay of a log, which
-// is loaded with its tab, came later.
-const BUDGETS = { all: 376_000, first: 100_000 };
+// is loaded with its tab, came later, and 6,000 of it are the short ways of an entry.
+const BUDGETS = { all: 381_000, first: 100_000 };
 const FIRST = ['index.html', 'style.css', 'main.js', 'figures/ring.js'];
 
 rmSync(out, { recursive: true, force: true });

@@ -16,7 +16,8 @@ pub use crate::state::counter::{Counter, LocalCounter, LocalInstant, Past, Share
 pub use crate::state::flow::Controller;
 pub use crate::state::keyed::{
     HotKey, KEYS_PER_PAGE, Key, KeyHandle, KeyStatus, KeyVerdict, KeyedGeometry, KeyedPages,
-    KeyedStates, KeyedTerms, KeyedWindows, MAX_LABEL, MAX_LABELS, Reserved, Turn,
+    KeyedStates, KeyedTerms, KeyedWindows, MAX_LABEL, MAX_LABELS, PassesAhead, Reserved, Taken,
+    Turn,
 };
 pub use crate::state::leased::{Leased, Leasing, NotLeased};
 pub use crate::state::window::RuleWindow;

@@ -28,8 +28,10 @@ mod listed;
 mod origin;
 mod policy;
 mod prechecks;
+mod repeat;
 pub(crate) mod request;
 pub(crate) mod resource;
+mod rest;
 mod scope;
 pub(crate) mod store;
 pub(crate) mod table;
@@ -38,6 +40,7 @@ pub use blocked::Blocked;
 pub use decision::Decision;
 pub use entry::{Entry, Outcome};
 pub use policy::Policy;
+pub use repeat::Repeat;
 pub use request::Request;
 pub use resource::Resource;
 
@@ -153,9 +156,11 @@ impl<S: Backend> Engine<S> {
         self.resource_at(name, &|| None)
     }
 
-    /// The resource called `name`, if rules name it or it has been asked for: none is made.
+    /// The resource called `name`, if rules name it or it has been asked for: no other is made.
     pub fn known_resource(&self, name: &str) -> Option<Rc<Resource<S>>> {
-        self.table.borrow().resources.get(name)
+        let table = self.table.borrow();
+        let known = table.resources.get(name);
+        known.or_else(|| table.open(&self.store, name))
     }
 
     /// The same as [`Engine::resource`], at the time of a `clock` that is read only where a list of names ([`Backend::places`]) is to change.
@@ -186,6 +191,20 @@ impl<S: Backend> Engine<S> {
     /// Decides on a request.
     #[inline]
     pub fn enter(&self, request: &Request<'_>, now: Timestamp) -> Decision<S> {
+        // Most requests are for a resource that is known, which need not be kept while it decides.
+        if request.apis.is_none() {
+            let table = self.table.borrow();
+            let resources = table.resources.looked_at();
+            if let Some(known) = resources.get(request.resource) {
+                return known.enter(&self.store, request, now);
+            }
+        }
+        self.enter_anew(request, now)
+    }
+
+    /// Decides on a request for a resource that is not known, or for APIs, too.
+    #[inline(never)]
+    fn enter_anew(&self, request: &Request<'_>, now: Timestamp) -> Decision<S> {
         let mut resource = self.resource(request.resource);
         if let Some(apis) = request.apis {
             resource = self.resource_with(&resource, apis);

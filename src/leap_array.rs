@@ -14,6 +14,10 @@
 //! them. So a [`crate::stats::MetricBucket`] can remember what had been counted before it, and a sum over any run of buckets is
 //! one subtraction. Sentinel's ring has gaps; lists show only touched buckets, as Sentinel's do.
 
+mod ring;
+
+pub(crate) use ring::{Ring, Slot};
+
 use crate::time::Timestamp;
 use crate::window::Window;
 use std::cell::Cell;
@@ -35,7 +39,7 @@ pub trait Bucket: Default {
 ///
 /// Sentinel: `WindowWrap`.
 #[doc(alias = "BucketWrap")]
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct WindowWrap<T> {
     /// `None` while no call has touched the bucket.
     start: Cell<Option<Timestamp>>,
@@ -55,11 +59,24 @@ impl<T> WindowWrap<T> {
     }
 }
 
-/// The newest bucket of a ring.
-#[derive(Clone, Copy)]
-struct Newest {
-    start: Timestamp,
-    slot: usize,
+impl<T: Bucket> Slot for WindowWrap<T> {
+    fn open(&self, previous: &WindowWrap<T>) {
+        self.value.open(&previous.value);
+        self.start.set(None);
+    }
+
+    fn absorb(&self, older: &WindowWrap<T>) {
+        self.value.absorb(&older.value);
+    }
+
+    fn precede(&self, next: &WindowWrap<T>) {
+        self.value.precede(&next.value);
+        self.start.set(None);
+    }
+
+    fn touch(&self, start: Timestamp) {
+        self.start.set(Some(start));
+    }
 }
 
 /// A ring of buckets that covers one interval and is reused in place.
@@ -82,80 +99,24 @@ struct Newest {
 /// assert_eq!(passes(at(2000)), [4]);
 /// # Ok::<(), leapgate::stats::WindowError>(())
 /// ```
+#[derive(Clone)]
 pub struct LeapArray<T> {
-    window: Window,
-    slots: Box<[WindowWrap<T>]>,
-    /// How many of the slots count: the newest one and the ones before it. The others have just left.
-    counting: usize,
-    newest: Cell<Option<Newest>>,
+    ring: Ring<WindowWrap<T>>,
 }
 
 impl<T: Bucket> LeapArray<T> {
     /// An empty ring.
     pub fn new(window: Window) -> LeapArray<T> {
         // Two more buckets than count: the latest to leave can still be read ([`LeapArray::window_value`]).
-        LeapArray::with_slots(
-            window,
-            window.sample_count(),
-            window.sample_count().saturating_add(2),
-        )
-    }
-
-    /// An empty ring in which one more bucket counts than in its window: the one that has just left.
-    pub(crate) fn with_one_more(window: Window) -> LeapArray<T> {
-        let counting = window.sample_count().saturating_add(1);
-        LeapArray::with_slots(window, counting, counting)
-    }
-
-    fn with_slots(window: Window, counting: u32, slots: u32) -> LeapArray<T> {
-        let slots = (0..slots).map(|_| WindowWrap {
-            start: Cell::new(None),
-            value: T::default(),
-        });
+        let counting = window.sample_count();
         LeapArray {
-            window,
-            slots: slots.collect(),
-            counting: counting as usize,
-            newest: Cell::new(None),
+            ring: Ring::new(window, counting, counting.saturating_add(2)),
         }
     }
 
     /// The geometry.
     pub fn window(&self) -> Window {
-        self.window
-    }
-
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a slot is always taken modulo the number of slots, which is not zero"
-    )]
-    #[inline]
-    fn slot(&self, slot: usize) -> &WindowWrap<T> {
-        &self.slots[slot]
-    }
-
-    fn slot_of(&self, number: u64) -> usize {
-        (number % self.slots.len() as u64) as usize
-    }
-
-    #[inline]
-    fn after(&self, slot: usize) -> usize {
-        if slot + 1 == self.slots.len() {
-            0
-        } else {
-            slot + 1
-        }
-    }
-
-    /// The slot `behind` slots before `slot`, at most once around.
-    #[inline]
-    fn before(&self, slot: usize, behind: usize) -> usize {
-        let before = slot + self.slots.len() - behind.min(self.slots.len());
-        if before >= self.slots.len() {
-            before - self.slots.len()
-        } else {
-            before
-        }
+        self.ring.window()
     }
 
     /// The bucket of `now`, opened if need be.
@@ -174,145 +135,36 @@ impl<T: Bucket> LeapArray<T> {
         now: Timestamp,
         opened: impl Fn(&T, Timestamp),
     ) -> &WindowWrap<T> {
-        match self.newest.get() {
-            Some(newest) if self.window.contains(newest.start, now) => self.slot(newest.slot),
-            newest => self.move_to(newest, now, opened),
-        }
+        self.ring
+            .current_with(now, |wrap, start| opened(&wrap.value, start))
     }
 
-    #[cold]
-    #[inline(never)]
-    fn move_to(
-        &self,
-        newest: Option<Newest>,
-        now: Timestamp,
-        opened: impl Fn(&T, Timestamp),
-    ) -> &WindowWrap<T> {
-        let start = self.window.start(now);
-        let slot = self.slot_of(self.window.number(now));
-        match newest {
-            Some(newest) if now < newest.start => {
-                if newest.start.as_nanos() - now.as_nanos() < self.window.interval_nanos() {
-                    return self.slot(newest.slot);
-                }
-                self.move_back(newest.slot, slot);
-            }
-            Some(newest) => self.move_on(newest, start, opened),
-            None => opened(&self.slot(slot).value, start),
-        }
-        self.newest.set(Some(Newest { start, slot }));
-        let wrap = self.slot(slot);
-        wrap.start.set(Some(start));
-        wrap
-    }
-
-    /// Opens every bucket after the newest one, up to the one that starts at `start`.
-    fn move_on(&self, newest: Newest, start: Timestamp, opened: impl Fn(&T, Timestamp)) {
-        let length = self.window.bucket_nanos();
-        let steps = (start.as_nanos() - newest.start.as_nanos()) / length;
-        let opening = steps.min(self.slots.len() as u64);
-        let mut previous = newest.slot;
-        for ahead in (0..opening).rev() {
-            let begins = Timestamp::from_nanos(start.as_nanos() - ahead * length);
-            let slot = self.slot_of(self.window.number(begins));
-            let wrap = self.slot(slot);
-            wrap.value.open(&self.slot(previous).value);
-            wrap.start.set(None);
-            opened(&wrap.value, begins);
-            previous = slot;
-        }
-    }
-
-    /// Gathers everything that counts into `target`, the current bucket after the clock has stepped back by an interval or
-    /// more.
-    fn move_back(&self, newest: usize, target: usize) {
-        let (gathered, kept) = (self.slot(newest), self.slot(target));
-        (1..self.counting).for_each(|behind| {
-            gathered
-                .value
-                .absorb(&self.slot(self.before(newest, behind)).value)
-        });
-        if target != newest {
-            kept.value.open(&gathered.value);
-            kept.value.absorb(&gathered.value);
-        }
-        for (_, wrap) in self
-            .slots
-            .iter()
-            .enumerate()
-            .filter(|&(slot, _)| slot != target)
-        {
-            wrap.value.precede(&kept.value);
-            wrap.start.set(None);
-        }
-    }
-
-    /// The instant that stands for `now` when reading: the newest bucket's start while the clock is behind it.
+    /// See [`Ring::reading_time`].
     #[inline]
     pub(crate) fn reading_time(&self, now: Timestamp) -> Timestamp {
-        self.newest
-            .get()
-            .map_or(now, |newest| now.max(newest.start))
+        self.ring.reading_time(now)
     }
 
     /// When the newest bucket starts.
     pub(crate) fn newest_start(&self) -> Option<Timestamp> {
-        self.newest.get().map(|newest| newest.start)
+        self.ring.newest_start()
     }
 
-    /// The newest bucket and the one `behind` slots before it: the hot path of a ring that has just been moved.
-    #[cfg_attr(not(feature = "small"), inline(always))] // where code is to be small, too
-    pub(crate) fn newest_and_oldest(&self, behind: usize) -> Option<(&T, &T)> {
-        let newest = self.newest.get()?;
-        Some((
-            &self.slot(newest.slot).value,
-            &self.slot(self.before(newest.slot, behind)).value,
-        ))
+    /// The newest bucket.
+    #[inline]
+    pub(crate) fn newest(&self) -> Option<&T> {
+        self.ring.newest().map(WindowWrap::value)
     }
 
     /// The bucket before which nothing is known.
     pub(crate) fn oldest(&self) -> Option<&T> {
-        self.newest
-            .get()
-            .map(|newest| &self.slot(self.after(newest.slot)).value)
+        self.ring.oldest().map(WindowWrap::value)
     }
 
     /// The bucket that starts at `start`, touched or not; `None` outside the ring: after its newest bucket, or too far back.
     #[inline]
     pub(crate) fn bucket_at(&self, start: Timestamp) -> Option<&WindowWrap<T>> {
-        let newest = self.newest.get()?;
-        let behind = newest.start.as_nanos().checked_sub(start.as_nanos())?;
-        if behind / self.window.bucket_nanos() >= self.slots.len() as u64 {
-            return None;
-        }
-        Some(self.slot(self.slot_of(self.window.number(start))))
-    }
-
-    /// Calls `fill` with each bucket, in no particular order.
-    pub(crate) fn fill(&self, fill: impl Fn(&T)) {
-        self.slots.iter().for_each(|wrap| fill(&wrap.value));
-    }
-
-    /// Calls `each` with every bucket, touched or not, and its start, newest first. A start before the clock's zero wraps
-    /// around.
-    pub(crate) fn for_each_start(&self, mut each: impl FnMut(&T, Timestamp)) {
-        let Some(newest) = self.newest.get() else {
-            return;
-        };
-        for behind in 0..self.slots.len() {
-            let since = self.window.bucket_nanos().wrapping_mul(behind as u64);
-            let start = newest.start.as_nanos().wrapping_sub(since);
-            let wrap = self.slot(self.before(newest.slot, behind));
-            each(&wrap.value, Timestamp::from_nanos(start));
-        }
-    }
-
-    /// Restores a ring that was kept elsewhere: its newest bucket starts at `start`.
-    pub(crate) fn restore(&self, start: Timestamp) {
-        let start = self.window.start(start);
-        let slot = self.slot_of(self.window.number(start));
-        self.newest.set(Some(Newest { start, slot }));
-        self.slot(slot).start.set(Some(start));
+        self.ring.bucket_at(start)
     }
 
     /// The content of the bucket of `at`; `None` if no call has touched it, or if a later bucket with the same slot has been
@@ -323,7 +175,7 @@ impl<T: Bucket> LeapArray<T> {
     /// Sentinel: `LeapArray.getWindowValue`.
     #[doc(alias = "getWindowValue")]
     pub fn window_value(&self, at: Timestamp) -> Option<&T> {
-        let start = self.window.start(at);
+        let start = self.window().start(at);
         self.touched(start)
             .filter(|_| !self.is_replaced(start))
             .map(WindowWrap::value)
@@ -331,7 +183,7 @@ impl<T: Bucket> LeapArray<T> {
 
     /// Whether a later bucket with the slot of the bucket starting at `start` has been touched.
     fn is_replaced(&self, start: Timestamp) -> bool {
-        let later = |at: &Timestamp| Some(at.plus_nanos(self.window.interval_nanos()));
+        let later = |at: &Timestamp| Some(at.plus_nanos(self.window().interval_nanos()));
         let mut successors = std::iter::successors(later(&start), later)
             .take_while(|at| self.bucket_at(*at).is_some());
         successors.any(|at| self.touched(at).is_some())
@@ -343,12 +195,12 @@ impl<T: Bucket> LeapArray<T> {
     #[doc(alias = "getPreviousWindow")]
     pub fn previous_window(&self, now: Timestamp) -> Option<&WindowWrap<T>> {
         let before = self
-            .window
+            .window()
             .start(self.reading_time(now))
             .as_nanos()
-            .checked_sub(self.window.bucket_nanos())?;
+            .checked_sub(self.window().bucket_nanos())?;
         self.touched(Timestamp::from_nanos(before))
-            .filter(|_| self.window.sample_count() > 1)
+            .filter(|_| self.window().sample_count() > 1)
     }
 
     /// The oldest bucket that may still count at `now`: its slot is used next. `None` if no call has touched it.
@@ -356,7 +208,7 @@ impl<T: Bucket> LeapArray<T> {
     /// Sentinel: `LeapArray.getValidHead`.
     #[doc(alias = "getValidHead")]
     pub fn valid_head(&self, now: Timestamp) -> Option<&WindowWrap<T>> {
-        self.touched(self.window.oldest_start(self.reading_time(now)))
+        self.touched(self.window().oldest_start(self.reading_time(now)))
     }
 
     fn touched(&self, start: Timestamp) -> Option<&WindowWrap<T>> {
@@ -371,7 +223,7 @@ impl<T: Bucket> LeapArray<T> {
     pub fn is_window_deprecated(&self, now: Timestamp, wrap: &WindowWrap<T>) -> bool {
         wrap.start
             .get()
-            .is_none_or(|start| self.window.is_deprecated(start, self.reading_time(now)))
+            .is_none_or(|start| self.window().is_deprecated(start, self.reading_time(now)))
     }
 
     /// The touched buckets that count at `now`, oldest first.
@@ -387,12 +239,7 @@ impl<T: Bucket> LeapArray<T> {
     /// Sentinel: `LeapArray.listAll`.
     #[doc(alias = "listAll")]
     pub fn list_all(&self) -> impl Iterator<Item = &WindowWrap<T>> {
-        let first = self
-            .newest
-            .get()
-            .map_or(0, |newest| self.after(newest.slot));
-        let (before, from) = self.slots.split_at(first.min(self.slots.len()));
-        from.iter().chain(before).filter(|wrap| {
+        self.ring.in_order().filter(|wrap| {
             wrap.start
                 .get()
                 .is_some_and(|start| !self.is_replaced(start))
@@ -427,8 +274,8 @@ impl<T: Bucket + fmt::Debug> fmt::Debug for LeapArray<T> {
         write!(
             f,
             "ring of {} x {:?}:",
-            self.window.sample_count(),
-            self.window.bucket_length()
+            self.window().sample_count(),
+            self.window().bucket_length()
         )?;
         for wrap in self.list_all() {
             let start = wrap.start.get().map_or(0, Timestamp::as_millis);

@@ -51,7 +51,8 @@
 //! Nothing in here reads a clock, sleeps, logs or keeps global state; nothing is `unsafe`; nothing panics on input. Nothing
 //! allocates once a resource, its context, its origin and its keys are known, but for the first loans of a window, a call in
 //! flight that counts for a key, a request that holds an estimate of its cost, says what it costs in another unit than requests or has
-//! more than four keys, and the origin and the statistics of a request that enters APIs.
+//! more than four keys, the origin and the statistics of a request that enters APIs, and calls with a context, an origin or a wait
+//! while more of them are in flight than ever before.
 
 // For developers of this crate: a module uses only those above it, and no file uses itself in a circle
 // (`tests/core/layers.rs`). JSON appears in `config` alone.
@@ -64,7 +65,7 @@
 // | `map` | the maps of names |
 // | `time` | `Timestamp` |
 // | `window` | geometry: which bucket, which slot, what still counts; every inclusive or exclusive decision |
-// | `leap_array` | the ring, reused in place; knows no counter |
+// | `leap_array` | the ring, reused in place, and Sentinel's leap array over it; knows no counter |
 // | `snapshots` | what a running count was at each bucket's start |
 // | `stats` | Sentinel's statistics: sums and rates of one resource, the nodes of all, the tree of calls |
 // | `lease` | permits of one limit for all machines: the store's half and a node's |
@@ -102,7 +103,7 @@ mod text;
 mod time;
 mod window;
 
-pub use engine::{Blocked, Decision, Engine, Entry, Outcome, Policy, Request, Resource};
+pub use engine::{Blocked, Decision, Engine, Entry, Outcome, Policy, Repeat, Request, Resource};
 pub use limiter::{Hold, Left, Limit, Limiter, LimiterError, Verdict, snapshot::RestoreError};
 pub use refusal::RefusalKind;
 pub use rule::{Cause, Rules, RulesError};

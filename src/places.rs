@@ -19,7 +19,8 @@
 
 use crate::map::HashMap;
 use crate::time::Timestamp;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 /// A place in a list.
@@ -99,13 +100,64 @@ pub(crate) trait Placed {
 /// its windows; a request pays for a few, and the next ones go on from there.
 const LOOK: usize = 4;
 
+/// A name that is known: hashed and compared in place, since most are short.
+#[derive(PartialEq, Eq)]
+struct Name(Rc<str>);
+
+/// A name that is looked up.
+struct Asked<'a>(&'a str);
+
+impl Hash for Name {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Asked(&self.0).hash(state);
+    }
+}
+
+impl Hash for Asked<'_> {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self.0.as_bytes());
+    }
+}
+
+impl hashbrown::Equivalent<Name> for Asked<'_> {
+    #[inline]
+    fn equivalent(&self, known: &Name) -> bool {
+        let (asked, known) = (self.0.as_bytes(), known.0.as_bytes());
+        // Two words, which may overlap, hold a name of up to twice their length.
+        match asked.len() {
+            n if n != known.len() => false,
+            4..8 => ends::<4>(asked) == ends(known),
+            8..=16 => ends::<8>(asked) == ends(known),
+            _ => asked == known,
+        }
+    }
+}
+
+#[inline]
+fn ends<const N: usize>(name: &[u8]) -> (Option<&[u8; N]>, Option<&[u8; N]>) {
+    (name.first_chunk(), name.last_chunk())
+}
+
 /// Names that are kept apart, up to a bound; all further names share the entry under the empty name.
 pub(crate) struct Apart<R> {
-    known: RefCell<HashMap<Rc<str>, Rc<R>>>,
+    known: RefCell<HashMap<Name, Rc<R>>>,
     /// The entries with a place in a list.
     placed: RefCell<Vec<Rc<R>>>,
     /// The next of them to be examined, and the next place whose name this engine has not met.
     next: Cell<(usize, usize)>,
+}
+
+/// [`Apart`], while it is looked at.
+pub(crate) struct LookedAt<'a, R>(Ref<'a, HashMap<Name, Rc<R>>>);
+
+impl<R> LookedAt<'_, R> {
+    /// The entry of that name.
+    #[inline]
+    pub(crate) fn get(&self, name: &str) -> Option<&Rc<R>> {
+        self.0.get(&Asked(name))
+    }
 }
 
 impl<R> Default for Apart<R> {
@@ -122,7 +174,13 @@ impl<R: Placed> Apart<R> {
     /// The entry of that name.
     #[inline]
     pub(crate) fn get(&self, name: &str) -> Option<Rc<R>> {
-        self.known.borrow().get(name).cloned()
+        self.known.borrow().get(&Asked(name)).cloned()
+    }
+
+    /// The entries, to be looked at: none may be met meanwhile.
+    #[inline]
+    pub(crate) fn looked_at(&self) -> LookedAt<'_, R> {
+        LookedAt(self.known.borrow())
     }
 
     /// How many entries there are.
@@ -140,7 +198,7 @@ impl<R: Placed> Apart<R> {
     pub(crate) fn keep(&self, one: R) -> Rc<R> {
         let one = Rc::new(one);
         let mut known = self.known.borrow_mut();
-        known.insert(Rc::clone(one.name()), Rc::clone(&one));
+        known.insert(Name(Rc::clone(one.name())), Rc::clone(&one));
         if one.place().is_some() {
             self.placed.borrow_mut().push(Rc::clone(&one));
         }
@@ -253,5 +311,27 @@ impl<R: Placed> Apart<R> {
             self.retain(&|other| other != Some(place));
         }
         is_own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hashbrown::Equivalent;
+
+    #[test]
+    fn names_of_all_lengths_are_the_same_only_if_all_their_bytes_are() {
+        for length in 0..40 {
+            let name = "a".repeat(length);
+            assert!(Asked(&name).equivalent(&Name((&*name).into())));
+            assert!(!Asked(&name).equivalent(&Name((name.clone() + "a").into())));
+            for i in 0..length {
+                let other = "a".repeat(i) + "b" + &"a".repeat(length - i - 1);
+                assert!(
+                    !Asked(&name).equivalent(&Name(other.into())),
+                    "{length}, {i}"
+                );
+            }
+        }
     }
 }

@@ -86,7 +86,7 @@ impl fmt::Display for WindowError {
 impl std::error::Error for WindowError {}
 
 /// The divisors of `interval_ms` up to `most`, in ascending order.
-fn divisors(interval_ms: u64, most: u64) -> impl Iterator<Item = u64> {
+fn divisors(interval_ms: u64, most: u64) -> impl DoubleEndedIterator<Item = u64> {
     (1..=most.min(interval_ms)).filter(move |d| interval_ms.is_multiple_of(*d))
 }
 
@@ -155,7 +155,7 @@ impl Window {
     /// The largest divisor of `interval_ms` that is at most `most`: as many buckets as fit evenly.
     pub fn finest_sample_count(interval_ms: u64, most: u32) -> u32 {
         divisors(interval_ms, most.into())
-            .last()
+            .next_back()
             .and_then(|d| u32::try_from(d).ok())
             .unwrap_or(1)
     }
@@ -236,6 +236,17 @@ impl Window {
     #[inline]
     pub const fn contains(&self, start: Timestamp, at: Timestamp) -> bool {
         at.as_nanos() >= start.as_nanos() && at.as_nanos() - start.as_nanos() < self.bucket_length
+    }
+
+    /// The length of the bucket that starts at `start`, in nanoseconds, or what is left of the clock: so `at` lies in it where
+    /// `at - start`, wrapped around, is less.
+    pub(crate) const fn length_from(&self, start: Timestamp) -> u64 {
+        let left = (u64::MAX - start.as_nanos()).saturating_add(1);
+        if self.bucket_length < left {
+            self.bucket_length
+        } else {
+            left
+        }
     }
 
     /// Whether the bucket that starts at `start` no longer, or not yet, counts at `now`.

@@ -1,10 +1,6 @@
 //! `leapgate check` says what the filter says: the same documents go through the module that ships and through the command line.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests are tests"
-)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use leapgate_cli::check::{Target, check, summary};
 use leapgate_host::{Host, Module, Plugin, Vm};
@@ -40,16 +36,9 @@ fn cli_says(document: &[u8]) -> (bool, Vec<String>) {
     }
 }
 
-fn module() -> Module {
-    let wasm = std::fs::read(root("dist/leapgate.wasm")).unwrap_or_else(|_| {
-        panic!("dist/leapgate.wasm is missing; make it with `./build.sh wasm`")
-    });
-    Module::compile(&wasm).unwrap()
-}
-
 #[test]
 fn the_sentence_is_the_one_that_the_filter_logs() {
-    let module = module();
+    let module = Module::built().unwrap();
     let documents = [
         "",
         "{}",
@@ -102,7 +91,7 @@ fn the_sentence_is_the_one_that_the_filter_logs() {
 
 #[test]
 fn the_rule_files_of_users_are_read_as_the_filter_reads_them() {
-    let module = module();
+    let module = Module::built().unwrap();
     let mut files = 0;
     for entry in std::fs::read_dir(root("tests/rules")).unwrap() {
         let path = entry.unwrap().path();

@@ -43,7 +43,7 @@ impl Apis {
         let host = vm.host();
         let path = host.request_header(":path").unwrap_or_default();
         let read = |part: &KeyPart| {
-            keys::read(vm, &WrongTypes::default(), std::slice::from_ref(part)).pop()?
+            keys::read(vm, &WrongTypes::default(), std::slice::from_ref(part)).into_first()?
         };
         let found = self.matcher.find(&path, &read);
         let resource = engine.resource_with(route, found.names());

@@ -123,6 +123,17 @@ impl<H: Host> Backend for EnvoyBackend<H> {
         Ok(permits)
     }
 
+    fn opens_late(&self) -> bool {
+        // What other workers have admitted by then is in the ring that they publish, if shared data works.
+        !self.vm.is_shared() || self.vm.seed().is_some()
+    }
+
+    fn is_open_elsewhere(&self, key: &StateKey) -> bool {
+        // Gauges go with the last virtual machine that has defined them, and then the ring is of no use.
+        let ring = || self.vm.name("ring", &exact_labels(key));
+        self.vm.is_shared() && self.vm.host().shared(&ring()).is_some()
+    }
+
     fn open(&self, key: &StateKey) -> (RuleCounts<H>, Past) {
         if key.is_beside {
             return (RuleCounts::local(&self.vm, labels(key)), Past::Fresh);

@@ -92,10 +92,11 @@ impl<H: Host> RuleCounts<H> {
                     vm.stay_awake();
                 }
                 counts.ring = Some(ring);
-                match kept.filter(|kept| !kept.counts.is_empty()) {
-                    Some(kept) => Past::Kept(kept),
+                match kept {
+                    Some(kept) if !kept.counts.is_empty() => Past::Kept(kept),
                     None if admitted == 0 => Past::Fresh,
-                    None => Past::Unknown { admitted },
+                    // A ring with later counts: they have fallen since, or risen while it was read.
+                    _ => Past::Unknown { admitted },
                 }
             }
             _ => Past::Fresh,

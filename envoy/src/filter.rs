@@ -1,6 +1,7 @@
 //! The filter: decides on each request and says what the host does with it. Runs on any [`Host`].
 
 mod asks;
+mod refuse;
 mod ticks;
 
 use crate::apis::Apis;
@@ -10,24 +11,26 @@ use crate::caller::Caller;
 use crate::cost::Readings;
 use crate::counters::Refusals;
 use crate::holds::HEARTBEAT_MS;
-use crate::host::{Host, Level, LocalReply};
+use crate::host::{Host, Level, LocalReply, NO_PAIRS};
 use crate::inbound::System;
-use crate::keys::WrongTypes;
+use crate::keys::{self, Few, WrongTypes};
 use crate::outcome::Answer;
 use crate::passed::{Passed, Pause, Tracked};
+use crate::refusals::KeptRefusals;
+use crate::reply::{self, ReadsSame};
+use crate::resource::{self, Remembered};
 use crate::route_rules::RouteRules;
-use crate::settings::{Format, ResourceFrom, Scope, Settings};
+use crate::settings::{ResourceFrom, Scope, Settings};
 use crate::waiting::Waiting;
-use crate::{keys, reply, resource};
 use leapgate::backend::{Inbound, Store};
 use leapgate::config::ConfigError;
 use leapgate::rule::{ControlBehavior, Grade};
 use leapgate::stats::Window;
-use leapgate::{
-    Blocked, Decision, Engine, Outcome, Policy, RefusalKind, Request, Resource, Rules, Timestamp,
-};
+use leapgate::{Decision, Engine, Outcome, RefusalKind, Request, Resource, Rules, Timestamp};
+use refuse::{Kept, Like};
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// A tick is as long as the shortest bucket, within these bounds. A kernel's timers keep 10 ms. With 100 ms an idle window
 /// falls behind by no more than a tenth of a second, and an idle worker soon falls asleep.
@@ -90,10 +93,13 @@ pub struct Filter<H: Host> {
     apis: Option<Apis>,
     /// The rules that routes have of their own, if the settings allow any.
     route_rules: Option<RouteRules<H>>,
+    remembered: Remembered<EnvoyBackend<H>>,
     /// The first state that the next tick brings up to date.
     next_state: Cell<usize>,
     system: Option<System<H>>,
     refusals: Refusals,
+    /// The refusals that hold for a while, to be repeated.
+    kept: KeptRefusals<Resource<EnvoyBackend<H>>, Kept<H>>,
     wrong_types: WrongTypes,
     waiting: Rc<Waiting<H>>,
     /// The requests that wait for the store, if there is one.
@@ -163,16 +169,18 @@ impl<H: Host> Filter<H> {
             fixed,
             apis,
             route_rules,
+            remembered: Remembered::new(),
             next_state: Cell::new(0),
             system,
             refusals: Refusals::default(),
+            kept: KeptRefusals::default(),
             wrong_types: WrongTypes::default(),
             waiting,
             asking,
             quiet: Cell::new(0),
             is_plain,
         };
-        // Windows begin now and not with their first request, so they see what other workers admit until then.
+        // Windows that are open already are kept up to date, so they see what other workers admit.
         if !filter.falls_asleep() {
             filter.waiting.ask_for_ticks();
         } else {
@@ -184,13 +192,7 @@ impl<H: Host> Filter<H> {
     fn resource(&self) -> Rc<Resource<EnvoyBackend<H>>> {
         let resource = match &self.fixed {
             Some(fixed) if fixed.is_certain() => Rc::clone(fixed),
-            _ => self.with_name(|name| {
-                let route = self.engine.resource_at(name, &|| self.host.now());
-                match &self.route_rules {
-                    None => route,
-                    Some(own) => own.join(&self.engine, &self.settings, name, route),
-                }
-            }),
+            _ => self.resource_by_name(),
         };
         match &self.apis {
             None => resource,
@@ -198,14 +200,30 @@ impl<H: Host> Filter<H> {
         }
     }
 
-    /// The name of the resource of the request at hand.
-    fn with_name<R>(&self, with: impl FnOnce(&str) -> R) -> R {
-        if let ResourceFrom::Fixed(name) = &self.settings.resource {
-            return with(name);
+    /// The same, without its APIs.
+    fn resource_by_name(&self) -> Rc<Resource<EnvoyBackend<H>>> {
+        let name = self.name();
+        if self.route_rules.is_none()
+            && let Some(remembered) = self.remembered.find(&name)
+        {
+            return remembered;
         }
+        let text = String::from_utf8_lossy(&name);
+        let route = self.engine.resource_at(&text, &|| self.host.now());
+        match &self.route_rules {
+            None => {
+                drop(text);
+                self.remembered.remember(name, &route);
+                route
+            }
+            Some(own) => own.join(&self.engine, &self.settings, &text, route),
+        }
+    }
+
+    /// The name of the resource of the request at hand.
+    fn name(&self) -> Vec<u8> {
         let vm = self.engine.store().backend().vm();
-        let name = resource::name(vm, &self.wrong_types, &self.settings.resource);
-        with(&String::from_utf8_lossy(&name))
+        resource::name(vm, &self.wrong_types, &self.settings.resource)
     }
 
     /// Whether the decision was made with the windows of the request's own resource and origin.
@@ -219,7 +237,7 @@ impl<H: Host> Filter<H> {
     fn further_name(&self, resource: &Resource<EnvoyBackend<H>>) -> String {
         let is_asked = !resource.is_certain() || !resource.key_parts().is_empty();
         if resource.is_further() && is_asked {
-            self.with_name(str::to_owned)
+            String::from_utf8_lossy(&self.name()).into_owned()
         } else {
             String::new()
         }
@@ -248,11 +266,19 @@ impl<H: Host> Filter<H> {
         for _ in 0..MAX_DECISIONS {
             let resource = self.resource();
             let name = self.further_name(&resource);
+            let like = Like {
+                resource: &resource,
+                name: &name,
+                origin: "",
+                keys: &[],
+            };
+            if self.refuses_again(&like) {
+                return None;
+            }
+            let request = Request::new(&name);
             resource.observe();
             let now = self.time_for(&resource);
-            let decision = self
-                .engine
-                .enter_resource(&resource, &Request::new(""), now);
+            let decision = self.engine.enter_resource(&resource, &request, now);
             if !self.is_current(&resource, &name, "") {
                 continue;
             }
@@ -263,7 +289,7 @@ impl<H: Host> Filter<H> {
                     tracked: None,
                 }),
                 Decision::Block(blocked) => {
-                    self.refuse(&blocked, &mut resource.policies(now));
+                    self.refuse(&blocked, &like, &request, now);
                     None
                 }
             };
@@ -278,7 +304,7 @@ impl<H: Host> Filter<H> {
             status: 503,
             grpc_status: RefusalKind::Unavailable.grpc_status(),
             details: "leapgate{overtaken}",
-            headers: &[],
+            headers: &NO_PAIRS,
             body: "",
         });
         None
@@ -316,15 +342,25 @@ impl<H: Host> Filter<H> {
         let vm = self.engine.store().backend().vm();
         let caller = Caller::read(vm, &self.settings, &resource);
         let keys = match caller.exempt {
-            true => Vec::new(),
+            true => Few::default(),
             false => keys::read(vm, &self.wrong_types, resource.key_parts()),
         };
+        let values = keys::values(&keys);
+        let like = Like {
+            resource: &resource,
+            name: &name,
+            origin: &caller.origin,
+            keys: &values,
+        };
+        let is_usual = !(caller.prioritized || caller.exempt || gives_up || self.waiting.is_full());
+        if is_usual && self.refuses_again(&like) {
+            return Some(Decided::Refused);
+        }
         resource.observe_from(&caller.origin);
         if let Some(system) = &self.system {
             system.observe();
         }
         let now = self.time_for(&resource);
-        let values = keys::values(&keys);
         let mut request = Request::new(&name).origin(&caller.origin).keys(&values);
         if caller.prioritized {
             request = request.prioritized();
@@ -360,7 +396,7 @@ impl<H: Host> Filter<H> {
                 return Some(Decided::AwaitsStore(resource, now));
             }
             Decision::Block(blocked) => {
-                self.refuse(&blocked, &mut resource.policies_for(&request, now));
+                self.refuse(&blocked, &like, &request, now);
                 return Some(Decided::Refused);
             }
         };
@@ -389,7 +425,7 @@ impl<H: Host> Filter<H> {
     /// The state of a request that waits for this, if it waits.
     fn tracked(&self, pause: Option<Pause<H>>) -> Tracked<H> {
         Tracked {
-            keys: Vec::new(),
+            keys: Few::default(),
             caller: Caller::default(),
             answer: Answer::default(),
             readings: Readings::default(),
@@ -397,33 +433,6 @@ impl<H: Host> Filter<H> {
             pause,
             host: self.host.clone(),
         }
-    }
-
-    /// Answers a refused request, with headers about its limits.
-    #[inline(never)]
-    fn refuse(&self, blocked: &Blocked, policies: &mut dyn Iterator<Item = Policy<'_>>) {
-        let is_grpc = self.settings.reply.format != Format::Text && self.is_grpc();
-        let headers = reply::headers(&self.settings, blocked, policies, is_grpc);
-        let (status, grpc_status) = reply::statuses(&self.settings.reply, blocked.cause().kind());
-        let sent = self.host.reply(&LocalReply {
-            status,
-            grpc_status,
-            details: &reply::details(blocked),
-            headers: &headers,
-            body: &reply::body(&self.settings.reply, blocked, is_grpc),
-        });
-        if !sent {
-            self.host.log(
-                Level::Warn,
-                "leapgate: the host did not send a reply to a limited request",
-            );
-        }
-    }
-
-    fn is_grpc(&self) -> bool {
-        self.host
-            .request_header("content-type")
-            .is_some_and(|value| value.starts_with(b"application/grpc"))
     }
 
     /// The response to an admitted request begins, and `is_all` of it if it has no body. Adds headers about its limits, if the
@@ -453,7 +462,7 @@ impl<H: Host> Filter<H> {
             passed.resource.advance(now);
         }
         let tracked = passed.tracked.as_deref();
-        let values = tracked.map_or(Vec::new(), |tracked| keys::values(&tracked.keys));
+        let values = tracked.map_or(Few::default(), |tracked| keys::values(&tracked.keys));
         let name = self.further_name(&passed.resource);
         let mut request = Request::new(&name).keys(&values);
         if let Some(Tracked { caller, .. }) = tracked {
@@ -468,7 +477,7 @@ impl<H: Host> Filter<H> {
         reply::rate_limit_headers(
             self.settings.rate_limit_headers,
             &mut passed.resource.policies_for(&request, now),
-            true,
+            (true, &mut ReadsSame(Duration::MAX)),
             &mut add,
         );
     }

@@ -88,10 +88,26 @@ pub struct LocalReply<'a> {
     pub grpc_status: i32,
     /// What the access log shows as the response code details.
     pub details: &'a str,
-    /// The headers, names in lower case.
-    pub headers: &'a [(&'a str, Cow<'a, str>)],
+    /// The headers, names in lower case, as [`pairs`] writes them.
+    pub headers: &'a [u8],
     /// The body; for a gRPC request, the message.
     pub body: &'a str,
+}
+
+/// Pairs of which there are none.
+pub const NO_PAIRS: [u8; 4] = [0; 4];
+
+/// Pairs as the ABI wants them: their number, the length of each name and value, then each of them with a zero byte.
+pub fn pairs(pairs: &[(&str, Cow<'_, str>)]) -> Vec<u8> {
+    let texts = || pairs.iter().flat_map(|(name, value)| [*name, value]);
+    let mut bytes = Vec::with_capacity(4 + texts().map(|text| text.len() + 5).sum::<usize>());
+    bytes.extend_from_slice(&(pairs.len() as u32).to_le_bytes());
+    texts().for_each(|text| bytes.extend_from_slice(&(text.len() as u32).to_le_bytes()));
+    for text in texts() {
+        bytes.extend_from_slice(text.as_bytes());
+        bytes.push(0);
+    }
+    bytes
 }
 
 /// An HTTP request that the filter sends itself.
@@ -204,7 +220,7 @@ pub trait Host: Clone + 'static {
 #[cfg(all(target_arch = "wasm32", feature = "plugin"))]
 pub use calls::Proxy;
 #[cfg(all(target_arch = "wasm32", feature = "plugin"))]
-pub(crate) use calls::on_answer;
+pub(crate) use calls::callbacks;
 
 #[cfg(all(target_arch = "wasm32", feature = "plugin"))]
 #[allow(unsafe_code, reason = "the host is reached through pointers")]

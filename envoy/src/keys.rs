@@ -27,13 +27,59 @@ use crate::host::{Host, Property};
 use crate::vm::Vm;
 use leapgate::rule::{Attribute, AttributeSource, KeyPart, KeyValue, number_text};
 use std::cell::{Cell, OnceCell};
+use std::ops::Deref;
 
 /// Whether a configuration has met an attribute of a wrong type.
 #[derive(Default)]
 pub struct WrongTypes(Cell<bool>);
 
+/// A list of which most have one item, which then needs no allocation.
+pub enum Few<T> {
+    /// The only item.
+    One(T),
+    /// Any number of them.
+    Many(Vec<T>),
+}
+
+impl<T> Few<T> {
+    /// What `make` makes of each of these.
+    #[inline]
+    fn of<'a, S>(all: &'a [S], make: impl Fn(&'a S) -> T) -> Few<T> {
+        match all {
+            [only] => Few::One(make(only)),
+            all => Few::Many(all.iter().map(make).collect()),
+        }
+    }
+
+    /// The first item.
+    pub(crate) fn into_first(self) -> Option<T> {
+        match self {
+            Few::One(only) => Some(only),
+            Few::Many(all) => all.into_iter().next(),
+        }
+    }
+}
+
+impl<T> Default for Few<T> {
+    fn default() -> Few<T> {
+        Few::Many(Vec::new())
+    }
+}
+
+impl<T> Deref for Few<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        match self {
+            Few::One(only) => std::slice::from_ref(only),
+            Few::Many(all) => all,
+        }
+    }
+}
+
 /// Reads these parts of the request.
-pub fn read<H: Host>(vm: &Vm<H>, wrong: &WrongTypes, parts: &[KeyPart]) -> Vec<Option<Vec<u8>>> {
+pub fn read<H: Host>(vm: &Vm<H>, wrong: &WrongTypes, parts: &[KeyPart]) -> Few<Option<Vec<u8>>> {
     let host = vm.host();
     let path = once(|| host.request_header(":path"));
     let cookies = once(|| host.request_header("cookie"));
@@ -50,17 +96,14 @@ pub fn read<H: Host>(vm: &Vm<H>, wrong: &WrongTypes, parts: &[KeyPart]) -> Vec<O
         // The configuration has refused rules with a part that is not read here: see `is_read`.
         _ => None,
     };
-    parts
-        .iter()
-        .map(|name| part(name).filter(|value| !value.is_empty()))
-        .collect()
+    Few::of(parts, |name| part(name).filter(|value| !value.is_empty()))
 }
 
 /// The values that were read, as the engine takes them.
-pub fn values(keys: &[Option<Vec<u8>>]) -> Vec<KeyValue<'_>> {
-    keys.iter()
-        .map(|key| key.as_deref().map_or(KeyValue::Missing, KeyValue::One))
-        .collect()
+pub fn values(keys: &[Option<Vec<u8>>]) -> Few<KeyValue<'_>> {
+    Few::of(keys, |key| {
+        key.as_deref().map_or(KeyValue::Missing, KeyValue::One)
+    })
 }
 
 /// Whether [`read`] knows the part. The caller's own values are unknown: requests in Envoy have none.

@@ -34,6 +34,7 @@
 //! | `caller` | what is read of a request besides its resource: its origin, and whether it may borrow |
 //! | `route_rules` | the rules that a route has of its own, in its metadata |
 //! | `apis` | which APIs a request belongs to besides its route |
+//! | `refusals` | refusals that hold for a while, to be repeated |
 //! | `waiting` | requests that wait, paused until their turn |
 //! | `asking` | requests that wait for the store |
 //! | `cost` | what a request that has ended has cost |
@@ -70,6 +71,7 @@ mod peaks;
 mod places;
 #[cfg(all(target_arch = "wasm32", feature = "plugin"))]
 mod plugin;
+mod refusals;
 pub mod reply;
 mod resource;
 pub mod ring;

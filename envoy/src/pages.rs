@@ -13,7 +13,7 @@ use crate::vm::Vm;
 use leapgate::Timestamp;
 use leapgate::backend::{
     Key, KeyHandle, KeyStatus, KeyVerdict, KeyedController, KeyedPages, KeyedStates, KeyedTerms,
-    Reserved, StateKey,
+    PassesAhead, Reserved, StateKey,
 };
 use leapgate::rule::Counting;
 use std::cell::{Cell, RefCell};
@@ -36,6 +36,8 @@ pub struct KeyStates<H: Host> {
     pages: Pages<H>,
     /// The page that was read last, and when: it may be good for the next step of the same decision.
     read: RefCell<Option<(Page, Timestamp)>>,
+    /// Passes that hot keys have here.
+    ahead: PassesAhead,
     /// Ended requests that could not be taken off yet: tried again with the next one, or at the next tick.
     owed: RefCell<Vec<Owed>>,
     counters: Counters<H>,
@@ -60,15 +62,30 @@ struct Owed {
 /// Where the pages are.
 pub(crate) enum Pages<H> {
     /// In shared data.
-    Shared {
-        host: H,
-        /// The name of the page that was read last; it ends with the page's number.
-        name: RefCell<String>,
-        /// The length of the part that all names have in common.
-        common: usize,
-    },
+    Shared { host: H, name: RefCell<PageName> },
     /// In this virtual machine.
     Local(RefCell<Vec<Vec<u8>>>),
+}
+
+/// The name of the page that was read or written last.
+pub(crate) struct PageName {
+    /// It ends with the page's number.
+    text: String,
+    /// The length of the part that all names have in common.
+    common: usize,
+    /// The number, if there is one.
+    number: Option<usize>,
+}
+
+impl PageName {
+    fn of(&mut self, number: usize) -> &str {
+        if self.number != Some(number) {
+            self.text.truncate(self.common);
+            reply::push_number(&mut self.text, number as u64);
+            self.number = Some(number);
+        }
+        &self.text
+    }
 }
 
 /// A page as it was read.
@@ -84,22 +101,20 @@ impl<H: Host> Pages<H> {
     pub(crate) fn shared(host: H, name: String) -> Pages<H> {
         Pages::Shared {
             host,
-            common: name.len(),
-            name: RefCell::new(name),
+            name: RefCell::new(PageName {
+                common: name.len(),
+                text: name,
+                number: None,
+            }),
         }
     }
 
     fn read(&self, number: usize) -> Page {
         let (bytes, put) = match self {
-            Pages::Shared { host, name, common } => {
-                let name = &mut *name.borrow_mut();
-                name.truncate(*common);
-                reply::push_number(name, number as u64);
-                match host.shared(name) {
-                    Some(value) => (value.bytes, Put::IfVersion(value.cas)),
-                    None => (Vec::new(), Put::IfAbsent),
-                }
-            }
+            Pages::Shared { host, name } => match host.shared(name.borrow_mut().of(number)) {
+                Some(value) => (value.bytes, Put::IfVersion(value.cas)),
+                None => (Vec::new(), Put::IfAbsent),
+            },
             Pages::Local(pages) => {
                 let page = pages.borrow().get(number).cloned();
                 (page.unwrap_or_default(), Put::Always)
@@ -111,11 +126,10 @@ impl<H: Host> Pages<H> {
     /// Whether this is the first call for these pages in the process.
     fn is_first_in_process(&self) -> bool {
         match self {
-            Pages::Shared { host, name, common } => {
-                let name = &mut *name.borrow_mut();
-                name.truncate(*common);
-                name.push_str("shared");
-                host.share(name, &[], Put::IfAbsent)
+            Pages::Shared { host, name } => {
+                let name = name.borrow();
+                let common = name.text.get(..name.common).unwrap_or_default();
+                host.share(&[common, "shared"].concat(), &[], Put::IfAbsent)
             }
             Pages::Local(_) => true,
         }
@@ -124,11 +138,9 @@ impl<H: Host> Pages<H> {
     /// Replaces a page that was read. Returns whether that was done.
     fn swap(&self, page: Page) -> bool {
         match self {
-            Pages::Shared { host, name, common } => {
+            Pages::Shared { host, name } => {
                 let name = &mut *name.borrow_mut();
-                name.truncate(*common);
-                reply::push_number(name, page.number as u64);
-                host.share(name, &page.bytes, page.put)
+                host.share(name.of(page.number), &page.bytes, page.put)
             }
             Pages::Local(pages) => {
                 let mut pages = pages.borrow_mut();
@@ -157,6 +169,7 @@ impl<H: Host> KeyStates<H> {
             holder: is_shared.then(|| Rc::clone(holder)),
             pages,
             read: RefCell::default(),
+            ahead: PassesAhead::default(),
             owed: RefCell::default(),
             counters: Counters::new(vm, labels),
             peaks: Peaks::new(vm, labels),
@@ -176,6 +189,9 @@ impl<H: Host> KeyStates<H> {
         now: Timestamp,
         at_once: bool,
     ) -> bool {
+        while let Some((reserved, unspent)) = self.ahead.take_over(at_once, now) {
+            self.give_back(reserved, unspent, now);
+        }
         self.take_off_owed();
         let decided = [state.passed(), state.blocked(), state.shadow_blocked()];
         let refused = f64::from(self.counters.has_refused(decided));
@@ -194,7 +210,7 @@ impl<H: Host> KeyStates<H> {
             );
             vm.host().log(Level::Warn, &line);
         }
-        self.owed.borrow().is_empty()
+        self.owed.borrow().is_empty() && !self.ahead.are_left()
     }
 
     /// Records how full the limit is of the key that is closest to it, or `part`, if that is more.
@@ -289,6 +305,55 @@ impl<H: Host> KeyStates<H> {
         self.take_off_owed();
     }
 
+    /// Gives back passes that were taken ahead, at the next tick if that fails now.
+    fn give_back(&self, reserved: Reserved, unspent: u64, now: Timestamp) {
+        self.owe(Owed {
+            reserved,
+            cost: unspent,
+            actual: 0,
+            at: now,
+        });
+    }
+
+    /// Reserves for a request at the first step of its decision: a pass that was taken ahead, or one in the key's page, and then
+    /// perhaps some ahead of the next requests.
+    fn reserve_at_once(
+        &self,
+        handle: &mut KeyHandle,
+        terms: &KeyedTerms,
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Reserved> {
+        let key = handle.key();
+        if let Some(reserved) = self.ahead.spend(key, terms, cost, now) {
+            return Some(reserved);
+        }
+        let (unspent, ahead) = self.ahead.for_swap(key, now);
+        let reserve = |page: &mut Vec<u8>| {
+            if let Some((reserved, unspent)) = unspent {
+                self.layout.release(page, reserved, unspent);
+            }
+            self.layout
+                .reserve_ahead(page, key, terms, (cost, ahead), now)
+        };
+        match self.swap(key, None, reserve) {
+            Ok((reserved, taken)) => {
+                if let Some((of_other, unspent)) = self.ahead.swapped(key, taken, terms) {
+                    self.give_back(of_other, unspent, now);
+                }
+                Some(reserved)
+            }
+            Err(page) => {
+                // What was given back in it has not been written.
+                if let Some(page) = page.filter(|_| unspent.is_none()) {
+                    *handle = handle.found_at(page.number as u32);
+                    self.keep(page, now);
+                }
+                None
+            }
+        }
+    }
+
     fn take_off_owed(&self) {
         let mut owed = self.owed.borrow_mut();
         while let Some(ended) = owed.last() {
@@ -344,6 +409,9 @@ impl<H: Host> KeyedStates for KeyStates<H> {
         wait: u64,
         now: Timestamp,
     ) -> Option<Reserved> {
+        if handle.is_new() && wait == 0 && !terms.holds && self.holder.is_some() {
+            return self.reserve_at_once(handle, terms, cost, now);
+        }
         let (key, kept) = (handle.key(), self.kept_for(*handle, now));
         if terms.holds
             && let Some(holder) = &self.holder
@@ -424,6 +492,9 @@ impl<H: Host> KeyedStates for KeyStates<H> {
     fn status(&self, key: Key, terms: &KeyedTerms, now: Timestamp) -> KeyStatus {
         let page = self.kept(key, now);
         let page = page.unwrap_or_else(|| self.page_of(key));
-        self.layout.status(&page.bytes, key, terms, now)
+        let mut status = self.layout.status(&page.bytes, key, terms, now);
+        // To its own requests, what this machine has not spent is left.
+        status.remaining += self.ahead.left(key, now);
+        status
     }
 }

@@ -6,7 +6,7 @@ use crate::caller::Caller;
 use crate::cost::Readings;
 use crate::host::Host;
 use crate::inbound::Call;
-use crate::keys::WrongTypes;
+use crate::keys::{Few, WrongTypes};
 use crate::outcome::Answer;
 use crate::vm::Vm;
 use crate::waiting::Slot;
@@ -25,7 +25,7 @@ pub struct Passed<H: Host> {
 /// The state of a request that only some configurations need.
 pub(crate) struct Tracked<H: Host> {
     /// The values of its key; empty unless its response gets headers about its limits.
-    pub(crate) keys: Vec<Option<Vec<u8>>>,
+    pub(crate) keys: Few<Option<Vec<u8>>>,
     /// The default unless its response gets those headers.
     pub(crate) caller: Caller,
     pub(crate) answer: Answer,
@@ -47,6 +47,7 @@ pub(crate) enum Pause<H: Host> {
 
 impl<H: Host> Passed<H> {
     /// Whether the request is paused until its turn, or until the store has answered.
+    #[inline]
     pub fn is_held(&self) -> bool {
         self.tracked
             .as_ref()
@@ -94,8 +95,14 @@ impl<H: Host> Passed<H> {
     }
 
     /// Cancels the request if it still waits, and returns whether it did. One that has waited for the store in vain has not passed.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn give_up(&mut self) -> bool {
+        self.is_held() && self.leave()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn leave(&mut self) -> bool {
         let Some(tracked) = &mut self.tracked else {
             return false;
         };
@@ -117,8 +124,6 @@ impl<H: Host> Passed<H> {
 impl<H: Host> Drop for Passed<H> {
     #[inline]
     fn drop(&mut self) {
-        if self.tracked.is_some() {
-            self.give_up();
-        }
+        self.give_up();
     }
 }

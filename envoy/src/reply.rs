@@ -12,6 +12,21 @@ fn seconds(time: Duration) -> u64 {
         .saturating_add(u64::from(time.subsec_nanos() > 0))
 }
 
+/// For how long a reply reads the same: its times are whole seconds, rounded up.
+pub struct ReadsSame(pub Duration);
+
+impl ReadsSame {
+    /// Whole seconds, of which a reply now tells.
+    fn seconds(&mut self, time: Duration) -> u64 {
+        let seconds = seconds(time);
+        if seconds > 0 {
+            let next = Duration::from_secs(seconds - 1);
+            self.0 = self.0.min(time.saturating_sub(next));
+        }
+        seconds
+    }
+}
+
 /// Appends a number. (The standard formatting costs more than the decision.)
 pub(crate) fn push_number(text: &mut String, mut n: u64) {
     let mut digits = [0u8; 20];
@@ -25,7 +40,7 @@ pub(crate) fn push_number(text: &mut String, mut n: u64) {
         }
     }
     let written = digits.get(digits.len() - used..).unwrap_or_default();
-    text.push_str(std::str::from_utf8(written).unwrap_or_default());
+    text.extend(written.iter().map(|digit| char::from(*digit)));
 }
 
 fn number(n: u64) -> String {
@@ -64,12 +79,16 @@ pub fn headers<'a, 'p>(
     blocked: &Blocked,
     policies: &mut dyn Iterator<Item = Policy<'p>>,
     is_grpc: bool,
+    reads_same: &mut ReadsSame,
 ) -> Vec<(&'a str, Cow<'a, str>)> {
     let mut headers: Vec<(&str, Cow<'_, str>)> = Vec::with_capacity(8);
     // RFC 6585 section 4: a 429 must not be stored.
     headers.push(("cache-control", "no-store".into()));
     if let Some(wait) = blocked.retry_after() {
-        headers.push(("retry-after", number(seconds(wait).max(1)).into()));
+        headers.push((
+            "retry-after",
+            number(reads_same.seconds(wait).max(1)).into(),
+        ));
     }
     match settings.reply.format {
         Format::Json if !is_grpc => headers.push(("content-type", "application/json".into())),
@@ -88,7 +107,7 @@ pub fn headers<'a, 'p>(
     rate_limit_headers(
         settings.rate_limit_headers,
         policies,
-        false,
+        (false, reads_same),
         &mut |name, value| headers.push((name, value.into())),
     );
     headers
@@ -134,14 +153,14 @@ fn quoted(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
-/// Calls `add` with the headers about limits.
+/// Calls `add` with the headers about limits, of a request that has `passed` or not.
 ///
 /// draft-ietf-httpapi-ratelimit-headers-11: two lists whose items are the rules' ids. `w` is left out unless it is a whole
 /// number of seconds; `qu` names the unit of other rules than those of requests; `t` is there only if quota will come back.
 pub fn rate_limit_headers<'p>(
     form: RateLimitHeaders,
     policies: &mut dyn Iterator<Item = Policy<'p>>,
-    passed: bool,
+    (passed, reads_same): (bool, &mut ReadsSame),
     add: &mut dyn FnMut(&'static str, String),
 ) {
     match form {
@@ -172,10 +191,12 @@ pub fn rate_limit_headers<'p>(
                 }
                 limits.push_str(";r=");
                 push_number(&mut limits, policy.remaining);
-                let reset = seconds(policy.reset);
-                if reset > 0 && (passed || policy.remaining == 0) {
-                    limits.push_str(";t=");
-                    push_number(&mut limits, reset);
+                if passed || policy.remaining == 0 {
+                    let reset = reads_same.seconds(policy.reset);
+                    if reset > 0 {
+                        limits.push_str(";t=");
+                        push_number(&mut limits, reset);
+                    }
                 }
             }
             if !limits.is_empty() {
@@ -189,7 +210,10 @@ pub fn rate_limit_headers<'p>(
             if let Some(policy) = requests.min_by_key(|policy| policy.remaining) {
                 add("x-ratelimit-limit", number(policy.count.get() as u64));
                 add("x-ratelimit-remaining", number(policy.remaining));
-                add("x-ratelimit-reset", number(seconds(policy.reset)));
+                add(
+                    "x-ratelimit-reset",
+                    number(reads_same.seconds(policy.reset)),
+                );
             }
         }
     }

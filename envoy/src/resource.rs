@@ -15,11 +15,64 @@ use crate::host::{Host, Property};
 use crate::keys::{self, WrongTypes};
 use crate::settings::ResourceFrom;
 use crate::vm::Vm;
+use leapgate::Resource;
+use leapgate::backend::Backend;
+use leapgate::rule::MAX_NAME;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// What Envoy Gateway has made a route from: the first of the resources that it lists.
 const ENVOY_GATEWAY: &str = "xds\0route_metadata\0filter_metadata\0envoy-gateway\0resources\x000\0";
 
 const ISTIO: &str = "xds\0route_metadata\0filter_metadata\0istio\0config";
+
+/// How many names are remembered: a power of two.
+const REMEMBERED: usize = 64;
+
+/// A name, and the resource that it stands for.
+type Named<S> = (Vec<u8>, Rc<Resource<S>>);
+
+/// The resources of the names that came last. A request for one of them needs neither a look at the table of resources nor a check
+/// that its name is text. Only a resource that stands for its name for good ([`Resource::is_certain`]) is remembered.
+pub(crate) struct Remembered<S: Backend>([RefCell<Option<Named<S>>>; REMEMBERED]);
+
+impl<S: Backend> Remembered<S> {
+    pub(crate) fn new() -> Remembered<S> {
+        Remembered([const { RefCell::new(None) }; REMEMBERED])
+    }
+
+    /// Where the name is remembered, in place of all others that are there.
+    #[inline]
+    fn place(&self, name: &[u8]) -> Option<&RefCell<Option<Named<S>>>> {
+        let end = match name.last_chunk() {
+            Some(end) => u64::from_le_bytes(*end),
+            None => name.iter().fold(0, |end, byte| end << 8 | u64::from(*byte)),
+        };
+        // The golden ratio: it spreads neighbours over all bits.
+        let hash = (end ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0.get((hash >> (64 - REMEMBERED.ilog2())) as usize)
+    }
+
+    /// The resource of that name, if it is remembered.
+    #[inline]
+    pub(crate) fn find(&self, name: &[u8]) -> Option<Rc<Resource<S>>> {
+        let place = self.place(name)?.borrow();
+        let (known, resource) = place.as_ref()?;
+        (known == name).then(|| Rc::clone(resource))
+    }
+
+    /// Remembers the resource of that name, if it stays.
+    #[inline(never)]
+    pub(crate) fn remember(&self, name: Vec<u8>, resource: &Rc<Resource<S>>) {
+        if resource.is_certain()
+            && !resource.is_further()
+            && name.len() <= MAX_NAME
+            && let Some(place) = self.place(&name)
+        {
+            place.replace(Some((name, Rc::clone(resource))));
+        }
+    }
+}
 
 /// The name of the resource of the current request. Requests without any name, as when no route matches, share the empty one.
 #[inline]
@@ -30,6 +83,7 @@ pub(crate) fn name<H: Host>(vm: &Vm<H>, wrong: &WrongTypes, from: &ResourceFrom)
     };
     let name = match from {
         ResourceFrom::Route => None,
+        ResourceFrom::Fixed(name) => return name.as_bytes().to_vec(),
         ResourceFrom::VirtualHost => return read(Property::VirtualHostName).unwrap_or_default(),
         from => of_metadata(vm, wrong, from),
     };

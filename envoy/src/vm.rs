@@ -1,7 +1,7 @@
 //! One virtual machine, as the plugins with one root id see it: its host, the names of what it shares with others, the seed
 //! of its hashes, and whether it sleeps.
 
-use crate::host::{Host, Kind, Level, Put};
+use crate::host::{Host, Kind, Level, MetricId, Put};
 use crate::names::{label, named};
 use crate::shared::SharedCell;
 use once_cell::unsync::OnceCell;
@@ -27,6 +27,9 @@ pub struct Vm<H> {
     hold_ms: Cell<u64>,
     /// When a peak ends next, in milliseconds.
     look: Cell<u64>,
+    /// How many refusals have been repeated since that was exported, and the counter of them.
+    repeated: Cell<u64>,
+    repeated_counter: OnceCell<MetricId>,
 }
 
 impl<H: Host> Vm<H> {
@@ -46,6 +49,8 @@ impl<H: Host> Vm<H> {
             may_owe: Cell::new(false),
             hold_ms: Cell::new(60_000),
             look: Cell::new(u64::MAX),
+            repeated: Cell::new(0),
+            repeated_counter: OnceCell::new(),
         }
     }
 
@@ -99,6 +104,24 @@ impl<H: Host> Vm<H> {
         let metric = self.host.define_metric(Kind::Counter, &self.name(what, ""));
         if let Some(metric) = metric {
             self.host.add(metric, 1);
+        }
+    }
+
+    /// A refusal has been repeated.
+    pub(crate) fn count_repeated(&self) {
+        self.repeated.set(self.repeated.get().wrapping_add(1));
+    }
+
+    /// Adds to its counter how many refusals have been repeated.
+    pub(crate) fn export_repeated(&self) {
+        if self.repeated.get() == 0 {
+            return;
+        }
+        let name = || self.name("repeated_refusals", "");
+        let define = || self.host.define_metric(Kind::Counter, &name()).ok_or(());
+        // If the host does not define a metric now, it may the next time.
+        if let Ok(counter) = self.repeated_counter.get_or_try_init(define) {
+            self.host.add(*counter, self.repeated.take() as i64);
         }
     }
 

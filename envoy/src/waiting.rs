@@ -10,7 +10,7 @@
 //! such a time to a millisecond at best; Envoy in a kernel that counts 250 ticks a second, to 4. No request continues too
 //! early, nor later than by this much.
 
-use crate::host::{Host, Kind, Level, LocalReply, MetricId};
+use crate::host::{Host, Kind, Level, LocalReply, MetricId, NO_PAIRS};
 use crate::names::named;
 use leapgate::Timestamp;
 use once_cell::unsync::OnceCell;
@@ -73,7 +73,7 @@ fn cannot_resume<H: Host>(host: &H) {
         status: 503,
         grpc_status: GRPC_UNAVAILABLE,
         details: "leapgate{not resumed}",
-        headers: &[],
+        headers: &NO_PAIRS,
         body: "",
     });
 }

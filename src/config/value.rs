@@ -189,7 +189,9 @@ impl<'a> Located<'a> {
         let Value::Object(entries) = self.value else {
             return Err(self.expected("an object"));
         };
+        let mut lengths = 0;
         for (i, (key, _)) in entries.iter().enumerate() {
+            lengths |= length_bit(key);
             if !is_known(keys, key) {
                 let keys = keys.concat();
                 let fault = format!(
@@ -206,7 +208,11 @@ impl<'a> Located<'a> {
                 ));
             }
         }
-        Ok(Fields { at: self, keys })
+        Ok(Fields {
+            at: self,
+            keys,
+            lengths,
+        })
     }
 
     /// The value as an object with keys of any name: each with its value, in order, and twice if it stands twice.
@@ -255,7 +261,7 @@ impl<'a> Located<'a> {
         &self,
         mut read: impl FnMut(&Located<'_>) -> Result<T, ConfigError>,
     ) -> Result<Vec<T>, ConfigError> {
-        let mut list = Vec::new();
+        let mut list = Vec::with_capacity(self.array()?.len());
         self.each(&mut |at| {
             list.push(read(at)?);
             Ok(())
@@ -386,6 +392,13 @@ fn is_known(keys: Keys<'_>, key: &str) -> bool {
 pub struct Fields<'a> {
     at: &'a Located<'a>,
     keys: Keys<'a>,
+    /// A bit for the length of each key that is given. Most that a rule may have are left out: by their lengths they need not be
+    /// looked for.
+    lengths: u32,
+}
+
+fn length_bit(key: &str) -> u32 {
+    1 << (key.len() % 32)
 }
 
 impl<'a> Fields<'a> {
@@ -394,6 +407,9 @@ impl<'a> Fields<'a> {
             is_known(self.keys, key),
             "{key} is read, but refused as unknown"
         );
+        if self.lengths & length_bit(key) == 0 {
+            return None;
+        }
         Some(Located {
             value: find(self.at.value, key)?,
             step: Step::Key(self.at, key),

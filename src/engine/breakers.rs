@@ -5,7 +5,7 @@ use crate::engine::blocked::Blocked;
 use crate::engine::in_force::InForce;
 use crate::engine::keyed::EntryExtras;
 use crate::rule::{Cause, DegradeRule};
-use crate::state::breaker::{Admission, Breaker, BreakerStorage};
+use crate::state::breaker::{Admission, Breaker, BreakerStorage, Phase};
 use crate::time::Timestamp;
 use std::rc::Rc;
 use std::time::Duration;
@@ -48,6 +48,18 @@ impl Admissions {
             Some(at) => probes.swap_remove(at).1,
             None => Admission::Normal,
         }
+    }
+
+    /// The breakers that look at how the call ends. None does, from now on.
+    #[inline]
+    pub(super) fn take_asked(&mut self) -> u64 {
+        std::mem::take(&mut self.asked)
+    }
+
+    /// From now on these breakers look at how the call ends.
+    #[inline]
+    pub(super) fn ask(&mut self, asked: u64) {
+        self.asked = asked;
     }
 
     /// Whether neither a breaker nor a key looks at how the call ends.
@@ -117,6 +129,20 @@ impl<B: BreakerStorage> BreakerChecks<B> {
             }
         }
         refusal.map_or(Ok(()), Err)
+    }
+
+    /// All of them, a bit for each, if all are closed: they let any request through, and none changes by that.
+    #[inline]
+    pub(super) fn pass_at_once(&self, now: Timestamp) -> Option<u64> {
+        let mut asked = 0;
+        for (i, check) in self.0.iter().enumerate() {
+            check.breaker.move_to(now);
+            if check.breaker.phase() != Phase::Closed {
+                return None;
+            }
+            asked |= 1 << i;
+        }
+        Some(asked)
     }
 
     /// Lets a request through that was checked, as a probe where need be. A breaker that has changed its mind since refuses.

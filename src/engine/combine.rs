@@ -41,7 +41,7 @@ impl<S: Backend> Engine<S> {
 
     /// Whether any rule is for the API of that name, or measures it.
     pub fn has_api(&self, name: &str) -> bool {
-        self.table.borrow().api(&self.store, name).is_some()
+        self.table.borrow().has_api(name)
     }
 }
 
@@ -104,25 +104,33 @@ impl<S: Backend> Table<S> {
     }
 
     /// The resource of an API, if it has rules.
+    #[inline(never)]
     pub(super) fn api(&self, store: &Store<S>, name: &str) -> Option<Rc<Resource<S>>> {
         if let Some(known) = self.apis.borrow().get(name) {
             return Some(Rc::clone(known));
         }
-        let name = Rc::clone(
-            &self
-                .resources
-                .get(name)
-                .filter(|known| known.is_named)?
-                .name,
-        );
-        let mut rules = Applicable::default();
-        self.add_rules(&name, ResourceMode::Api, &mut rules);
-        let api = Rc::new(self.make_of(store, (&name, None), &rules));
-        if !api.has_rules() {
-            return None;
-        }
-        self.apis.borrow_mut().insert(name, Rc::clone(&api));
+        let (name, rules) = self.of_api(name)?;
+        let api = Rc::new(self.make_of(store, (name, None), &rules));
+        self.apis
+            .borrow_mut()
+            .insert(Rc::clone(name), Rc::clone(&api));
+        store.opens(name, true);
         Some(api)
+    }
+
+    /// Whether an API of that name has rules.
+    fn has_api(&self, name: &str) -> bool {
+        self.apis.borrow().contains_key(name) || self.of_api(name).is_some()
+    }
+
+    /// The rules of an API, if it has any.
+    #[inline(never)]
+    fn of_api(&self, name: &str) -> Option<(&Rc<str>, Applicable)> {
+        let name = self.named(name)?;
+        let mut rules = Applicable::default();
+        self.add_rules(name, ResourceMode::Api, &mut rules);
+        let has_flow_rules = !rules.own.is_empty() || rules.measuring_only().next().is_some();
+        (has_flow_rules || self.prechecks.are_for_api(name)).then_some((name, rules))
     }
 
     /// The resource of a route and of APIs with rules. Without APIs, there were too many.
@@ -203,7 +211,9 @@ impl<S: Backend> Resource<S> {
         let (Some(members), Some(tree)) = (self.members.as_deref(), store.tree()) else {
             return Vec::new();
         };
-        let within = request.within.and_then(|parent| parent.node.as_deref());
+        let within = request
+            .within
+            .and_then(|parent| parent.node.map(|node| &**node));
         let context = scope.context.as_ref().unwrap_or(tree.default_context());
         let apis = (1..).zip(&members.apis);
         let others = apis.filter(|(_, api)| api.name != self.name);

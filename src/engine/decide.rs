@@ -159,11 +159,21 @@ impl<S: Backend> Resource<S> {
             let Some(state) = self.state(check, 0, origin).filter(|_| applies) else {
                 return Some(0);
             };
-            state.advance(now);
-            let takes = state.has_room(&check.terms, cost, now)
-                && state.reserve_at_once(&check.terms, cost, now);
-            return takes.then(|| u64::from(state.admit_at_once(cost)) | self.notify_on_exit);
+            let passes = state.pass_alone(&check.terms, cost, now);
+            return passes.map(|held| u64::from(held) | self.notify_on_exit);
         }
+        self.pass_together(origin, cost, may_wait, now)
+    }
+
+    /// The same where several rules decide. Out of line: most requests need no registers for it.
+    #[inline(never)]
+    fn pass_together(
+        &self,
+        origin: Option<&Origin<S>>,
+        cost: u64,
+        may_wait: bool,
+        now: Timestamp,
+    ) -> Option<u64> {
         let (mut willing, mut refusing) = (0, 0);
         for (i, check) in self.checks.iter().enumerate() {
             if !check.applies_to(origin) {

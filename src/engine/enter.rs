@@ -21,7 +21,56 @@ use std::rc::Rc;
 use std::time::Duration;
 
 impl<S: Backend> Resource<S> {
+    #[cfg_attr(not(feature = "small"), inline)]
     pub(super) fn enter(
+        self: &Rc<Self>,
+        store: &Store<S>,
+        request: &Request<'_>,
+        now: Timestamp,
+    ) -> Decision<S> {
+        let node = self.default_node.get();
+        // Most requests have nothing but a resource, which was asked for before.
+        if !request.is_plain() || (node.is_none() && self.is_counted) {
+            return self.enter_with_more(store, request, now);
+        }
+        let asked = if self.has_others {
+            self.others_pass_at_once(store, None, request, now)
+        } else {
+            Some(0)
+        };
+        let passes = asked.and_then(|asked| {
+            let held = self.pass_at_once(None, request.cost, self.may_wait, now)?;
+            Some((held, asked))
+        });
+        match passes {
+            None => self.enter_slowly_alone(store, request, now),
+            Some(looking) => {
+                if S::STATISTICS
+                    && let Some(node) = node
+                {
+                    node.begin(request.cost, now);
+                }
+                Decision::Pass(Entry::plain(self, looking, request.cost, now))
+            }
+        }
+    }
+
+    /// What becomes of a request that has nothing more and may not pass at once.
+    #[cold]
+    #[inline(never)]
+    fn enter_slowly_alone(
+        self: &Rc<Self>,
+        store: &Store<S>,
+        request: &Request<'_>,
+        now: Timestamp,
+    ) -> Decision<S> {
+        let scope = self.scope(store, request);
+        self.enter_slowly(None, scope, store, request, now)
+    }
+
+    /// What becomes of a request that has more than a resource and a cost.
+    #[inline(never)]
+    fn enter_with_more(
         self: &Rc<Self>,
         store: &Store<S>,
         request: &Request<'_>,
@@ -34,26 +83,49 @@ impl<S: Backend> Resource<S> {
         };
         let scope = self.scope(store, request);
         let may_wait = self.may_wait || request.prioritized;
-        let passes = if self.has_others || request.exempt {
-            None
-        } else {
-            self.pass_at_once(origin.as_deref(), request.cost, may_wait, now)
+        let asked = match (request.exempt, self.has_others) {
+            (true, _) => None,
+            (_, true) => self.others_pass_at_once(store, scope.inbound.as_deref(), request, now),
+            (_, false) => Some(0),
         };
-        let Some(held) = passes else {
+        let passes = asked.and_then(|asked| {
+            let held = self.pass_at_once(origin.as_deref(), request.cost, may_wait, now)?;
+            Some((held, asked))
+        });
+        let Some((held, asked)) = passes else {
             return self.enter_slowly(origin, scope, store, request, now);
         };
-        let entry = Entry {
-            resource: Rc::clone(self),
-            origin,
-            held,
-            admissions: Admissions::default(),
-            cost: request.cost,
-            started: now,
-            release: now,
-            scope,
-        };
+        let mut admissions = Admissions::default();
+        admissions.ask(asked);
+        let (admitted, whereabouts) = ((held, admissions), (origin, scope));
+        let entry = Entry::new(self, whereabouts, admitted, request.cost, (now, now));
         entry.begin();
         Decision::Pass(entry)
+    }
+
+    /// The breakers that look at how the call ends, if all rules but flow rules let a request through at once
+    /// ([`Prechecks::pass_at_once`](crate::engine::prechecks::Prechecks::pass_at_once)), and no rule has a key.
+    #[inline(never)]
+    fn others_pass_at_once(
+        &self,
+        store: &Store<S>,
+        inbound: Option<&ClusterNode>,
+        request: &Request<'_>,
+        now: Timestamp,
+    ) -> Option<u64> {
+        // APIs have statistics of their own.
+        if self.members.is_some() || !self.keys.are_none() {
+            return None;
+        }
+        let asked = Asked {
+            store,
+            origin: request.origin,
+            cost: request.cost,
+            caller: None,
+            is_inbound: request.is_inbound(),
+            inbound,
+        };
+        self.prechecks.pass_at_once(&asked, now)
     }
 
     /// What becomes of a request that flow rules alone do not let pass at once.
@@ -101,23 +173,10 @@ impl<S: Backend> Resource<S> {
         let Admitted {
             held, wait, lender, ..
         } = admitted;
-        let entry = Entry {
-            resource: Rc::clone(self),
-            origin,
-            held,
-            admissions,
-            cost: request.cost,
-            started: now,
-            release: now.plus_nanos(wait),
-            scope,
-        };
+        let (admitted, times) = ((held, admissions), (now, now.plus_nanos(wait)));
+        let entry = Entry::new(self, (origin, scope), admitted, request.cost, times);
         match lender {
-            None => {
-                entry.begin();
-                if S::STATISTICS {
-                    entry.begin_in_apis();
-                }
-            }
+            None => entry.begin(),
             Some(lender) => entry.begin_on_loan(store.tree(), lender),
         }
         match wait {
@@ -278,17 +337,17 @@ impl<S: Backend> Resource<S> {
     fn scope(&self, store: &Store<S>, request: &Request<'_>) -> Scope {
         let parent = request.within;
         let context = match parent {
-            Some(parent) => parent.context.clone(),
+            Some(parent) => parent.context.cloned(),
             None if request.context.is_empty() => None,
             None => Some(store.context(request.context)),
         };
-        let Some(tree) = store.tree() else {
+        let Some(tree) = store.tree().filter(|_| self.is_counted) else {
             return Scope {
                 context,
                 ..Scope::default()
             };
         };
-        let within = parent.and_then(|parent| parent.node.as_deref());
+        let within = parent.and_then(|parent| parent.node.map(|node| &**node));
         let node = match &context {
             Some(context) => tree.node(context, &self.name, within),
             None => {

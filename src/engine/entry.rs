@@ -9,12 +9,13 @@ use crate::engine::keyed::{EntryExtras, KeyCaller};
 use crate::engine::origin::Origin;
 use crate::engine::request::Request;
 use crate::engine::resource::Resource;
-use crate::engine::scope::Scope;
+use crate::engine::rest::Rest;
+use crate::engine::scope::{Scope, Within};
 use crate::engine::store::ControllerOf;
 use crate::rule::{Count, FlowRule, KeyValue};
 use crate::state::backend::{Backend, Local};
-use crate::stats::node::{ClusterNode, StatisticNode};
-use crate::stats::tree::NodeTree;
+use crate::stats::node::{ClusterNode, DefaultNode, StatisticNode};
+use crate::stats::tree::{Context, DEFAULT_CONTEXT, NodeTree};
 use crate::time::Timestamp;
 use std::fmt;
 use std::rc::Rc;
@@ -36,19 +37,63 @@ pub enum Outcome {
 #[must_use]
 pub struct Entry<S: Backend = Local> {
     pub(super) resource: Rc<Resource<S>>,
-    pub(super) origin: Option<Rc<Origin<S>>>,
+    /// `None` for a request that has nothing but a resource and a cost, and passes at once: most have no more.
+    rest: Option<Box<Rest<S>>>,
     /// By check: the rules that look at how this call ends.
-    pub(super) held: u64,
-    /// How the breakers let it in.
-    pub(super) admissions: Admissions,
-    pub(super) cost: u64,
-    pub(super) started: Timestamp,
-    /// When its wait is over.
-    pub(super) release: Timestamp,
-    pub(super) scope: Scope,
+    held: u64,
+    /// By breaker: those that look at how this call ends.
+    asked: u64,
+    cost: u64,
+    started: Timestamp,
+    /// Whether it was ended with an outcome.
+    ended: bool,
 }
 
 impl<S: Backend> Entry<S> {
+    /// A call of a request that has nothing but a resource and a cost, and has passed at once; the rules in `held` and the
+    /// breakers in `asked` look at how it ends.
+    #[inline]
+    pub(super) fn plain(
+        resource: &Rc<Resource<S>>,
+        (held, asked): (u64, u64),
+        cost: u64,
+        now: Timestamp,
+    ) -> Entry<S> {
+        Entry {
+            resource: Rc::clone(resource),
+            rest: None,
+            held,
+            asked,
+            cost,
+            started: now,
+            ended: false,
+        }
+    }
+
+    /// A call that was let in at `now` and may go on at `release`.
+    pub(super) fn new(
+        resource: &Rc<Resource<S>>,
+        (origin, scope): (Option<Rc<Origin<S>>>, Scope),
+        (held, mut admissions): (u64, Admissions),
+        cost: u64,
+        (now, release): (Timestamp, Timestamp),
+    ) -> Entry<S> {
+        let asked = admissions.take_asked();
+        let is_plain =
+            origin.is_none() && scope.is_default() && admissions.are_none() && release == now;
+        let rest = (!is_plain).then(|| {
+            resource.rests.keep(Rest {
+                origin,
+                release,
+                scope,
+                admissions,
+            })
+        });
+        let mut entry = Entry::plain(resource, (held, asked), cost, now);
+        entry.rest = rest;
+        entry
+    }
+
     /// Ends the call.
     #[inline]
     pub fn exit(self, outcome: Outcome, now: Timestamp) {
@@ -56,21 +101,31 @@ impl<S: Backend> Entry<S> {
     }
 
     /// Ends the call, which was answered earlier: its response time is that to `answered`.
-    #[inline]
+    #[cfg_attr(not(feature = "small"), inline(always))] // else the entry is moved once more
     pub fn exit_as(mut self, outcome: Outcome, answered: Timestamp, now: Timestamp) {
         let rt = answered.millis_since(self.started);
         let failed = outcome == Outcome::Error;
+        self.ended = true;
+        if S::STATISTICS
+            && let Some(node) = self.node()
+        {
+            node.complete(rt, self.cost, failed, now);
+        }
+        if self.rest.is_some() || self.asked | self.held != 0 {
+            self.end_rest(rt, failed, now);
+        }
+    }
+
+    /// Ends what not every call has.
+    #[inline(never)]
+    fn end_rest(&mut self, rt: u64, failed: bool, now: Timestamp) {
         if S::STATISTICS {
-            if let Some(node) = self.scope.node.take() {
-                node.complete(rt, self.cost, failed, now);
-            }
             for node in self.others().into_iter().flatten() {
                 node.complete(rt, self.cost, failed, now);
             }
-            self.scope.inbound = None;
         }
-        if !self.admissions.are_none() {
-            let mut admissions = std::mem::take(&mut self.admissions);
+        let mut admissions = self.take_admissions();
+        if !admissions.are_none() {
             if S::STATISTICS {
                 for api in admissions.apis() {
                     api.complete(rt, self.cost, failed, now);
@@ -88,20 +143,70 @@ impl<S: Backend> Entry<S> {
         let held = std::mem::take(&mut self.held);
         if held != 0 {
             let leave = |_, _: &_, state: &Rc<ControllerOf<S>>| state.leave(self.cost, now);
-            self.resource
-                .each_state(held, self.origin.as_deref(), leave);
+            self.resource.each_state(held, self.origin(), leave);
         }
-        self.origin = None;
+        self.give_rest_back();
+    }
+
+    fn give_rest_back(&mut self) {
+        if let Some(rest) = self.rest.take() {
+            self.resource.rests.give_back(rest);
+        }
+    }
+
+    /// How breakers and keys let it in. None did, from now on.
+    fn take_admissions(&mut self) -> Admissions {
+        let rest = self.rest.as_mut();
+        let admissions = rest.map(|rest| std::mem::take(&mut rest.admissions));
+        let mut admissions = admissions.unwrap_or_default();
+        admissions.ask(std::mem::take(&mut self.asked));
+        admissions
+    }
+
+    fn origin(&self) -> Option<&Origin<S>> {
+        self.rest.as_ref()?.origin.as_deref()
+    }
+
+    /// The keys that look at how the call ends, and what it holds.
+    fn extras(&self) -> Option<&EntryExtras> {
+        self.rest.as_ref()?.admissions.extras()
+    }
+
+    /// The statistics of the APIs of its request.
+    fn apis(&self) -> &[ApiNode] {
+        self.rest
+            .as_ref()
+            .map_or(&[], |rest| rest.admissions.apis())
+    }
+
+    /// The statistics of the resource in its context.
+    #[inline]
+    fn node(&self) -> Option<&Rc<DefaultNode>> {
+        match &self.rest {
+            None => self.resource.default_node.get(),
+            Some(rest) => rest.scope.node.as_ref(),
+        }
+    }
+
+    fn context(&self) -> Option<&Rc<Context>> {
+        self.rest.as_ref()?.scope.context.as_ref()
+    }
+
+    fn context_name(&self) -> &str {
+        self.context()
+            .map_or(DEFAULT_CONTEXT, |context| context.name())
     }
 
     /// Tells the breakers that the call has failed, though it goes on: its caller no longer waits for it. It is in flight until it
     /// ends, and how it ends then tells the breakers nothing.
     pub fn fail(&mut self, now: Timestamp) {
-        let (rt, breakers) = (
-            now.millis_since(self.started),
-            &self.resource.prechecks.breakers,
-        );
-        breakers.complete(&mut self.admissions, rt, true, now);
+        let rt = now.millis_since(self.started);
+        let mut admissions = self.take_admissions();
+        let breakers = &self.resource.prechecks.breakers;
+        breakers.complete(&mut admissions, rt, true, now);
+        if let Some(rest) = &mut self.rest {
+            rest.admissions = admissions;
+        }
     }
 
     /// Says what the call has cost in that unit, before it ends: rules that hold an estimate of it charge so much instead, from
@@ -114,7 +219,8 @@ impl<S: Backend> Entry<S> {
     /// The same for each rule that holds an estimate, so much: `cost` says what the call has cost under it; `None` if that is
     /// unknown.
     pub fn settle_each(&mut self, mut cost: impl FnMut(&FlowRule, u64) -> Option<u64>) -> u64 {
-        let Some(extras) = self.admissions.extras_mut() else {
+        let rest = self.rest.as_mut();
+        let Some(extras) = rest.and_then(|rest| rest.admissions.extras_mut()) else {
             return 0;
         };
         let mut debt = 0;
@@ -137,7 +243,7 @@ impl<S: Backend> Entry<S> {
 
     /// Calls `with` with each rule that holds an estimate of its cost.
     pub fn for_each_hold(&self, with: &mut dyn FnMut(&FlowRule)) {
-        let Some(extras) = self.admissions.extras() else {
+        let Some(extras) = self.extras() else {
             return;
         };
         for (i, _) in extras.holds.iter() {
@@ -154,19 +260,16 @@ impl<S: Backend> Entry<S> {
 
     /// Reads the shared counts of the rules that hold an estimate of its cost. To be called before the clock is read at its end.
     pub fn observe(&self) {
-        let extras = self.admissions.extras();
+        let extras = self.extras();
         for (i, _) in extras.iter().flat_map(|extras| extras.holds.iter()) {
             let observe = |_, _: &_, state: &Rc<ControllerOf<S>>| state.observe();
-            self.resource
-                .each_state(1 << i, self.origin.as_deref(), observe);
+            self.resource.each_state(1 << i, self.origin(), observe);
         }
     }
 
     /// Whether any rule holds an estimate of its cost.
     pub fn holds(&self) -> bool {
-        self.admissions
-            .extras()
-            .is_some_and(|extras| extras.holds())
+        self.extras().is_some_and(EntryExtras::holds)
     }
 
     /// Ends a call that turns out not to count: what windows were charged for it goes back, as far as it counts there still; while
@@ -175,10 +278,10 @@ impl<S: Backend> Entry<S> {
     /// Turns that have been taken, counts that are shared, and rules in shadow mode, which may not have charged it, stay as they
     /// are. Statistics count the call like any other.
     pub fn exit_uncounted(self, keys: &[KeyValue<'_>], outcome: Outcome, now: Timestamp) {
-        if now < self.release {
+        if now < self.release() {
             return self.cancel(now);
         }
-        let extras = self.admissions.extras();
+        let extras = self.extras();
         if !extras.is_some_and(EntryExtras::is_exempt) {
             self.resource.refund(&self, keys, now);
         }
@@ -201,23 +304,18 @@ impl<S: Backend> Entry<S> {
         self.give_up(None, Some(now));
     }
 
-    /// Records that the call has begun.
-    #[cfg_attr(not(feature = "small"), inline(always))] // else the entry is kept in memory for its sake
+    /// Records that the call has begun, in the statistics of its APIs, too.
     pub(super) fn begin(&self) {
         if !S::STATISTICS {
             return;
         }
-        if let Some(node) = &self.scope.node {
+        if let Some(node) = self.node() {
             node.begin(self.cost, self.started);
         }
         for node in self.others().into_iter().flatten() {
             node.begin(self.cost, self.started);
         }
-    }
-
-    /// Records the same in the statistics of the request's APIs.
-    pub(super) fn begin_in_apis(&self) {
-        for api in self.admissions.apis() {
+        for api in self.apis() {
             api.begin(self.cost, self.started);
         }
     }
@@ -233,26 +331,26 @@ impl<S: Backend> Entry<S> {
         }
         let (n, now) = (self.cost, self.started);
         let others = || self.others().into_iter().flatten();
-        let apis = self.admissions.apis();
+        let (apis, release) = (self.apis(), self.release());
         if lender.terms.compat.is_some() {
-            if let Some(node) = &self.scope.node {
+            if let Some(node) = self.node() {
                 node.begin_elsewhere(now);
             }
             others().for_each(|node| node.begin_elsewhere(now));
             apis.iter().for_each(|api| api.begin_elsewhere(now));
             // An API with the name of the route is counted there.
             let api = apis.iter().find(|api| api.member == lender.member);
-            let node = api.map_or(self.scope.node.as_ref(), |api| Some(&api.node));
+            let node = api.map_or(self.node(), |api| Some(&api.node));
             let measured = match (&lender.measures, &lender.applies, node) {
                 (Measures::Context(_), _, Some(node)) => {
-                    return node.statistics().lend(n, self.release, now);
+                    return node.statistics().lend(n, release, now);
                 }
                 (Measures::Same, Applies::All, Some(node)) => Some(Rc::clone(node.cluster())),
                 (Measures::Same, _, _) => {
-                    let origin = self.origin.as_deref();
+                    let origin = self.origin();
                     let of_route = || origin.and_then(|origin| origin.statistics.as_ref());
                     if let Some(node) = api.map_or_else(of_route, |api| api.origin.as_ref()) {
-                        node.lend(n, self.release, now);
+                        node.lend(n, release, now);
                     }
                     None
                 }
@@ -261,38 +359,41 @@ impl<S: Backend> Entry<S> {
                     .and_then(|(measured, tree)| tree.cluster(measured)),
             };
             if let Some(measured) = measured {
-                measured.statistics().lend(n, self.release, now);
+                measured.statistics().lend(n, release, now);
             }
             return;
         }
-        if let Some(node) = &self.scope.node {
-            node.begin_on_loan(n, self.release, now);
+        if let Some(node) = self.node() {
+            node.begin_on_loan(n, release, now);
         }
-        others().for_each(|node| node.begin_on_loan(n, self.release, now));
+        others().for_each(|node| node.begin_on_loan(n, release, now));
         apis.iter()
-            .for_each(|api| api.begin_on_loan(n, self.release, now));
+            .for_each(|api| api.begin_on_loan(n, release, now));
     }
 
     /// When it may go on: when it was let in, or when its wait is over.
     pub fn release(&self) -> Timestamp {
-        self.release
+        self.rest.as_ref().map_or(self.started, |rest| rest.release)
     }
 
     /// The statistics besides the resource's own.
     fn others(&self) -> [Option<&StatisticNode>; 2] {
+        let Some(Rest { origin, scope, .. }) = self.rest.as_deref() else {
+            return [None, None];
+        };
         [
-            self.origin
+            origin
                 .as_ref()
                 .and_then(|origin| origin.statistics.as_deref()),
-            self.scope.inbound.as_deref().map(ClusterNode::statistics),
+            scope.inbound.as_deref().map(ClusterNode::statistics),
         ]
     }
 
     /// Ends what it holds: at an unknown time, if there is no `now`. While it is waiting, it has cost nothing.
     #[cold]
     fn settle_holds(&self, extras: &EntryExtras, now: Option<Timestamp>) {
-        let is_waiting = now.is_some_and(|now| now < self.release);
-        let origin = self.origin.as_deref();
+        let is_waiting = now.is_some_and(|now| now < self.release());
+        let origin = self.origin();
         self.resource.keys.settle(extras, is_waiting, now);
         for (i, held) in extras.holds.iter() {
             let cost = if is_waiting { 0 } else { held.cost() };
@@ -304,11 +405,10 @@ impl<S: Backend> Entry<S> {
 
     /// Releases what it holds; without a `now`, the time is unknown. `unanswered` says for how many milliseconds the call had no
     /// answer, if its caller no longer waits for one.
-    #[inline]
     fn give_up(&mut self, unanswered: Option<u64>, now: Option<Timestamp>) {
         let mut charged = Vec::new();
-        if !self.admissions.are_none() {
-            let mut admissions = std::mem::take(&mut self.admissions);
+        let mut admissions = self.take_admissions();
+        if !admissions.are_none() {
             if S::STATISTICS {
                 admissions.apis().iter().for_each(ApiNode::abandon);
             }
@@ -319,7 +419,7 @@ impl<S: Backend> Entry<S> {
                 prechecks, keys, ..
             } = &*self.resource;
             if let Some(extras) = admissions.extras() {
-                keys.give_up(extras, self.release, now);
+                keys.give_up(extras, self.release(), now);
                 self.settle_holds(extras, now);
             }
             let (breakers, now) = (&prechecks.breakers, now.unwrap_or(self.started));
@@ -330,7 +430,7 @@ impl<S: Backend> Entry<S> {
         }
         let held = std::mem::take(&mut self.held);
         if held != 0 {
-            let release = (self.release > self.started).then_some(self.release);
+            let release = Some(self.release()).filter(|release| *release > self.started);
             let others = units_of(&charged);
             let costs = Costs {
                 requests: self.cost,
@@ -340,9 +440,22 @@ impl<S: Backend> Entry<S> {
             let give_up = |_, check: &Check<S>, state: &Rc<ControllerOf<S>>| {
                 state.give_up(check.cost(&costs), release, now);
             };
-            self.resource
-                .each_state(held, self.origin.as_deref(), give_up);
+            self.resource.each_state(held, self.origin(), give_up);
         }
+    }
+
+    /// Gives up a call that was not ended with an outcome.
+    #[cold]
+    #[inline(never)]
+    fn abandon(&mut self) {
+        self.give_up(None, None);
+        if S::STATISTICS {
+            self.node().into_iter().for_each(|node| node.abandon());
+            for node in self.others().into_iter().flatten() {
+                node.decrease_thread_num();
+            }
+        }
+        self.give_rest_back();
     }
 }
 
@@ -351,22 +464,20 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn within<S: Backend>(self, entry: &'a Entry<S>) -> Request<'a> {
         Request {
-            within: Some(&entry.scope),
+            within: Some(Within {
+                context: entry.context(),
+                node: entry.node(),
+            }),
             ..self
         }
     }
 }
 
 impl<S: Backend> Drop for Entry<S> {
+    #[inline]
     fn drop(&mut self) {
-        self.give_up(None, None);
-        if S::STATISTICS
-            && let Some(node) = self.scope.node.take()
-        {
-            node.abandon();
-            for node in self.others().into_iter().flatten() {
-                node.decrease_thread_num();
-            }
+        if !self.ended {
+            self.abandon();
         }
     }
 }
@@ -389,12 +500,12 @@ fn units_of(charged: &[(Box<str>, u64)]) -> Vec<(&str, u64)> {
 impl<S: Backend> Resource<S> {
     /// Gives back what windows were charged for a call.
     fn refund(&self, call: &Entry<S>, keys: &[KeyValue<'_>], now: Timestamp) {
-        let origin = call.origin.as_deref();
-        let extras = call.admissions.extras();
+        let (origin, release) = (call.origin(), call.release());
+        let extras = call.extras();
         let others = units_of(extras.map_or(&[], |extras| &extras.charged));
         let caller = Caller {
             origin,
-            context: call.scope.context_name(),
+            context: call.context_name(),
             prioritized: false,
             keys: KeyCaller {
                 values: keys,
@@ -406,7 +517,7 @@ impl<S: Backend> Resource<S> {
             },
             impatient: false,
         };
-        let waited = call.release > call.started;
+        let waited = release > call.started;
         for (i, check) in self.checks.iter().enumerate() {
             let (applies, counts) = check.role(&caller);
             if counts
@@ -414,7 +525,7 @@ impl<S: Backend> Resource<S> {
                 && (check.enforced || !applies)
                 && let Some(state) = self.state(check, i, origin)
             {
-                state.refund(check.cost(&caller.keys.costs()), call.release, waited, now);
+                state.refund(check.cost(&caller.keys.costs()), release, waited, now);
             }
         }
         if !self.name.is_empty() {

@@ -102,7 +102,11 @@ impl Targets {
         (list, index): (&'static str, usize),
     ) -> Result<(), RulesError> {
         let of_resource = match target {
-            Target::Resource(name) => self.named.entry(Rc::clone(name)).or_default(),
+            Target::Resource(name) => {
+                // Most resources have one rule, and thousands of them take memory.
+                let one = || Vec::with_capacity(1);
+                self.named.entry(Rc::clone(name)).or_insert_with(one)
+            }
             Target::Each => &mut self.each,
         };
         of_resource.push(number);
@@ -177,6 +181,11 @@ impl Ids {
         ids
     }
 
+    /// Makes room for so many ids.
+    pub(super) fn reserve(&mut self, ids: usize) {
+        self.0.reserve(ids);
+    }
+
     /// The rule that has this id.
     pub(super) fn number(&self, id: &RuleId) -> Option<usize> {
         self.0.get(id.shared())?.last().copied()
@@ -184,7 +193,8 @@ impl Ids {
 
     /// Gives the id to that rule. Returns whether another one had it.
     pub(super) fn put(&mut self, id: &RuleId, number: usize) -> bool {
-        let numbers = self.0.entry(Rc::clone(id.shared())).or_default();
+        let numbers = self.0.entry(Rc::clone(id.shared()));
+        let numbers = numbers.or_insert_with(|| Vec::with_capacity(1));
         numbers.push(number);
         numbers.len() > 1
     }

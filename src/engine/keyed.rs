@@ -11,6 +11,7 @@
 
 mod check;
 mod controller;
+mod full;
 mod keys;
 mod leases;
 mod reservations;

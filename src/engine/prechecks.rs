@@ -8,8 +8,9 @@ use crate::engine::key_parts::KeyParts;
 use crate::engine::keyed::{KeyCaller, KeyCheck};
 use crate::engine::store::Store;
 use crate::inline_vec::InlineVec;
+use crate::map::HashMap;
 use crate::places::NamePlace;
-use crate::rule::system::{Gauges, Inbound};
+use crate::rule::system::{Gauges, Inbound, Reads};
 use crate::rule::{
     AUTHORITY_RULES, AuthorityRule, BAN, BAN_RULES, BanRule, Cause, DEGRADE_RULES, DegradeRule,
     FlowRule, MAX_SYSTEM_RULES, Mode, ResourceMode, RuleId, Rules, RulesError, SystemRule, Target,
@@ -34,11 +35,17 @@ pub(super) struct Asked<'a, S: Backend> {
     pub(super) inbound: Option<&'a ClusterNode>,
 }
 
+/// The system rules of a document, and what they look at.
+struct SystemRules {
+    rules: Box<[Rc<InForce<SystemRule>>]>,
+    reads: Reads,
+}
+
 /// The rules of a document that are asked before flow rules.
 pub(super) struct PrecheckRules {
     authority: ByTarget<AuthorityRule>,
     ban: ByTarget<BanRule>,
-    system: Rc<[Rc<InForce<SystemRule>>]>,
+    system: Rc<SystemRules>,
     degrade: ByTarget<DegradeRule>,
     /// What refuses a request of too many APIs.
     pub(super) over: Rc<InForce<()>>,
@@ -91,10 +98,14 @@ impl PrecheckRules {
             let (mode, id) = in_force.beside(rule.called());
             InForce::new(rule, id, mode, all)
         };
+        let system = SystemRules {
+            reads: Reads::of(system.iter()),
+            rules: system.into_iter().map(in_force).collect(),
+        };
         Ok(PrecheckRules {
             authority,
             ban,
-            system: system.into_iter().map(in_force).collect(),
+            system: Rc::new(system),
             degrade,
             over: InForce::new((), RuleId::made_of("apis"), Mode::Enforce, all),
             has_apis: !rules.apis.is_empty(),
@@ -103,16 +114,26 @@ impl PrecheckRules {
 
     /// Whether there are none.
     pub(super) fn are_none(&self) -> bool {
-        self.system.is_empty()
+        self.system.rules.is_empty()
             && self.authority.all().is_empty()
             && self.degrade.all().is_empty()
             && self.ban.all().is_empty()
     }
 
-    /// The resources that they name.
-    pub(super) fn named(&self) -> impl Iterator<Item = &Rc<str>> {
+    /// The resources that they name, with the numbers of the rules: a map for each kind.
+    pub(super) fn named(&self) -> impl Iterator<Item = &HashMap<Rc<str>, Vec<usize>>> {
         let lists = [&self.degrade.by, &self.authority.by, &self.ban.by];
-        lists.into_iter().flat_map(|by| by.named.keys())
+        lists.into_iter().map(|by| &by.named)
+    }
+
+    /// Whether any of them is a breaker of the resource of that name.
+    pub(super) fn have_breaker(&self, name: &str) -> bool {
+        self.degrade.by.named.contains_key(name)
+    }
+
+    /// Whether any of them is for an API of that name.
+    pub(super) fn are_for_api(&self, name: &str) -> bool {
+        !self.system.rules.is_empty() || self.named().any(|named| named.contains_key(name))
     }
 
     /// How many breakers look at requests for these names.
@@ -170,6 +191,7 @@ impl PrecheckRules {
             .iter()
             .for_each(|rule| each(rule.report(BAN, Some(rule.rule.target()))));
         self.system
+            .rules
             .iter()
             .for_each(|rule| each(rule.report("system", None)));
         self.degrade
@@ -187,7 +209,7 @@ impl PrecheckRules {
 pub(super) struct Prechecks<S: Backend> {
     authority: Box<[Rc<InForce<AuthorityRule>>]>,
     bans: Box<[BanCheck]>,
-    system: Rc<[Rc<InForce<SystemRule>>]>,
+    system: Rc<SystemRules>,
     pub(super) breakers: BreakerChecks<S::Breaker>,
     /// Of a resource that stands for too many APIs.
     pub(super) over: Option<Rc<InForce<()>>>,
@@ -199,7 +221,7 @@ impl<S: Backend> Prechecks<S> {
     pub(super) fn are_none(&self) -> bool {
         self.authority.is_empty()
             && self.bans.is_empty()
-            && self.system.is_empty()
+            && self.system.rules.is_empty()
             && self.breakers.0.is_empty()
     }
 
@@ -212,6 +234,15 @@ impl<S: Backend> Prechecks<S> {
         }
     }
 
+    /// Whether a request that they let through is let through again, and none of them records that.
+    pub(super) fn are_steady(&self) -> bool {
+        self.system.rules.is_empty()
+            && self.bans.is_empty()
+            && self.breakers.0.is_empty()
+            && self.over.is_none()
+            && self.authority.iter().all(|rule| rule.enforced)
+    }
+
     /// Whether any of them is keyed.
     #[inline]
     pub(super) fn are_keyed(&self) -> bool {
@@ -221,6 +252,23 @@ impl<S: Backend> Prechecks<S> {
     /// Whether any of them looks at the origin of a request.
     pub(super) fn by_origin(&self) -> bool {
         !self.authority.is_empty()
+    }
+
+    /// The breakers that look at how the call ends, if these rules let a request through and are left as they are: none of
+    /// them refuses it, in shadow mode or not, and no breaker has to be asked for a probe. Else `None`: nothing is counted, and
+    /// [`Prechecks::decide`] is to be asked.
+    #[inline]
+    pub(super) fn pass_at_once(&self, asked: &Asked<'_, S>, now: Timestamp) -> Option<u64> {
+        let admits = |rule: &Rc<InForce<AuthorityRule>>| rule.rule.admits(asked.origin);
+        let passes = self.over.is_none()
+            && self.bans.is_empty()
+            && self.authority.iter().all(admits)
+            && self.exceeded(asked, now).is_none();
+        if passes {
+            self.breakers.pass_at_once(now)
+        } else {
+            None
+        }
     }
 
     /// Decides on a request: if these rules let it through, as the `flow` rules decide. `admissions` says how they did.
@@ -295,23 +343,40 @@ impl<S: Backend> Prechecks<S> {
         for ban in &self.bans {
             ban.check(asked, now)?;
         }
-        if !self.system.is_empty() && asked.is_inbound {
-            let inbound = match asked.inbound {
-                Some(node) => Some(Inbound::of(node.statistics(), now)),
-                None => asked.store.inbound.get(),
-            };
-            if let Some(inbound) = inbound {
-                let gauges = asked.store.gauges.get();
-                self.check_system(&inbound, &gauges, asked.cost)?;
-            }
+        if let Some(inbound) = self.exceeded(asked, now) {
+            self.refuse_by_system(&inbound, &asked.store.gauges.get(), asked.cost)?;
         }
         self.breakers.check(admissions, now)
     }
 
+    /// The numbers of all inbound calls, where a system rule refuses a request by them.
+    #[inline]
+    fn exceeded(&self, asked: &Asked<'_, S>, now: Timestamp) -> Option<Inbound> {
+        if self.system.rules.is_empty() || !asked.is_inbound {
+            return None;
+        }
+        let inbound = match asked.inbound {
+            Some(node) => Inbound::read(node.statistics(), self.system.reads, now),
+            None => asked.store.inbound.get()?,
+        };
+        let gauges = asked.store.gauges.get();
+        let refuses =
+            |rule: &Rc<InForce<SystemRule>>| rule.rule.refuses(&inbound, &gauges, asked.cost);
+        self.system.rules.iter().any(refuses).then_some(inbound)
+    }
+
+    /// Refuses by the first limit that is exceeded, if a rule that is enforced has it.
     #[cold]
-    fn check_system(&self, inbound: &Inbound, gauges: &Gauges, cost: u64) -> Result<(), Blocked> {
+    #[inline(never)]
+    fn refuse_by_system(
+        &self,
+        inbound: &Inbound,
+        gauges: &Gauges,
+        cost: u64,
+    ) -> Result<(), Blocked> {
         let rules_in = |enforced| {
             self.system
+                .rules
                 .iter()
                 .filter(move |rule| rule.enforced == enforced)
         };

@@ -1,7 +1,7 @@
 //! What asks to be let in.
 
 use crate::engine::cost::Costs;
-use crate::engine::scope::Scope;
+use crate::engine::scope::Within;
 use crate::rule::{Count, KeyValue, REQUESTS};
 use crate::stats::tree::DEFAULT_CONTEXT;
 
@@ -22,7 +22,7 @@ pub struct Request<'a> {
     pub(super) impatient: u8,
     pub(super) inbound: bool,
     pub(super) exempt: bool,
-    pub(super) within: Option<&'a Scope>,
+    pub(super) within: Option<Within<'a>>,
     pub(super) keys: &'a [KeyValue<'a>],
     pub(super) apis: Option<&'a [&'a str]>,
 }
@@ -180,6 +180,15 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Whether it has nothing but a resource and what it costs, as far as rules without a key are concerned.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.origin.is_empty()
+            && self.context.is_empty()
+            && self.within.is_none()
+            && !(self.prioritized | self.inbound | self.exempt)
+    }
+
     /// Whether it is a request from outside that counts there.
     pub(super) fn is_inbound(&self) -> bool {
         self.inbound && !self.exempt
@@ -188,7 +197,9 @@ impl<'a> Request<'a> {
     /// By which context it comes in.
     pub(super) fn context_name(&self) -> &'a str {
         match self.within {
-            Some(scope) => scope.context_name(),
+            Some(Within { context, .. }) => {
+                context.map_or(DEFAULT_CONTEXT, |context| context.name())
+            }
             None if self.context.is_empty() => DEFAULT_CONTEXT,
             None => self.context,
         }

@@ -5,6 +5,7 @@ use crate::engine::keyed::{KeyCheck, Keys};
 use crate::engine::listed::Listed;
 use crate::engine::origin::Origin;
 use crate::engine::prechecks::Prechecks;
+use crate::engine::rest::Rests;
 use crate::engine::store::{BreakerOf, ControllerOf, Store};
 use crate::places::{Apart, NamePlace, Placed, Places};
 use crate::rule::{FlowRule, KeyPart, RuleId, Target};
@@ -40,6 +41,10 @@ pub struct Resource<S: Backend> {
     pub(super) prechecks: Prechecks<S>,
     pub(super) keys: Keys,
     pub(super) origins: Apart<Origin<S>>,
+    /// Whether statistics are kept.
+    pub(super) is_counted: bool,
+    /// What only some calls have, to be used again. Shared by the resources of a document.
+    pub(super) rests: Rc<Rests<S>>,
     /// The statistics in the context that most requests come in by.
     pub(super) default_node: OnceCell<Rc<DefaultNode>>,
     /// Whether any rule without a key counts requests that it is not for, or looks at more of a request than its origin and its cost in
@@ -55,8 +60,6 @@ pub struct Resource<S: Backend> {
     pub(super) by_context: bool,
     /// Whether any rule asks where a request comes from.
     pub(super) by_origin: bool,
-    /// Whether a rule names it.
-    pub(super) is_named: bool,
     /// What it stands for, if that is a route and APIs together.
     pub(super) members: Option<Box<Members<S>>>,
     /// Those that stand for it and for APIs together: they go when it goes.

@@ -1,7 +1,7 @@
 //! Where a request is counted besides its resource and its origin.
 
 use crate::stats::node::{ClusterNode, DefaultNode};
-use crate::stats::tree::{Context, DEFAULT_CONTEXT};
+use crate::stats::tree::Context;
 use std::rc::Rc;
 
 /// The context of a request, and the statistics that it is counted in.
@@ -16,10 +16,17 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// The name of the context.
-    pub(super) fn context_name(&self) -> &str {
-        self.context
-            .as_deref()
-            .map_or(DEFAULT_CONTEXT, Context::name)
+    /// Whether a request is counted as one that has nothing but a resource.
+    pub(super) fn is_default(&self) -> bool {
+        self.context.is_none() && self.inbound.is_none()
     }
+}
+
+/// The call within which a request is made.
+#[derive(Clone, Copy)]
+pub(super) struct Within<'a> {
+    /// `None` in the default context.
+    pub(super) context: Option<&'a Rc<Context>>,
+    /// Its own statistics.
+    pub(super) node: Option<&'a Rc<DefaultNode>>,
 }

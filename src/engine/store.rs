@@ -34,9 +34,16 @@ struct LeasesOf {
 }
 
 /// The names that a set of rules has met: the rules that replace it go on with them.
-pub(super) trait Known {
+pub(super) trait Known<S: Backend> {
+    /// Others over the same store open the resource, or the API, of that name: it is opened here, too, if rules name it. So a state
+    /// lasts as long as any rules in force have it, whichever of them was asked first.
+    fn follow(&self, store: &Store<S>, name: &str, is_api: bool);
+
     /// The resources, and where their places are.
     fn resources(&self) -> Vec<(Rc<str>, Option<NamePlace>)>;
+
+    /// The APIs.
+    fn apis(&self) -> Vec<Rc<str>>;
 
     /// The origins of a resource that still have their places.
     fn origins(&self, resource: &str) -> Vec<Rc<str>>;
@@ -54,7 +61,7 @@ pub struct Store<S: Backend> {
     in_order: RefCell<Vec<Weak<ControllerOf<S>>>>,
     keyed: RefCell<KeyedStatesOf<S::Keyed>>,
     leases: RefCell<LeasesOf>,
-    pub(super) tables: RefCell<Vec<Weak<dyn Known>>>,
+    pub(super) tables: RefCell<Vec<Weak<dyn Known<S>>>>,
     breakers: RefCell<HashMap<BreakerKey, Weak<BreakerOf<S>>>>,
     /// The same, in the order in which they were made.
     breakers_in_order: RefCell<Vec<Weak<BreakerOf<S>>>>,
@@ -204,6 +211,24 @@ impl<S: Backend> Store<S> {
                 each(key, &state);
             }
         }
+    }
+
+    /// Whether no set of rules is in force over it yet.
+    pub(super) fn is_new(&self) -> bool {
+        let tables = self.tables.borrow();
+        tables.iter().all(|table| table.strong_count() == 0)
+    }
+
+    /// Whether others have counted for a rule with this id, which has no key.
+    pub(super) fn is_open_elsewhere(&self, rule: &FlowRule, id: &RuleId) -> bool {
+        rule.keyed_by().is_none() && self.backend.is_open_elsewhere(&key_of(rule, id))
+    }
+
+    /// A set of rules opens the resource, or the API, of that name: the others follow.
+    pub(super) fn opens(&self, name: &str, is_api: bool) {
+        let tables = self.tables.borrow();
+        let tables = tables.iter().filter_map(Weak::upgrade);
+        tables.for_each(|table| table.follow(self, name, is_api));
     }
 
     pub(super) fn breaker(&self, key: BreakerKey) -> Rc<BreakerOf<S>> {

@@ -10,6 +10,7 @@ use crate::engine::keyed::{KeyCheck, Keys, LeaseCheck};
 use crate::engine::listed::Listed;
 use crate::engine::prechecks::PrecheckRules;
 use crate::engine::resource::{Ordered, Resource};
+use crate::engine::rest::Rests;
 use crate::engine::store::{Known, Store};
 use crate::map::HashMap;
 use crate::places::{Apart, NamePlace, Places};
@@ -29,18 +30,19 @@ pub(super) struct Table<S: Backend> {
     by: Targets,
     /// By resource: the rules that measure it, and are for another.
     measuring: HashMap<Rc<str>, Vec<usize>>,
-    /// How many resources are named in one way or the other.
-    known: usize,
+    /// How many of the resources that rules name are open.
+    opened: Cell<usize>,
     /// How many others are kept apart.
     max_resources: usize,
     pub(super) rules: Vec<Listed>,
     pub(super) prechecks: PrecheckRules,
     pub(super) mode: Mode,
     pub(super) resources: Apart<Resource<S>>,
-    /// The APIs that have rules and that requests have belonged to or the document defines.
+    /// The APIs that have rules and that requests have belonged to.
     pub(super) apis: RefCell<HashMap<Rc<str>, Rc<Resource<S>>>>,
     /// Shared by the resources that stand for a route and APIs.
     pub(super) combined: Rc<()>,
+    rests: Rc<Rests<S>>,
     /// For how long any rule lets a request wait at most, in nanoseconds. A request that belongs to several resources takes its
     /// turns in all of them when it is released.
     longest_wait: u64,
@@ -51,7 +53,7 @@ impl<S: Backend> Table<S> {
         let mut table = Table {
             by: Targets::default(),
             measuring: HashMap::default(),
-            known: 0,
+            opened: Cell::default(),
             max_resources: store.max_resources.get(),
             rules: Vec::new(),
             prechecks: PrecheckRules::new(store, &mut rules)?,
@@ -59,16 +61,22 @@ impl<S: Backend> Table<S> {
             resources: Apart::default(),
             apis: RefCell::default(),
             combined: Rc::default(),
+            rests: Rc::default(),
             longest_wait: 0,
         };
 
         let (mut ids, apis) = (Ids::default(), rules.apis);
+        let opens_late = store.backend.opens_late();
         let lists = [
             (GATEWAY_FLOW_RULES, rules.gateway_flow),
             (PARAM_FLOW_RULES, rules.param_flow),
             (FLOW_RULES, rules.flow),
         ];
         let flow_rules_start = lists.iter().take(2).map(|(_, rules)| rules.len()).sum();
+        let all_flow_rules = lists.iter().map(|(_, rules)| rules.len()).sum();
+        table.rules.reserve_exact(all_flow_rules);
+        table.by.named.reserve(all_flow_rules);
+        ids.reserve(all_flow_rules);
         for (list, rules) in lists {
             for (place, rule) in rules.into_iter().enumerate() {
                 let listed = Listed::new(store, rule, table.mode, (list, place));
@@ -76,13 +84,15 @@ impl<S: Backend> Table<S> {
             }
         }
         for (name, measuring) in &table.measuring {
-            let modes = [ResourceMode::Route, ResourceMode::Api];
+            let modes = [ResourceMode::Route, ResourceMode::Api].into_iter();
+            // Each is compared with the others: too many are refused before that.
+            let modes = modes.filter(|_| measuring.len() <= MAX_RULES_PER_RESOURCE);
             let rules = modes.map(|mode| {
                 let mut rules = Applicable::default();
                 table.add_rules(name, mode, &mut rules);
                 rules.own.len() + measuring.len()
             });
-            let rules = rules.into_iter().max().unwrap_or_default();
+            let rules = rules.max().unwrap_or(measuring.len());
             if let (true, Some(&index)) = (rules > MAX_RULES_PER_RESOURCE, measuring.last()) {
                 let resource = name.as_ref().into();
                 return Err(RulesError::ManyRules {
@@ -93,23 +103,28 @@ impl<S: Backend> Table<S> {
                 });
             }
         }
+        // A breaker counts what other workers observe from now on: what it misses before it is open, it never learns.
+        let is_new = opens_late && store.is_new();
+        let is_late = |name: &str| {
+            opens_late
+                && !table.prechecks.have_breaker(name)
+                && !(is_new && table.is_open_elsewhere(store, name))
+        };
         let measured = table.measuring.keys();
         let named = table.by.named.keys().chain(measured);
-        for name in named.chain(table.prechecks.named()) {
-            if table.resources.get(name).is_some() {
-                continue;
+        for name in named.chain(table.prechecks.named().flat_map(HashMap::keys)) {
+            if !is_late(name) && table.resources.get(name).is_none() {
+                table.open(store, name);
             }
-            let mut resource = table.make(store, name, None);
-            resource.is_named = true;
-            table.resources.keep(resource);
         }
-        // Their windows begin now, and not with their first request.
-        for api in &*apis {
+        for api in apis.iter().filter(|api| !is_late(api.name())) {
             table.api(store, api.name());
         }
-        table.known = table.resources.len();
         // What others over the same store have met goes on here, before they go.
         for other in store.tables.borrow().iter().filter_map(Weak::upgrade) {
+            for name in other.apis() {
+                table.api(store, &name);
+            }
             for (name, place) in other.resources() {
                 if has_lost(store.backend.places(None), place) {
                     continue;
@@ -126,7 +141,7 @@ impl<S: Backend> Table<S> {
             }
         }
         let table = Rc::new(table);
-        let known: Rc<dyn Known> = Rc::clone(&table) as _;
+        let known: Rc<dyn Known<S>> = Rc::clone(&table) as _;
         store.tables.borrow_mut().push(Rc::downgrade(&known));
         Ok(table)
     }
@@ -166,6 +181,32 @@ impl<S: Backend> Table<S> {
         Ok(())
     }
 
+    /// Whether others have counted for a rule of the resource of that name.
+    fn is_open_elsewhere(&self, store: &Store<S>, name: &str) -> bool {
+        let numbers = self.by.named.get(name).into_iter().flatten();
+        let mut rules = numbers.filter_map(|number| self.rules.get(*number));
+        rules.any(|listed| store.is_open_elsewhere(&listed.rule, &listed.id))
+    }
+
+    /// The name, if rules name a resource so in one way or the other.
+    #[inline(never)]
+    pub(super) fn named(&self, name: &str) -> Option<&Rc<str>> {
+        let maps = [&self.by.named, &self.measuring].into_iter();
+        let mut maps = maps.chain(self.prechecks.named());
+        let (name, _) = maps.find_map(|named| named.get_key_value(name))?;
+        Some(name)
+    }
+
+    /// The resource of that name, which is not known yet, if rules name it.
+    #[inline(never)]
+    pub(super) fn open(&self, store: &Store<S>, name: &str) -> Option<Rc<Resource<S>>> {
+        let resource = self.make(store, self.named(name)?, None);
+        self.opened.set(self.opened.get() + 1);
+        let resource = self.resources.keep(resource);
+        store.opens(name, false);
+        Some(resource)
+    }
+
     /// A resource that is not known yet.
     #[cold]
     pub(super) fn meet(
@@ -174,6 +215,9 @@ impl<S: Backend> Table<S> {
         name: &str,
         clock: &dyn Fn() -> Option<Timestamp>,
     ) -> Rc<Resource<S>> {
+        if let Some(named) = self.open(store, name) {
+            return named;
+        }
         let bound = self.max_resources;
         let make = |name: &Rc<str>, place| self.make(store, name, place);
         if S::PLACES
@@ -184,7 +228,7 @@ impl<S: Backend> Table<S> {
             }
             return self.resources.meet(&*places, bound, name, clock, &make);
         }
-        if self.resources.len().saturating_sub(self.known) < bound {
+        if self.resources.len().saturating_sub(self.opened.get()) < bound {
             return self.resources.keep(make(&name.into(), None));
         }
         self.resources.further(&make)
@@ -396,8 +440,9 @@ impl<S: Backend> Table<S> {
             key_parts: parts.0.into(),
             keys,
             origins: Apart::default(),
+            is_counted: store.tree().is_some(),
+            rests: Rc::clone(&self.rests),
             default_node: OnceCell::new(),
-            is_named: false,
             members: None,
             combined: RefCell::default(),
             further: rules.further.clone(),
@@ -413,12 +458,24 @@ fn is_exempt_by_origin(rule: &FlowRule) -> bool {
     rule.exempt().is_some_and(Exempt::is_by_origin)
 }
 
-impl<S: Backend> Known for Table<S> {
+impl<S: Backend> Known<S> for Table<S> {
+    fn follow(&self, store: &Store<S>, name: &str, is_api: bool) {
+        if is_api {
+            self.api(store, name);
+        } else if self.resources.get(name).is_none() {
+            self.open(store, name);
+        }
+    }
+
     fn resources(&self) -> Vec<(Rc<str>, Option<NamePlace>)> {
         let all = self.resources.all();
         all.into_iter()
             .map(|met| (Rc::clone(&met.name), met.place))
             .collect()
+    }
+
+    fn apis(&self) -> Vec<Rc<str>> {
+        self.apis.borrow().keys().cloned().collect()
     }
 
     fn origins(&self, resource: &str) -> Vec<Rc<str>> {

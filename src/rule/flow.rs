@@ -422,9 +422,8 @@ impl FlowRule {
     /// The id; by default made of the resource and of all that differs from the defaults. The count, the mode and how the window
     /// counts are not part of it: when they change, the rule goes on with its counts.
     pub fn id(&self) -> RuleId {
-        self.id
-            .clone()
-            .unwrap_or_else(|| RuleId::made_of(&self.default_id()))
+        let made = || RuleId::made_for(&self.target, &self.default_id());
+        self.id.clone().unwrap_or_else(made)
     }
 
     fn default_id(&self) -> String {

@@ -237,10 +237,14 @@ impl From<WindowError> for RuleError {
 
 /// A name of printable ASCII: a header or a metric can carry it.
 pub(super) fn printable_name(name: &str) -> Result<Rc<str>, RuleError> {
-    if name.bytes().any(|b| !(b' '..=b'~').contains(&b)) {
+    if !is_printable(name) {
         return Err(RuleError::BadId { id: name.into() });
     }
     checked_name(name)
+}
+
+fn is_printable(name: &str) -> bool {
+    name.bytes().all(|b| (b' '..=b'~').contains(&b))
 }
 
 pub(super) fn checked_name(name: &str) -> Result<Rc<str>, RuleError> {
@@ -265,6 +269,16 @@ impl RuleId {
         printable_name(id).map(RuleId)
     }
 
+    /// The same as [`RuleId::made_of`]. It shares its text with the resource if it is the name of that.
+    pub(crate) fn made_for(target: &Target, text: &str) -> RuleId {
+        match target {
+            Target::Resource(name) if **name == *text && is_printable(text) => {
+                RuleId(Rc::clone(name))
+            }
+            _ => RuleId::made_of(text),
+        }
+    }
+
     pub(crate) fn shared(&self) -> &Rc<str> {
         &self.0
     }
@@ -276,6 +290,9 @@ impl RuleId {
 
     /// An id made of any text: other characters than printable ASCII become `_`, and the id is cut at [`MAX_NAME`].
     pub(crate) fn made_of(text: &str) -> RuleId {
+        if let Ok(id) = RuleId::new(text) {
+            return id;
+        }
         let printable = text
             .chars()
             .map(|c| if (' '..='~').contains(&c) { c } else { '_' });

@@ -78,6 +78,22 @@ impl Inbound {
         }
     }
 
+    /// As [`Inbound::of`], but only the numbers in `reads`; the others are 0.
+    #[inline]
+    pub(crate) fn read(node: &impl Node, reads: Reads, now: Timestamp) -> Inbound {
+        let threads = node.cur_thread_num();
+        let number = |is_read: bool, read: &dyn Fn() -> f64| if is_read { read() } else { 0.0 };
+        // One call in flight never is too many: the estimate is a walk through the buckets.
+        let estimates = reads.estimate && threads > 1;
+        Inbound {
+            pass_qps: number(reads.pass_qps, &|| node.pass_qps(now)),
+            threads,
+            avg_rt: number(reads.avg_rt, &|| node.avg_rt(now)),
+            max_success_qps: number(estimates, &|| node.max_success_qps(now)),
+            min_rt: number(estimates, &|| node.min_rt(now)),
+        }
+    }
+
     /// Whether more calls are in flight than the machine is estimated to handle: its best rate times its shortest response
     /// time (Little's law). One call in flight never is too many.
     ///
@@ -87,6 +103,25 @@ impl Inbound {
     #[doc(alias = "checkBbr")]
     pub fn exceeds_estimate(&self) -> bool {
         self.threads > 1 && self.threads as f64 > self.max_success_qps * self.min_rt / 1000.0
+    }
+}
+
+/// Which of the numbers in [`Inbound`] rules look at. (All look at the calls in flight.)
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Reads {
+    pass_qps: bool,
+    avg_rt: bool,
+    estimate: bool,
+}
+
+impl Reads {
+    /// Those that `rules` look at.
+    pub(crate) fn of<'a>(rules: impl Iterator<Item = &'a SystemRule>) -> Reads {
+        rules.fold(Reads::default(), |reads, rule| Reads {
+            pass_qps: reads.pass_qps || rule.qps.is_some(),
+            avg_rt: reads.avg_rt || rule.avg_rt.is_some(),
+            estimate: reads.estimate || rule.estimates(),
+        })
     }
 }
 
@@ -317,6 +352,14 @@ impl SystemRule {
         })
     }
 
+    /// Whether a request of this cost would exceed any of its limits.
+    #[inline]
+    pub(crate) fn refuses(&self, inbound: &Inbound, gauges: &Gauges, cost: u64) -> bool {
+        let exceeds = |limit| self.exceeded(limit, inbound, gauges, cost);
+        SystemLimit::ALL.into_iter().any(exceeds)
+    }
+
+    #[inline]
     fn exceeded(&self, limit: SystemLimit, inbound: &Inbound, gauges: &Gauges, cost: u64) -> bool {
         let above = |number: f64, most: Option<Count>| most.is_some_and(|most| number > most.get());
         let load = gauges

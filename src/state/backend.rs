@@ -86,6 +86,20 @@ pub trait Backend: 'static {
     /// Whether Sentinel's statistics may be kept beside such counts. A shell that never keeps them contains no code for them.
     const STATISTICS: bool = true;
 
+    /// Whether the states of a resource that rules name are opened by the first request for it, and not when the rules come into
+    /// force: then they cost nothing until it is asked for. Other workers may have admitted requests by then, so what
+    /// [`Backend::open`] knows of the past has to be as right then as it is at the start. (Resources with a breaker are opened
+    /// at once.)
+    fn opens_late(&self) -> bool {
+        false
+    }
+
+    /// Whether others have counted for the state of `key`. The first rules of a store open such states at once, even if the backend
+    /// [opens late](Backend::opens_late): what others know of the past may be gone before a request comes.
+    fn is_open_elsewhere(&self, _: &StateKey) -> bool {
+        false
+    }
+
     /// The counts for the state of `key`, and what is known of their past.
     fn open(&self, key: &StateKey) -> (Self::Counter, Past);
 

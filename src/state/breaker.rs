@@ -133,33 +133,37 @@ impl<S: BreakerStorage> Breaker<S> {
     }
 
     /// The state.
+    #[inline]
     pub fn state(&self) -> State {
         self.storage.load()
     }
 
     /// Whether calls are let through.
     #[doc(alias = "currentState")]
+    #[inline]
     pub fn phase(&self) -> Phase {
         self.state().phase()
     }
 
     /// The counts in the window at `now`, as of the last reading. Changes nothing.
     pub fn counts(&self, now: Timestamp) -> CallCounts {
-        self.counts_since(self.state(), now)
-    }
-
-    fn counts_since(&self, state: State, now: Timestamp) -> CallCounts {
-        self.history
-            .last
-            .get()
-            .since(self.counted_before(now).later(state.since()))
-    }
-
-    /// The counts when the oldest bucket still counting at `now` began.
-    fn counted_before(&self, now: Timestamp) -> CallCounts {
         let now = self.history.reading_time(now);
         let start = self.history.window().start(now);
-        self.history.before(start, self.geometry.buckets_before())
+        let before = self.history.before(start, self.geometry.buckets_before());
+        self.counts_since(self.state(), before)
+    }
+
+    /// The counts in a window before whose oldest bucket there were so many.
+    #[inline]
+    fn counts_since(&self, state: State, before: CallCounts) -> CallCounts {
+        self.history.last.get().since(before.later(state.since()))
+    }
+
+    /// Whether the counts in that window open a closed breaker.
+    #[inline]
+    fn trips(&self, state: State, before: CallCounts, rule: &DegradeRule) -> bool {
+        let counts = self.counts_since(state, before);
+        rule.is_tripped_by(counts.total, counts.bad)
     }
 
     /// Whether it is closed, and has counted nothing in the window at `now`. Other workers' counts since the last reading
@@ -190,8 +194,11 @@ impl<S: BreakerStorage> Breaker<S> {
     #[inline]
     pub fn advance(&self, rule: &DegradeRule, now: Timestamp) {
         self.move_to(now);
-        // If another worker changes the state at the same time, that worker's instants hold.
         let state = self.storage.load();
+        if state.phase() == Phase::Closed {
+            return; // it has no instants
+        }
+        // If another worker changes the state at the same time, that worker's instants hold.
         let pulled_back = state.pulled_back(rule, now);
         if pulled_back != state {
             self.storage.replace(state, pulled_back);
@@ -208,11 +215,11 @@ impl<S: BreakerStorage> Breaker<S> {
     /// Brings the ring up to `now` and files what was observed before.
     #[inline]
     pub fn move_to(&self, now: Timestamp) {
-        match self.history.newest_start() {
-            Some(start) if self.history.window().contains(start, now) => {}
-            _ => self.begin_bucket(now),
+        if !self.history.is_current(now) {
+            self.begin_bucket(now);
         }
-        if let Some(seen) = self.history.seen.take() {
+        if let Some(seen) = self.history.seen.get() {
+            self.history.seen.set(None);
             self.history.last.set(seen);
         }
     }
@@ -251,8 +258,12 @@ impl<S: BreakerStorage> Breaker<S> {
     /// Whether a request would be let through. Reserves nothing.
     #[inline]
     pub fn check(&self, rule: &DegradeRule, now: Timestamp) -> Result<(), Refused> {
-        let state = self.storage.load().pulled_back(rule, now);
-        if state.phase() == Phase::Closed || state.next(Event::Asked, rule, now).is_some() {
+        let state = self.storage.load();
+        if state.phase() == Phase::Closed {
+            return Ok(());
+        }
+        let state = state.pulled_back(rule, now);
+        if state.next(Event::Asked, rule, now).is_some() {
             return Ok(());
         }
         Err(Refused {
@@ -329,6 +340,19 @@ impl<S: BreakerStorage> Breaker<S> {
         let bad = rule.is_bad(rt_ms, failed);
         let counts = self.storage.add(bad);
         self.history.last.set(counts);
+        // The clock has been moved to the newest bucket.
+        let before = || {
+            self.history
+                .before_bucket(self.geometry.buckets_before(), 0)
+        };
+        // Most calls complete while it is closed, and change nothing.
+        let state = self.state();
+        if admission == Admission::Normal
+            && state.phase() == Phase::Closed
+            && !self.trips(state, before(), rule)
+        {
+            return;
+        }
         if let Admission::Probe(_) = &admission {
             self.storage.reload(); // no other call can decide in its place
         }
@@ -337,10 +361,7 @@ impl<S: BreakerStorage> Breaker<S> {
                 true if bad => Event::Failed,
                 true => Event::Succeeded { counts },
                 false => Event::Completed {
-                    trips: state.phase() == Phase::Closed && {
-                        let counts = self.counts_since(state, now);
-                        rule.is_tripped_by(counts.total, counts.bad)
-                    },
+                    trips: state.phase() == Phase::Closed && self.trips(state, before(), rule),
                 },
             };
             state.next(event, rule, now)

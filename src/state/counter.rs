@@ -10,6 +10,10 @@ use std::cell::Cell;
 
 /// Two running counts of one rule, which wrap around after 2^64, and the instant of its throttle.
 pub trait Counter {
+    /// Whether other windows may use the counts. Where none does, `admitted` is always `None`, and a request may reserve at once,
+    /// without a look at whether there is room: no other window reads what is taken back.
+    const IS_SHARED: bool = true;
+
     /// How much has been admitted so far; never too high. `None` if no other window uses the count.
     fn admitted(&self) -> Option<u64>;
 
@@ -99,6 +103,8 @@ pub struct LocalCounter {
 }
 
 impl Counter for LocalCounter {
+    const IS_SHARED: bool = false;
+
     #[inline]
     fn admitted(&self) -> Option<u64> {
         None

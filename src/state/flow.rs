@@ -1,5 +1,7 @@
 //! The state of a flow rule: what it measures, its decisions at the threshold, and how often it has decided in which way.
 
+mod alone;
+mod full;
 mod held;
 mod utilization;
 

@@ -1,6 +1,6 @@
 //! A running count and its value at each bucket's start: the count within a window is a difference of the two.
 
-use crate::leap_array::{Bucket, LeapArray};
+use crate::leap_array::{Ring, Slot};
 use crate::snapshots::{Snapshots, serial_since};
 use crate::time::Timestamp;
 use crate::window::Window;
@@ -23,7 +23,7 @@ impl RunningCount for u64 {
 #[derive(Default)]
 struct AtStart<C>(Cell<C>);
 
-impl<C: RunningCount> Bucket for AtStart<C> {
+impl<C: RunningCount> Slot for AtStart<C> {
     fn open(&self, previous: &AtStart<C>) {
         self.0.set(previous.0.get());
     }
@@ -39,10 +39,15 @@ impl<C: RunningCount> Bucket for AtStart<C> {
     }
 }
 
+/// Lets each of these buckets begin with `count`.
+fn fill<C: RunningCount>(run: &[AtStart<C>], count: C) {
+    run.iter().for_each(|at_start| at_start.0.set(count));
+}
+
 /// A running count and its past.
 pub(super) struct History<C> {
     /// One bucket more than the window: the one that is leaving.
-    ring: LeapArray<AtStart<C>>,
+    ring: Ring<AtStart<C>>,
     /// The count when it was last observed, plus what this worker has added since.
     pub(super) last: Cell<C>,
     /// A count that was observed and has no time yet.
@@ -54,8 +59,9 @@ pub(super) struct History<C> {
 impl<C: RunningCount> History<C> {
     /// The history of a count that is `last` now and was `initial` for as long as the window reaches back.
     pub(super) fn new(window: Window, initial: C, last: C) -> History<C> {
+        let buckets = window.sample_count().saturating_add(1);
         let history = History {
-            ring: LeapArray::with_one_more(window),
+            ring: Ring::new(window, buckets, buckets),
             last: Cell::new(last),
             seen: Cell::new(None),
             initial,
@@ -68,6 +74,12 @@ impl<C: RunningCount> History<C> {
     #[inline]
     pub(super) fn window(&self) -> Window {
         self.ring.window()
+    }
+
+    /// Whether `now` lies in the newest bucket.
+    #[inline]
+    pub(super) fn is_current(&self, now: Timestamp) -> bool {
+        self.ring.is_current(now)
     }
 
     /// When the newest bucket starts; `None` while there is none.
@@ -84,13 +96,14 @@ impl<C: RunningCount> History<C> {
 
     /// Sets the count at every bucket's start to `count`.
     pub(super) fn reset(&self, count: C) {
-        self.ring.fill(|at_start| at_start.0.set(count));
+        fill(self.ring.slots(), count);
     }
 
-    /// Opens each bucket up to that of `now`: it begins with the count as it is known then.
+    /// Opens each bucket up to that of `now`: it begins with the count as it is known then. (The very first bucket had begun
+    /// before this history: as the ones before it, it begins with the initial count.)
     #[inline]
     pub(super) fn move_to(&self, now: Timestamp) {
-        self.move_to_with(now, |_, began| self.begin(began));
+        self.ring.fill_to(now, |run| fill(run, self.last.get()));
     }
 
     /// As [`History::move_to`], but `open` is called for each bucket, in the order of time, with its start and its count. It has
@@ -100,9 +113,8 @@ impl<C: RunningCount> History<C> {
     /// more instructions.
     #[inline]
     pub(super) fn move_to_with(&self, now: Timestamp, open: impl Fn(Timestamp, Option<&Cell<C>>)) {
-        // The very first bucket had begun before this history: as the ones before it, it begins with the initial count.
         let is_first = self.newest_start().is_none();
-        self.ring.current_window_with(now, move |at_start, start| {
+        self.ring.current_with(now, move |at_start, start| {
             open(start, (!is_first).then_some(&at_start.0));
         });
     }
@@ -118,8 +130,7 @@ impl<C: RunningCount> History<C> {
     /// The count when the bucket `behind` before the newest one began; `None` while there is no bucket.
     #[cfg_attr(not(feature = "small"), inline(always))] // a search for the first fit asks for it over and over
     pub(super) fn at_start(&self, behind: usize) -> Option<&Cell<C>> {
-        let (_, oldest) = self.ring.newest_and_oldest(behind)?;
-        Some(&oldest.0)
+        Some(&self.ring.before_newest(behind)?.0)
     }
 
     /// The count at the start of the bucket that lies `buckets` (at most as many as the window has) before the bucket `ahead`
@@ -169,5 +180,55 @@ impl<C: RunningCount> History<C> {
                 .for_each_start(|at_start, _| counts.push(part(at_start.0.get())));
         }
         Some(Snapshots { newest, counts })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers by Marsaglia's xorshift: unit tests of the core use no crate.
+    fn random(state: &mut u64) -> u64 {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *state
+    }
+
+    #[test]
+    fn a_leap_leaves_each_bucket_as_opening_them_one_by_one_does() {
+        let mut seed = 0x9e37_79b9_7f4a_7c15;
+        for buckets in [1, 2, 3, 7, 20, 60] {
+            let window = Window::new(u64::from(buckets) * 10, buckets).unwrap();
+            let length = window.bucket_nanos();
+            let (filled, opened) = (History::new(window, 5, 9), History::new(window, 5, 9));
+            let mut now = 1_000 * window.interval_nanos();
+            for step in 0..4_000 {
+                let n = u64::from(buckets);
+                let leap = [0, 1, 2, n - 1, n, n + 1, n + 2, 2 * n + 3, 1_000_000];
+                let choice = random(&mut seed) as usize % (leap.len() + 3);
+                now = match leap.get(choice) {
+                    Some(leap) => now + leap * length + random(&mut seed) % length,
+                    // The clock steps back: by less than an interval, by about one, far.
+                    None => now.saturating_sub(match choice - leap.len() {
+                        0 => random(&mut seed) % (n * length),
+                        1 => n * length + random(&mut seed) % (2 * length),
+                        _ => 1_000 * n * length,
+                    }),
+                };
+                let at = Timestamp::from_nanos(now);
+                filled.move_to(at);
+                opened.move_to_with(at, |_, began| opened.begin(began));
+                let parts: [fn(u64) -> u64; 1] = [|count| count];
+                assert_eq!(
+                    filled.snapshots(&parts),
+                    opened.snapshots(&parts),
+                    "{buckets} buckets, step {step}, at {now}"
+                );
+                for history in [&filled, &opened] {
+                    history.last.set(history.last.get() + now % 3);
+                }
+            }
+        }
     }
 }

@@ -53,6 +53,14 @@ impl<T: Counter> InFlight<T> {
         fits
     }
 
+    /// Begins a call of that cost, if it may; else nothing is reserved. Returns whether it holds anything.
+    #[inline]
+    pub(super) fn take(&self, terms: &Terms, cost: u64) -> Option<bool> {
+        let looks_first = T::IS_SHARED; // a call that is refused writes nothing that is shared
+        let takes = (!looks_first || self.has_room(terms, cost)) && self.reserve(terms, cost);
+        takes.then(|| self.admit(cost))
+    }
+
     /// Releases the whole cost of a call that does not begin.
     #[inline]
     pub(super) fn release(&self, cost: u64) {

@@ -92,6 +92,7 @@
 //! a new key examines it, so that keys of a time that may never come again do not fill the table. A state that had expired and
 //! was reused does not come back with the clock.
 
+mod ahead;
 mod answers;
 mod blocks;
 mod count;
@@ -106,12 +107,15 @@ mod page;
 mod refund;
 mod room;
 mod saved;
+mod siphash;
 mod sketch;
 mod states;
 mod table;
+mod unusual;
 mod window;
 mod windows;
 
+pub use ahead::{PassesAhead, Taken};
 pub use answers::{KeyStatus, KeyVerdict, Reserved, Turn};
 pub(crate) use blocks::Blocks;
 pub(crate) use count::Charges;

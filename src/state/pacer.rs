@@ -13,7 +13,7 @@
 
 use crate::rule::Count;
 use crate::state::counter::SharedInstant;
-use crate::state::terms::{Ask, Terms, max_spacing};
+use crate::state::terms::{Ask, Terms, max_spacing, spacing};
 use crate::time::Timestamp;
 use std::cell::Cell;
 use std::time::Duration;
@@ -37,17 +37,6 @@ pub(crate) struct Spacing {
     now: Timestamp,
 }
 
-/// How long a request keeps a pacer busy, in nanoseconds, if `count` pass in `interval`, at present at `rate`. `None` if it
-/// never passes.
-#[inline]
-fn spacing(interval: u64, count: f64, rate: f64, cost: u64) -> Option<u64> {
-    if count == 0.0 || cost as f64 > count.max(1.0) {
-        return None;
-    }
-    // Rounded up: never faster than the rate. Exact to the nanosecond for turns of up to 104 days.
-    Some((interval as f64 * cost as f64 / rate).ceil() as u64)
-}
-
 /// Which requests wait for a request's cost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Charge {
@@ -62,6 +51,9 @@ impl Spacing {
     pub(super) fn new(terms: &Terms, cost: u64, now: Timestamp) -> Option<Spacing> {
         let count = terms.count.get();
         if terms.compat.is_none() {
+            if cost == 1 {
+                return Some(Spacing::charged_after(terms, terms.turn?, now));
+            }
             return Spacing::at_rate(terms, count, cost, now);
         }
         // Sentinel: `ThrottlingController.canPass`: in milliseconds where the count divides a second, else in nanoseconds. (A
@@ -85,13 +77,19 @@ impl Spacing {
             let cost_ms = (cost as f64 / rate * 1000.0).round();
             return (!rate.is_nan()).then(|| Spacing::in_millis(terms, cost_ms as u64, now));
         }
-        Some(Spacing {
-            cost: spacing(terms.interval, terms.count.get(), rate, cost)?,
+        let cost = spacing(terms.interval, terms.count.get(), rate, cost)?;
+        Some(Spacing::charged_after(terms, cost, now))
+    }
+
+    /// A spacing of so many nanoseconds, for which later requests wait.
+    fn charged_after(terms: &Terms, cost: u64, now: Timestamp) -> Spacing {
+        Spacing {
+            cost,
             charge: Charge::After,
             max_queueing: terms.max_queueing,
             furthest: terms.furthest,
             now,
-        })
+        }
     }
 
     /// The spacing of a request of that cost at `count` passes in `interval`, if no request waits for longer than
@@ -232,8 +230,6 @@ struct Slot {
     from: Option<Timestamp>,
     to: Timestamp,
     release: Timestamp,
-    /// Whether the turn was given up, at an unknown time.
-    given_up: bool,
 }
 
 /// Whether turns reach no further than `now`.
@@ -246,6 +242,8 @@ pub(super) fn is_free(instant: &impl SharedInstant, now: Timestamp) -> bool {
 pub(super) struct Pacer {
     /// The latest turn that was taken here: only this one can be given back.
     slot: Cell<Option<Slot>>,
+    /// Whether that turn was given up, at an unknown time.
+    given_up: Cell<bool>,
     /// The longest wait for a turn since [`Pacer::take_longest`], in nanoseconds.
     longest: Cell<u64>,
 }
@@ -253,11 +251,11 @@ pub(super) struct Pacer {
 impl Pacer {
     /// How far turns reach, without a turn that was given up in time.
     fn latest(&self, instant: &impl SharedInstant, spacing: &Spacing) -> Option<Timestamp> {
-        if let Some(slot) = self.slot.get().filter(|slot| slot.given_up) {
-            self.slot.set(None);
-            if slot.release > spacing.now {
-                instant.swap(Some(slot.to), slot.from);
-            }
+        if self.given_up.take()
+            && let Some(slot) = self.slot.take()
+            && slot.release > spacing.now
+        {
+            instant.swap(Some(slot.to), slot.from);
         }
         let latest = instant.get()?;
         let reached = spacing.clamped(latest);
@@ -306,12 +304,7 @@ impl Pacer {
         if !instant.swap(from, Some(to)) {
             return false;
         }
-        self.slot.set(Some(Slot {
-            from,
-            to,
-            release,
-            given_up: false,
-        }));
+        self.slot.set(Some(Slot { from, to, release }));
         let waits = free.as_nanos() - spacing.now.as_nanos();
         self.longest.set(self.longest.get().max(waits));
         true
@@ -324,6 +317,7 @@ impl Pacer {
 
     /// Gives back the turn that was taken last, at once.
     pub(super) fn release(&self, instant: &impl SharedInstant) {
+        self.given_up.set(false);
         if let Some(slot) = self.slot.take() {
             instant.swap(Some(slot.to), slot.from);
         }
@@ -337,16 +331,13 @@ impl Pacer {
         release: Timestamp,
         now: Option<Timestamp>,
     ) {
-        let Some(slot) = self.slot.get().filter(|slot| slot.release == release) else {
+        if self.slot.get().is_none_or(|slot| slot.release != release) {
             return;
-        };
+        }
         match now {
             Some(now) if now < release => self.release(instant),
             Some(_) => {}
-            None => self.slot.set(Some(Slot {
-                given_up: true,
-                ..slot
-            })),
+            None => self.given_up.set(true),
         }
     }
 

@@ -16,6 +16,8 @@ pub(crate) struct Terms {
     pub(crate) slowest: f64,
     /// In nanoseconds.
     pub(crate) max_queueing: u64,
+    /// How long a request that costs 1 keeps a throttle busy, in nanoseconds; `None` if none ever passes.
+    pub(crate) turn: Option<u64>,
     /// How far ahead turns can reach, in nanoseconds: the longest wait on the resource plus the spacing of the highest cost.
     pub(crate) furthest: u64,
     /// Whether it decides as Sentinel does.
@@ -50,6 +52,7 @@ impl Terms {
             warm_up: rule.warming_up(),
             slowest,
             max_queueing: rule.max_queueing().as_nanos(),
+            turn: spacing(interval, count, count, 1),
             furthest: longest_wait.saturating_add(max_spacing),
             compat: AsSentinel::of(rule.is_compat()),
             holds: rule.cost().is_some(),
@@ -134,4 +137,15 @@ pub(super) fn max_spacing(interval: u64, count: f64, slowest: f64) -> u64 {
         return interval;
     }
     (interval as f64 * count.max(1.0) / slowest).ceil() as u64
+}
+
+/// How long a request keeps a pacer busy, in nanoseconds, if `count` pass in `interval`, at present at `rate`. `None` if it
+/// never passes.
+#[inline]
+pub(super) fn spacing(interval: u64, count: f64, rate: f64, cost: u64) -> Option<u64> {
+    if count == 0.0 || cost as f64 > count.max(1.0) {
+        return None;
+    }
+    // Rounded up: never faster than the rate. Exact to the nanosecond for turns of up to 104 days.
+    Some((interval as f64 * cost as f64 / rate).ceil() as u64)
 }

@@ -46,6 +46,11 @@ impl<T: Counter> Throttle<T> {
         self.pacer.turn(self.counter.latest(), spacing)
     }
 
+    /// Takes the turn of a request that may not wait, if it has come; a request without cost needs none.
+    pub(super) fn take(&self, terms: &Terms, cost: u64, now: Timestamp) -> bool {
+        self.reserve(terms, Ask::at_once(cost), now)
+    }
+
     /// Takes the turn of a request, if that is still the turn it asks for.
     pub(super) fn reserve(&self, terms: &Terms, ask: Ask, now: Timestamp) -> bool {
         let spacing = || Spacing::new(terms, ask.cost, now);

@@ -41,14 +41,34 @@ fn kept_part(leaving: u64, start: Timestamp, now: Timestamp, window: Window) -> 
     leaving as f64 * (window.bucket_nanos() - elapsed) as f64 / window.bucket_nanos() as f64
 }
 
-/// The newest bucket of a window.
-#[derive(Clone, Copy)]
+/// The newest bucket of a window, in cells of their own: what a decision reads stays in registers.
+#[derive(Default)]
 struct Current {
-    start: Timestamp,
+    start: Cell<u64>,
+    /// [`Window::length_from`] its start; 0 while there is none, so that no instant lies in it.
+    length: Cell<u64>,
     /// `admitted` when the oldest bucket that counts in full began.
-    base: u64,
+    base: Cell<u64>,
     /// Admissions in the bucket before that one.
-    leaving: u64,
+    leaving: Cell<u64>,
+}
+
+impl Current {
+    /// Whether `now` lies in it.
+    #[inline]
+    fn contains(&self, now: Timestamp) -> bool {
+        now.as_nanos().wrapping_sub(self.start.get()) < self.length.get()
+    }
+
+    #[inline]
+    fn is_known(&self) -> bool {
+        self.length.get() > 0
+    }
+
+    /// The next call with a time has to look at the ring.
+    fn forget(&self) {
+        self.length.set(0);
+    }
 }
 
 /// The window of one rule.
@@ -64,7 +84,7 @@ pub struct RuleWindow<T> {
     /// The latest known value of `admitted`, and its past.
     history: History<u64>,
     /// A copy of the history's newest bucket: a decision reads only this.
-    current: Cell<Option<Current>>,
+    current: Current,
     /// What was settled at an unknown time, and is to be charged by the next call with a time.
     late: Cell<u64>,
     counter: T,
@@ -86,7 +106,7 @@ impl<T: Counter> RuleWindow<T> {
             loan_rule: LoanRule::Exact,
             loans: Loans::default(),
             history: History::new(window, initial, last),
-            current: Cell::new(None),
+            current: Current::default(),
             late: Cell::new(0),
             counter,
         };
@@ -119,7 +139,7 @@ impl<T: Counter> RuleWindow<T> {
     #[inline(never)]
     fn count_anew(&self) {
         // A loan that was given up has to be settled by the next call with a time.
-        if self.current.get().is_some() {
+        if self.current.is_known() {
             self.refresh();
         }
     }
@@ -148,17 +168,20 @@ impl<T: Counter> RuleWindow<T> {
     /// Reads what has been admitted. To be called before the clock is read for the next call here that takes a time.
     #[inline]
     pub fn observe(&self) {
-        self.history.seen.set(self.counter.admitted());
+        if T::IS_SHARED {
+            self.history.seen.set(self.counter.admitted());
+        }
     }
 
     /// Brings the ring up to `now` and files what was observed before.
     #[inline]
     pub fn advance(&self, now: Timestamp) {
-        match self.current.get() {
-            Some(current) if self.history.window().contains(current.start, now) => {}
-            _ => self.move_to(now),
+        if !self.current.contains(now) {
+            self.move_to(now);
         }
-        if let Some(seen) = self.history.seen.take() {
+        if T::IS_SHARED
+            && let Some(seen) = self.history.seen.take()
+        {
             if seen.is_behind(self.history.last.get()) {
                 self.forget(seen);
             }
@@ -172,14 +195,11 @@ impl<T: Counter> RuleWindow<T> {
         // All that was admitted or observed before this call lies before `now`: the new buckets begin with it.
         let before = self.history.newest_start();
         self.take_back_given_up(now);
-        let current = self.history.window().start(now);
-        self.history.move_to_with(now, move |start, began| {
-            let gone_by = self.loans.take_before(start);
-            self.pay(gone_by, !self.has_sentinel_loans());
-            self.history.begin(began);
-            let due = self.loans.take_before(start.plus_nanos(1));
-            self.pay(due, !self.has_sentinel_loans() || start == current);
-        });
+        if self.lends() {
+            self.move_to_paying(now);
+        } else {
+            self.history.move_to(now);
+        }
         if self.history.newest_start() < before {
             // The clock has stepped back by an interval or more: like the rest of the window, loans are counted now.
             let lent = self.loans.take_before(Timestamp::MAX);
@@ -194,10 +214,23 @@ impl<T: Counter> RuleWindow<T> {
         self.charge_late();
     }
 
+    /// Moves the ring, and counts each loan in the bucket of its release.
+    #[inline(never)]
+    fn move_to_paying(&self, now: Timestamp) {
+        let current = self.history.window().start(now);
+        self.history.move_to_with(now, move |start, began| {
+            let gone_by = self.loans.take_before(start);
+            self.pay(gone_by, !self.has_sentinel_loans());
+            self.history.begin(began);
+            let due = self.loans.take_before(start.plus_nanos(1));
+            self.pay(due, !self.has_sentinel_loans() || start == current);
+        });
+    }
+
     /// Records that all this window knows is published: the next call with a time reads what other workers have published by
     /// then.
     pub fn rest(&self) {
-        self.current.set(None);
+        self.current.forget();
     }
 
     /// Takes over what another window over the same counts has published, and keeps all that was known here; `index` selects
@@ -266,12 +299,14 @@ impl<T: Counter> RuleWindow<T> {
         } else {
             n - 1
         });
-        let current = |start| Current {
-            start,
-            base,
-            leaving: base.wrapping_sub(at(n)),
+        let Some(start) = self.history.newest_start() else {
+            return;
         };
-        self.current.set(self.history.newest_start().map(current));
+        self.current.start.set(start.as_nanos());
+        self.current.base.set(base);
+        self.current.leaving.set(base.wrapping_sub(at(n)));
+        let length = self.history.window().length_from(start);
+        self.current.length.set(length);
     }
 
     /// Whether nothing counts at `now`. Admissions of other workers since the last observation count, too. Changes nothing.
@@ -353,13 +388,20 @@ impl<T: Counter> RuleWindow<T> {
     /// Whether `counted`, with `cost` more, is within the limit.
     #[inline]
     fn fits(&self, counted: u64, limit: Count, cost: u64, now: Timestamp) -> bool {
-        let Some(current) = self.current.get() else {
+        let Current {
+            start,
+            base,
+            leaving,
+            ..
+        } = &self.current;
+        if !self.current.is_known() {
             return false;
-        };
-        let sum = counted.wrapping_sub(current.base);
+        }
+        let sum = counted.wrapping_sub(base.get());
         match self.counting.get() {
             Counting::Weighted => {
-                let kept = kept_part(current.leaving, current.start, now, self.history.window());
+                let start = Timestamp::from_nanos(start.get());
+                let kept = kept_part(leaving.get(), start, now, self.history.window());
                 sum as f64 + kept + cost as f64 <= limit.get()
             }
             _ => sum.saturating_add(cost) <= limit.whole(),
@@ -378,6 +420,19 @@ impl<T: Counter> RuleWindow<T> {
             self.counter.release(cost);
         }
         fits
+    }
+
+    /// Admits `cost` if it fits into `limit`; else, or if it could not be counted, nothing. The window has been advanced to
+    /// `now`.
+    #[inline]
+    pub(super) fn take(&self, limit: Count, cost: u64, now: Timestamp) -> bool {
+        let looks_first = T::IS_SHARED; // a request that is refused writes nothing that is shared
+        let takes =
+            (!looks_first || self.has_room(limit, cost, now)) && self.reserve(limit, cost, now);
+        if takes {
+            self.admit(cost);
+        }
+        takes
     }
 
     /// Releases a reservation that will not be admitted.
@@ -433,14 +488,16 @@ impl<T: Counter> RuleWindow<T> {
     pub fn give_up(&self, cost: u64, at: Timestamp) {
         let start = self.history.window().start(self.history.reading_time(at));
         self.loans.give_up(start, cost);
-        self.current.set(None);
+        self.current.forget();
     }
 
     /// Turns a reservation into admissions.
     #[inline]
     pub fn admit(&self, cost: u64) {
         self.counter.admit(cost);
-        self.history.seen.set(None); // it is older than this
+        if T::IS_SHARED {
+            self.history.seen.set(None); // it is older than this
+        }
         self.history
             .last
             .set(self.history.last.get().wrapping_add(cost));

@@ -145,6 +145,7 @@ pub trait Metric {
 /// The statistics over one ring.
 ///
 /// Sentinel: `ArrayMetric`.
+#[derive(Clone)]
 pub struct ArrayMetric {
     array: OccupiableBucketLeapArray,
 }
@@ -242,8 +243,8 @@ impl ArrayMetric {
         let counted = self
             .array
             .main()
-            .newest_and_oldest(0)
-            .map_or(0, |(newest, _)| newest.after(series));
+            .newest()
+            .map_or(0, |newest| newest.after(series));
         match series {
             Series::Paid => counted.wrapping_add(self.array.due(now)),
             Series::Event(_) => counted,
@@ -315,10 +316,13 @@ impl Metric for SlidingWindowMetric<'_> {
     fn sum(&self, event: MetricEvent, now: Timestamp) -> u64 {
         let now = self.array.array.main().reading_time(now);
         let first = self.view.first_start(now);
+        let bucket = self.array.array.main().bucket_at(first);
         self.count(event, |series| {
-            self.array
-                .counted(series, now)
-                .wrapping_sub(self.array.counted_before(series, first))
+            let before = match bucket {
+                Some(wrap) => wrap.value().before(series),
+                None => self.array.counted_before(series, first),
+            };
+            self.array.counted(series, now).wrapping_sub(before)
         })
     }
 

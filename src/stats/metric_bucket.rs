@@ -69,14 +69,28 @@ fn cell(counts: &Counts, series: Series) -> &Cell<u64> {
 /// Counts wrap around after 2^64.
 ///
 /// Sentinel: `MetricBucket`; the highest response time and concurrency are additions (the latter is sentinel-golang's).
-#[derive(Default)]
+#[derive(Clone)]
 pub struct MetricBucket {
     counts: Counts,
     /// What the ring had counted when this bucket began.
     before: Counts,
-    /// Shortest and longest response time, in milliseconds; `None` while nothing has completed.
-    rt: Cell<Option<(u64, u64)>>,
+    /// Shortest and longest response time, in milliseconds. In cells of their own, which stay in registers: while nothing has
+    /// completed, the shortest is longer than the longest.
+    min_rt: Cell<u64>,
+    max_rt: Cell<u64>,
     max_concurrency: Cell<u64>,
+}
+
+impl Default for MetricBucket {
+    fn default() -> MetricBucket {
+        MetricBucket {
+            counts: Counts::default(),
+            before: Counts::default(),
+            min_rt: Cell::new(u64::MAX),
+            max_rt: Cell::new(0),
+            max_concurrency: Cell::new(0),
+        }
+    }
 }
 
 impl MetricBucket {
@@ -101,8 +115,18 @@ impl MetricBucket {
     #[inline]
     pub fn add_rt(&self, rt: u64) {
         self.add(MetricEvent::Rt, rt);
-        let (min, max) = self.rt.get().unwrap_or((rt, rt));
-        self.rt.set(Some((min.min(rt), max.max(rt))));
+        self.widen_rt(rt, rt);
+    }
+
+    #[inline]
+    fn widen_rt(&self, min: u64, max: u64) {
+        self.min_rt.set(self.min_rt.get().min(min));
+        self.max_rt.set(self.max_rt.get().max(max));
+    }
+
+    /// Whether any response time has been recorded.
+    fn has_rt(&self) -> bool {
+        self.min_rt.get() <= self.max_rt.get()
     }
 
     /// Records how many calls are in flight, if that is a new maximum in this bucket.
@@ -116,12 +140,12 @@ impl MetricBucket {
 
     /// The shortest response time in milliseconds; `None` while nothing has completed.
     pub fn shortest_rt(&self) -> Option<u64> {
-        self.rt.get().map(|(min, _)| min)
+        self.has_rt().then_some(self.min_rt.get())
     }
 
     /// The longest response time in milliseconds; `None` while nothing has completed.
     pub fn max_rt(&self) -> Option<u64> {
-        self.rt.get().map(|(_, max)| max)
+        self.has_rt().then_some(self.max_rt.get())
     }
 
     /// The shortest response time as Sentinel reports it: 5000 while nothing has completed, and never more.
@@ -162,7 +186,8 @@ impl MetricBucket {
 
     /// Forgets the response times and the concurrency, but not the counts.
     fn clear_extremes(&self) {
-        self.rt.set(None);
+        self.min_rt.set(u64::MAX);
+        self.max_rt.set(0);
         self.max_concurrency.set(0);
     }
 }
@@ -191,10 +216,7 @@ impl Bucket for MetricBucket {
             increase(n, more.get());
             before.set(before.get().wrapping_sub(more.get()));
         }
-        if let Some((min, max)) = older.rt.get() {
-            let (own_min, own_max) = self.rt.get().unwrap_or((min, max));
-            self.rt.set(Some((own_min.min(min), own_max.max(max))));
-        }
+        self.widen_rt(older.min_rt.get(), older.max_rt.get());
         self.update_concurrency(older.max_concurrency());
     }
 

@@ -26,10 +26,13 @@ pub type BucketLeapArray = LeapArray<MetricBucket>;
 /// Passes promised by bucket. Only buckets that have not begun count.
 ///
 /// Sentinel: `FutureBucketLeapArray`, a whole ring of buckets; one count for each is enough.
+#[derive(Clone)]
 pub struct FutureBucketLeapArray {
     window: Window,
     /// By slot: the promises of one interval ahead, and of one that has begun without its buckets being opened.
     promised: Box<[Cell<Option<Promise>>]>,
+    /// Whether anything has ever been promised: most rings lend nothing.
+    lends: Cell<bool>,
 }
 
 /// Promised passes of one bucket.
@@ -46,6 +49,7 @@ impl FutureBucketLeapArray {
         FutureBucketLeapArray {
             window,
             promised: (0..slots).map(|_| Cell::new(None)).collect(),
+            lends: Cell::new(false),
         }
     }
 
@@ -61,6 +65,7 @@ impl FutureBucketLeapArray {
             Some(other) if other.start >= start => other.passes,
             _ => 0,
         };
+        self.lends.set(true);
         slot.set(Some(Promise {
             start,
             passes: promised.saturating_add(n),
@@ -81,7 +86,11 @@ impl FutureBucketLeapArray {
     }
 
     /// How many passes are promised of buckets that begin after `after` and at `now` at the latest.
+    #[inline]
     fn due(&self, after: Timestamp, now: Timestamp) -> u64 {
+        if !self.lends.get() {
+            return 0;
+        }
         let due = self
             .promised
             .iter()
@@ -92,7 +101,11 @@ impl FutureBucketLeapArray {
 
     /// Takes the promised passes of the bucket that starts at `start`, to be paid; also passes promised before the clock
     /// stepped back to `now`, of buckets too far ahead to borrow from.
+    #[inline]
     fn take(&self, start: Timestamp, now: Timestamp) -> u64 {
+        if !self.lends.get() {
+            return 0;
+        }
         let too_far = self
             .window
             .start(now)
@@ -120,6 +133,7 @@ pub enum LoanRule {
 /// A ring of buckets from which passes may be borrowed before they begin.
 ///
 /// Sentinel: `OccupiableBucketLeapArray`. A borrowed pass counts in the bucket that pays for it, once that has begun.
+#[derive(Clone)]
 pub struct OccupiableBucketLeapArray {
     main: BucketLeapArray,
     borrowed: FutureBucketLeapArray,
@@ -172,9 +186,9 @@ impl OccupiableBucketLeapArray {
     /// Sentinel: `OccupiableBucketLeapArray.addWaiting`.
     #[doc(alias = "addWaiting")]
     pub fn add_waiting(&self, at: Timestamp, n: u64) {
-        match self.main.newest_start().zip(self.main.newest_and_oldest(0)) {
+        match self.main.newest_start().zip(self.main.newest()) {
             // After the clock has stepped back, a bucket that has begun seems to be still to come.
-            Some((start, (newest, _))) if self.main.window().start(at) <= start => newest.pay(n),
+            Some((start, newest)) if self.main.window().start(at) <= start => newest.pay(n),
             _ => self.borrowed.add(at, n),
         }
     }

@@ -286,3 +286,10 @@ fn waiting_and_warming_up_allocate_nothing_once_there_have_been_loans() {
         "{counted:?} waited and refused"
     );
 }
+
+#[test]
+fn an_entry_is_small_since_it_is_moved_often() {
+    use leapgate::Entry;
+    assert_eq!(size_of::<Entry>(), 7 * size_of::<u64>());
+    assert_eq!(size_of::<Decision>(), 9 * size_of::<u64>());
+}

@@ -11,8 +11,12 @@ use leapgate::rule::{
     AuthorityRule, AuthorityStrategy, Counting, FlowRule, KeyPart, KeyValue, KeyedBy, LimitApp,
     MAX_RULES_PER_RESOURCE, Mode,
 };
-use leapgate::stats::{MAX_CONTEXTS, MAX_ORIGINS, Node};
-use leapgate::{Blocked, Cause, Decision, Engine, Entry, Outcome, Request, Rules, RulesError};
+use leapgate::stats::{
+    DEFAULT_CONTEXT, MAX_CONTEXTS, MAX_ORIGINS, Metric, Node, StatisticNode,
+};
+use leapgate::{
+    Blocked, Cause, Decision, Engine, Entry, Outcome, Request, Rules, RulesError, Timestamp,
+};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -689,6 +693,103 @@ fn an_entry_that_is_dropped_is_no_longer_in_flight_and_has_not_completed() {
         );
     }
     drop(pass(&engine, &Request::new("api"), 1000));
+}
+
+// ---- contexts ----
+
+/// All that a node says at an instant.
+fn told(node: &StatisticNode, now: Timestamp) -> String {
+    let rates = [
+        node.pass_qps(now),
+        node.block_qps(now),
+        node.success_qps(now),
+        node.exception_qps(now),
+        node.avg_rt(now),
+        node.min_rt(now),
+    ];
+    let minute = node.minute().details(now);
+    format!("{node:?} {rates:?} {} {minute:?}", node.cur_thread_num())
+}
+
+#[test]
+fn each_context_and_all_together_count_what_they_would_count_apart() {
+    let contexts = [DEFAULT_CONTEXT, "web", "job"];
+    for seed in 0..300 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let engine = engine([rule("r", "api", 4.0)]);
+        let models = contexts.map(|_| StatisticNode::default());
+        let all = StatisticNode::default();
+        // What has been read is counted apart from then on, and so is what has a second context: each seed does so at other times.
+        let (read_from, others_from) = (random.usize(..70), random.usize(..70));
+        let (first, mut open, mut now) = (random.usize(..3), Vec::new(), 86_400_000_u64);
+        for step in 0..60 {
+            now += [0, 3, 90, 400, 1100, 70_000][random.usize(..6)];
+            now -= [0, 300][usize::from(random.u8(..20) == 0)];
+            if random.bool() || open.is_empty() {
+                let i = if step < others_from { first } else { random.usize(..3) };
+                let request = Request::new("api").context(contexts[i]).cost(2);
+                let both = [&models[i], &all];
+                match engine.enter(&request, at(now)) {
+                    Decision::Pass(entry) => {
+                        both.into_iter().for_each(|node| node.begin(2, at(now)));
+                        open.push((entry, i, now));
+                    }
+                    _ => {
+                        both.into_iter().for_each(|node| node.increase_block_qps(2, at(now)));
+                    }
+                }
+            } else {
+                let (entry, i, began) = open.swap_remove(random.usize(..open.len()));
+                let (both, rt) = ([&models[i], &all], now.saturating_sub(began));
+                let outcomes = [None, Some(Outcome::Success), Some(Outcome::Error)];
+                match outcomes[random.usize(..3)] {
+                    None => {
+                        drop(entry);
+                        both.into_iter().for_each(StatisticNode::decrease_thread_num);
+                    }
+                    Some(outcome) => {
+                        let failed = outcome == Outcome::Error;
+                        entry.exit(outcome, at(now));
+                        both.into_iter().for_each(|node| node.complete(rt, 2, failed, at(now)));
+                    }
+                }
+            }
+            let tree = engine.store().tree().unwrap();
+            let cluster = tree.cluster("api").unwrap();
+            let is = told(cluster.statistics(), at(now));
+            assert_eq!(is, told(&all, at(now)), "seed {seed}, step {step}");
+            for (context, model) in contexts.iter().zip(&models) {
+                let node = tree.default_node(context, "api").filter(|_| step >= read_from);
+                if let Some(node) = node {
+                    let is = told(node.statistics(), at(now));
+                    assert_eq!(is, told(model, at(now)), "seed {seed}, step {step}, {context}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_caller_records_for_all_contexts_is_in_no_context_and_the_other_way_round() {
+    for is_met in [false, true] {
+        let engine = engine([]);
+        let tree = engine.store().tree().unwrap();
+        let enter = || drop(pass(&engine, &Request::new("api"), 1000));
+        let node = || tree.default_node(DEFAULT_CONTEXT, "api").unwrap();
+        if is_met {
+            enter();
+        } else {
+            // A request by another way in makes the node of all contexts.
+            drop(pass(&engine, &Request::new("api").context("web"), 1000));
+        }
+        let cluster = tree.cluster("api").unwrap();
+        cluster.statistics().increase_exception_qps(3, at(1000));
+        enter();
+        node().statistics().increase_block_qps(5, at(1000));
+        let of = |node: &StatisticNode| (node.total_exception(at(1000)), node.block_request(at(1000)));
+        assert_eq!(of(cluster.statistics()), (3, 0));
+        assert_eq!(of(node().statistics()), (0, 5));
+    }
 }
 
 // ---- origins ----

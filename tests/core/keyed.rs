@@ -260,6 +260,72 @@ fn long_histories_are_as_the_logs_have_them() {
 }
 
 #[test]
+fn decisions_that_are_not_asked_for_before_are_as_the_logs_have_them() {
+    // No other call brings the windows up to date: from one bucket to the next, a decision itself does.
+    let mut rng = Rng::with_seed(23);
+    let steps = if cfg!(debug_assertions) {
+        20_000
+    } else {
+        200_000
+    };
+    for (interval, samples, limit, most) in [
+        (1000, 20, 12.0, 3),
+        (1000, 2, 7.5, 2),
+        (1000, 1, 3.0, 1),
+        (300, 60, 40.25, 9),
+        (1000, 20, 2500.0, 120), // widens now and then
+    ] {
+        let window = RuleGeometry::new(interval, Some(samples)).unwrap();
+        let (table, terms) = (table(qps(interval, samples, Counting::Strict), 64), terms(limit));
+        let bucket = interval / u64::from(samples);
+        let mut now = 10 * interval;
+        let mut logs = vec![Log::new(window.window(), Counting::Strict); 9];
+        for step in 0..steps {
+            if rng.u32(..500) == 0 {
+                let counting = *rng.choice(&COUNTINGS).unwrap();
+                table.count_as(counting);
+                logs.iter_mut().for_each(|log| log.counting = counting);
+            }
+            // Each key comes once at first, so that no later key takes the window of another.
+            let (mut number, mut cost) = (step, 1);
+            if step >= logs.len() {
+                (number, cost) = (rng.usize(..logs.len()), rng.u64(..=most));
+                now = match rng.u32(..60) {
+                    0 => now + rng.u64(..3 * interval),
+                    1 => now.saturating_sub(rng.u64(..3 * interval)),
+                    2 => now.saturating_sub(rng.u64(..interval)),
+                    3..10 => now + bucket,
+                    _ => now + rng.u64(..bucket / 3 + 2),
+                };
+            }
+            let now = at(now);
+            let about = format!("step {step}, {window:?}, key {number}, {cost} at {now:?}");
+            let (key, log) = (numbered(&table, number as u64), &mut logs[number]);
+            if step >= 9 && rng.u32(..8) == 0 {
+                // Reserved, and given back.
+                log.advance(now);
+                let fits = log.sum(now) + cost as f64 <= limit;
+                let reserved = table.reserve(&mut KeyHandle::of(key), &terms, cost, now);
+                assert_eq!(reserved.is_some(), fits, "{about}");
+                if let Some(reserved) = reserved {
+                    table.release(reserved, cost, now);
+                }
+            } else if rng.bool() {
+                let admitted = table.admit_now(key, &terms, cost, now);
+                assert_eq!(admitted.is_some(), log.admits(limit, cost, now), "{about}");
+            } else {
+                let reserved = table.reserve(&mut KeyHandle::of(key), &terms, cost, now);
+                assert_eq!(reserved.is_some(), log.admits(limit, cost, now), "{about}");
+                if let Some(reserved) = reserved {
+                    assert!(!table.admit(reserved, cost));
+                }
+            }
+            assert_eq!(table.sum(key, now), log.sum(now), "{about}");
+        }
+    }
+}
+
+#[test]
 fn near_the_end_of_the_clock_nothing_overflows() {
     for counting in COUNTINGS {
         for samples in [1, 20, 60] {

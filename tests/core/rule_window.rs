@@ -587,6 +587,47 @@ fn long_after_the_start_of_a_clock_that_has_stepped_back_to_it_only_the_window_c
 }
 
 #[test]
+fn a_window_that_leaps_over_buckets_decides_as_one_that_opens_each() {
+    let mut random = fastrand::Rng::with_seed(16);
+    for (counting, n) in ALL.into_iter().flat_map(|how| [1, 2, 5, 60].map(|n| (how, n))) {
+        let shape = buckets(n, 10);
+        let (leaping, slow) = (local(shape, counting), local(shape, counting));
+        let (n, mut now, mut newest, mut refused) = (u64::from(n), 1_000_000, 1_000_000, 0);
+        for _ in 0..3_000 {
+            let leaps = [0, 0, 0, 1, n - 1, n, n + 1, 3 * n, 1_000_000];
+            now = match random.usize(..leaps.len() + 2) {
+                back if back == leaps.len() => now - random.u64(..n * 10),
+                back if back > leaps.len() => now - n * 10 - random.u64(..n * 20),
+                leap => now + leaps[leap] * 10 + random.u64(..10),
+            };
+            // The slow one sees every bucket that still counts, one after the other.
+            let first = (now / 10).saturating_sub(n + 2).max(newest / 10 + 1);
+            (first..now / 10).for_each(|bucket| slow.advance(at(bucket * 10)));
+            newest = if newest > now && newest - now < n * 10 { newest } else { now };
+            let cost = random.u64(..4);
+            let passes = enter(&leaping, 4.0, cost, now);
+            assert_eq!(enter(&slow, 4.0, cost, now), passes, "{leaping:?}\n{slow:?}");
+            assert_eq!(leaping.snapshots(), slow.snapshots(), "at {now}");
+            refused += u64::from(!passes);
+        }
+        assert!((200..2_800).contains(&refused), "{counting:?}, {n}: {refused}");
+    }
+}
+
+#[test]
+fn the_last_bucket_of_the_clock_ends_with_it() {
+    for counting in ALL {
+        let window = local(buckets(2, 500), counting);
+        window.advance(Timestamp::MAX);
+        assert!(window.reserve(count(5.0), 5, Timestamp::MAX));
+        window.admit(5);
+        window.advance(at(0));
+        assert_eq!(window.snapshots().map(|kept| kept.newest), Some(at(0)));
+        assert!(!window.has_room(count(5.0), 1, at(0)), "no amnesty: {window:?}");
+    }
+}
+
+#[test]
 fn a_window_draws_itself() {
     let window = local(buckets(3, 100), Counting::Strict);
     for (now, n) in [(1000, 2), (1100, 3), (1250, 1)] {

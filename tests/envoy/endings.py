@@ -118,4 +118,4 @@ def metric(running, name):
 def none_in_flight(running, *gauges):
     """Waits until these gauges say that no call is in flight."""
     for gauge in gauges:
-        eventually(f"{gauge} is 0", lambda: metric(running, gauge) == 0)
+        eventually(f"{gauge} is 0", lambda: not metric(running, gauge))

@@ -338,6 +338,10 @@ class Envoy:
         threads = pathlib.Path(f"/proc/{self._process.pid}/task").iterdir()
         return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
+    def resident_bytes(self):
+        """What the kernel keeps of its memory."""
+        return int(pathlib.Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
     def workers_reached(self):
         """How many workers have had a connection."""
         return sum(value > 0 for name, value in self.stats().items() if re.search(r"\.worker_\d+\.downstream_cx_total$", name))

@@ -97,4 +97,4 @@ class Prerequisites(unittest.TestCase):
     def test_alone_it_lists_its_commands(self):
         done = subprocess.run([ROOT / "build.sh"], capture_output=True, text=True, check=True)
         commands = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("./build.sh ")]
-        self.assertEqual(commands, ["run", "test", "check", "wasm", "image", "cli", "npm", "fleet", "bench", "bench", "site"])
+        self.assertEqual(commands, ["run", "test", "check", "wasm", "image", "cli", "npm", "fleet", "soak", "nightly", "bench", "bench", "bench", "site"])

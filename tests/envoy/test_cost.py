@@ -65,7 +65,8 @@ class Costs(EnvoyTest):
     def counted(self, running, rule, seconds=60):
         """What counts of a rule, and what is held beside it."""
         name = f"rule={rule};window={seconds * 1000}ms_100"
-        admitted, reserved = (metric(running, f"{what};{name}") for what in ("admitted", "tickets"))
+        # They begin with the first request.
+        admitted, reserved = (metric(running, f"{what};{name}") or 0 for what in ("admitted", "tickets"))
         return admitted, reserved - admitted
 
 

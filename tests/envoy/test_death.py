@@ -2,12 +2,15 @@
 
 import http.client
 import os
+import re
 import subprocess
 import time
 
 from harness import ROOT, WASM, EnvoyTest, cluster, eventually, route
 
-MODULE = ROOT / "target" / "trap" / "wasm32-unknown-unknown" / "debug" / "leapgate_envoy.wasm"
+BUILT = ROOT / "target" / "trap" / "wasm32-unknown-unknown" / "debug"
+MODULE = BUILT / "trap.wasm"
+CALLBACKS = ROOT / "envoy" / "callbacks.wat"
 MODULE_HOW = {"vm_fields": {"code": {"local": {"filename": str(MODULE)}}}}
 IN_FLIGHT = "wasmcustom.leapgate.in_flight;rule=slow"
 GIVEN_BACK = "leapgate: a virtual machine has died: what it held is given back"
@@ -25,7 +28,19 @@ class Death(EnvoyTest):
                    "-p", "leapgate-envoy", "--features", "trap", "--crate-type", "cdylib"]
         # Small, so that Envoy loads it soon, and built soon itself.
         small = {"CARGO_PROFILE_DEV_OPT_LEVEL": "1", "CARGO_PROFILE_DEV_DEBUG": "0", "CARGO_PROFILE_DEV_STRIP": "debuginfo"}
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, **small})
+        exports = ["memory", "malloc", "proxy_abi_version_0_2_1", *re.findall(r'"(leapgate_on_\w+)"', CALLBACKS.read_text())]
+        linked = {"RUSTFLAGS": f"-C link-arg=--exports={','.join(exports)}",
+                  "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER": str(ROOT / "envoy" / "link.sh")}
+        cls.do(command, {**small, **linked})
+        # As build.sh gives the callbacks their names.
+        binaryen, names = ROOT / ".tools" / "binaryen" / "node_modules" / ".bin", str(BUILT / "callbacks.wasm")
+        cls.do([str(binaryen / "wasm-as"), str(CALLBACKS), "-o", names])
+        built = [str(BUILT / "leapgate_envoy.wasm"), "filter", names, "callbacks"]
+        cls.do([str(binaryen / "wasm-merge"), *built, "-o", str(MODULE)])
+
+    @staticmethod
+    def do(command, environment=None):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, **(environment or {})})
         if done.returncode:
             raise AssertionError(done.stderr)
 

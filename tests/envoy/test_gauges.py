@@ -28,9 +28,9 @@ class Gauges(EnvoyTest):
 
     def holds(self, rules, excluded, gauge):
         running, hot = self.start(rules, excluded), Source("/hot", connections=32)
-        self.log_names(running, gauge, IN_SHARED_DATA)
         with Load(running.port, hot):
             time.sleep(3)
+        self.log_names(running, gauge, IN_SHARED_DATA)
         self.assertEqual(running.workers_reached(), 4)
         self.assertLessEqual(most_in_any_window(hot.admitted(), 1.0), LIMIT)
         self.assertGreaterEqual(len(hot.admitted()), 2 * LIMIT)
@@ -54,9 +54,9 @@ class Gauges(EnvoyTest):
             with self.subTest(gauge):
                 upstream = self.upstream(0.02)
                 running, source = self.start(rules, "in_flight", upstream.port), Source("/slow", connections=32)
-                self.log_names(running, gauge, IN_SHARED_DATA)
                 with Load(running.port, source):
                     time.sleep(2)
+                self.log_names(running, gauge, IN_SHARED_DATA)
                 self.assertEqual(running.workers_reached(), 4)
                 self.assertEqual({sample.status for sample in source.samples}, {200, 503 if "inbound" in gauge else 429})
                 self.assertEqual(upstream.most, 8)

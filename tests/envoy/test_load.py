@@ -11,13 +11,17 @@ def naive(samples, window):
                 for begin in [s.sent for s in samples]), default=0)
 
 
+def drawn(draw, until, most):
+    """At most so many samples, at whole numbers, so that many begin or end together, and some are longer than a window."""
+    starts = [draw.randrange(until) for _ in range(draw.randrange(most))]
+    return [Sample(start, start + draw.randrange(15), 200) for start in starts]
+
+
 class Checker(unittest.TestCase):
     def test_it_agrees_with_trying_every_interval(self):
         draw = random.Random(1)
         for _ in range(300):
-            # Whole numbers, so that many samples begin or end together, and some are longer than the window.
-            starts = [draw.randrange(40) for _ in range(draw.randrange(30))]
-            samples = [Sample(start, start + draw.randrange(15), 200) for start in starts]
+            samples = drawn(draw, 40, 30)
             for window in (1, 5, 10):
                 self.assertEqual(most_in_any_window(samples, window), naive(samples, window), (samples, window))
 

@@ -2,7 +2,7 @@
 
 import time
 
-from harness import EnvoyTest, route
+from harness import EnvoyTest, eventually, route
 from load import Load, Source, most_in_any_window
 
 LIMIT = 200
@@ -80,3 +80,23 @@ class Reload(EnvoyTest):
         updates = self.updates_keep_the_window(wrong)
         self.assertEqual(self.running.stat("listener_manager.lds.update_rejected"), updates)
         self.running.wait_for_log("flowRules[0].sampleCount", "`7` does not divide the 1000 ms interval")
+
+
+class NewVirtualMachines(EnvoyTest):
+    """Gauges go with the last virtual machine that has defined them."""
+
+    ACTIVE = "wasm.envoy.wasm.runtime.v8.active"
+
+    def test_a_rule_that_no_request_asks_for_meanwhile_keeps_its_window_and_what_is_left_of_it(self):
+        rules = {"flowRules": [{"id": name, "resource": name, "count": 50, "intervalMs": 60_000} for name in ("asked", "never")]}
+        envoy = self.envoy(rules, [route("asked"), route("never")], workers=2, drain_seconds=1)
+        vms = envoy.stat(self.ACTIVE)
+        self.assertEqual({envoy.get("/asked")[0] for _ in range(20)}, {200})
+        eventually("what has passed is published", lambda: self.passed(envoy) == 20)
+        for generation in ("first", "second"):
+            self.assertTrue(envoy.configure(rules, vm_configuration=generation))
+            eventually("the old virtual machines are gone", lambda: envoy.stat(self.ACTIVE) == vms)
+        self.assertEqual([envoy.get("/asked")[0] for _ in range(31)], [200] * 30 + [429])
+
+    def passed(self, envoy):
+        return envoy.stat("wasmcustom.leapgate.passed;rule=asked;resource=asked")

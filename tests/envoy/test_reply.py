@@ -239,12 +239,14 @@ class Metrics(EnvoyTest):
 
         eventually(f"/stats/prometheus shows {wanted}", shown)
 
-    def test_each_rule_counts_what_it_passed_and_blocked(self):
-        running = self.envoy({"flowRules": [MINUTE, {"resource": "other", "count": 1}]}, [route("login")])
+    def test_each_rule_counts_what_it_passed_and_blocked_from_its_first_request_on(self):
+        running = self.envoy({"flowRules": [MINUTE, {"resource": "other", "count": 1}]}, [route("login"), route("other")])
         for _ in range(5):
             running.get("/login")
         self.shows(running, "login_60s__2f", passed=2, blocked=3, shadow_blocked=0)
-        self.shows(running, "other", "other", passed=0, blocked=0, shadow_blocked=0)
+        self.assertEqual([name for name in running.prometheus() if "_rule_other" in name], [])
+        running.get("/other")
+        self.shows(running, "other", "other", passed=1, blocked=0, shadow_blocked=0)
 
     def test_a_rule_in_shadow_refuses_nothing_and_counts_what_it_would_have(self):
         running = self.envoy({"flowRules": [{**MINUTE, "id": "dry", "mode": "shadow"}]}, [route("login")])

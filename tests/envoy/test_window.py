@@ -1,5 +1,6 @@
 """The promise itself, under overload: the requests that a client saw admitted are compared with the limit in every interval."""
 
+import http.client
 import socket
 import time
 
@@ -56,6 +57,31 @@ class Window(EnvoyTest):
         self.assertLessEqual(most_in_any_window(hot.admitted(), 1.0), LIMIT)
         self.assertGreaterEqual(len(hot.admitted()), 0.8 * LIMIT * 5)
         self.assertIn("shared data", envoy.log())
+
+
+class Late(EnvoyTest):
+    """A rule is opened in a worker by the first request that asks for its resource there."""
+
+    def test_a_worker_that_is_first_asked_while_others_have_a_limit_full_refuses(self):
+        rules = {"flowRules": [{"resource": name, "count": 5, "intervalMs": 60_000} for name in ("now", "later")]}
+        envoy = self.envoy(rules, [route("now"), route("later")], workers=4)
+        connection = http.client.HTTPConnection("127.0.0.1", envoy.port, timeout=10)
+        self.addCleanup(connection.close)
+
+        def ask(path):
+            connection.request("GET", path)
+            response = connection.getresponse()
+            response.read()
+            return response.status
+
+        # All on one connection, and so in one worker, which has published nothing yet when others are asked, or all.
+        for path, rest in (("/now", 0), ("/later", 1)):
+            self.assertEqual([ask(path) for _ in range(6)], [200] * 5 + [429])
+            time.sleep(rest)
+            self.assertEqual({envoy.get(path)[0] for _ in range(50)}, {429})
+        self.assertEqual(envoy.workers_reached(), 4)
+        names = ("tickets", "admitted")
+        self.assertEqual([envoy.stat(f"wasmcustom.leapgate.{name};rule=now/60s;;2f;window=60000ms_100") for name in names], [5, 5])
 
 
 class Concurrency(EnvoyTest):

@@ -60,6 +60,7 @@ impl<H: Host> Filter<H> {
             is_settled &= system.keep_up(now, at_once);
         }
         self.export_refusals();
+        vm.export_repeated();
         is_settled
     }
 
@@ -71,6 +72,7 @@ impl<H: Host> Filter<H> {
         let is_settled = self.bring_up_to_date(0, usize::MAX, true);
         let sleeps = is_settled && self.may_sleep();
         if sleeps {
+            self.kept.clear();
             self.quiet.set(ASLEEP);
         }
         sleeps

@@ -1,12 +1,10 @@
 //! The host calls themselves, in a module of wasm.
 
 use super::{
-    Answer, GrpcCall, Host, HttpCall, Kind, Level, LocalReply, MetricId, NotSent, Property, Put,
-    SharedValue,
+    GrpcCall, Host, HttpCall, Kind, Level, LocalReply, MetricId, NO_PAIRS, NotSent, Property, Put,
+    SharedValue, pairs,
 };
 use leapgate::Timestamp;
-use std::borrow::Cow;
-use std::cell::Cell;
 use std::ptr::null_mut;
 
 /// `WasmResult::Ok` of the ABI.
@@ -23,8 +21,6 @@ const CALL_HEADERS: u32 = 6;
 const CLOCK_REALTIME: u32 = 0;
 const CLOCK_MONOTONIC: u32 = 1;
 const HTTP_REQUEST: u32 = 0;
-/// Pairs of which there are none.
-const NO_PAIRS: [u8; 4] = [0; 4];
 
 // ABI 0.2.1. The host copies arguments during the call, and puts results in memory from this module's `malloc`.
 #[link(wasm_import_module = "env")]
@@ -122,32 +118,18 @@ unsafe extern "C" {
     fn random_get(data: *mut u8, size: usize) -> u32;
 }
 
-// The SDK's callbacks for answers know a call by the context in which it was made, and drop the answer with that context:
-// permits would be lost with the client that happened to ask for them. These go by the token. `callbacks.wat` gives them
-// the names that the host calls, which the SDK's have in the meantime.
-thread_local! {
-    static ANSWERED: Cell<fn(u32, Answer)> = const { Cell::new(|_, _| {}) };
+/// Exports functions, which `callbacks.wat` gives the names that the host calls.
+#[cfg(feature = "plugin")]
+macro_rules! callbacks {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:tt: $of:ty),*) $(-> $result:ty)? $body:block)*) => {$(
+        $(#[$doc])*
+        // SAFETY: no other function has such a name.
+        #[unsafe(no_mangle)]
+        extern "C" fn $name($($argument: $of),*) $(-> $result)? $body
+    )*};
 }
-
-/// From now on `answered` takes the answers to calls, with their tokens.
-pub(crate) fn on_answer(answered: fn(u32, Answer)) {
-    ANSWERED.set(answered);
-}
-
-#[unsafe(export_name = "leapgate_on_http_call_response")]
-extern "C" fn on_http_call_response(_: u32, token: u32, _: u32, size: usize, _: u32) {
-    ANSWERED.get()(token, Answer::Http(size));
-}
-
-#[unsafe(export_name = "leapgate_on_grpc_receive")]
-extern "C" fn on_grpc_receive(_: u32, token: u32, size: usize) {
-    ANSWERED.get()(token, Answer::Grpc(size));
-}
-
-#[unsafe(export_name = "leapgate_on_grpc_close")]
-extern "C" fn on_grpc_close(_: u32, token: u32, status: u32) {
-    ANSWERED.get()(token, Answer::GrpcFailed(status));
-}
+#[cfg(feature = "plugin")]
+pub(crate) use callbacks;
 
 /// The proxy that this module runs in.
 #[derive(Clone, Copy, Debug)]
@@ -188,19 +170,6 @@ fn sent(status: u32, token: u32) -> Result<u32, NotSent> {
         BAD_ARGUMENT | PARSE_FAILURE => Err(NotSent::UnknownCluster),
         _ => Err(NotSent::Refused),
     }
-}
-
-/// Pairs as the ABI wants them: their number, the length of each name and value, then each of them with a zero byte.
-fn serialized(pairs: &[(&str, Cow<'_, str>)]) -> Vec<u8> {
-    let texts = || pairs.iter().flat_map(|(name, value)| [*name, value]);
-    let mut bytes = Vec::with_capacity(4 + texts().map(|text| text.len() + 5).sum::<usize>());
-    bytes.extend_from_slice(&(pairs.len() as u32).to_le_bytes());
-    texts().for_each(|text| bytes.extend_from_slice(&(text.len() as u32).to_le_bytes()));
-    for text in texts() {
-        bytes.extend_from_slice(text.as_bytes());
-        bytes.push(0);
-    }
-    bytes
 }
 
 // SAFETY of every call below: pointers and lengths are those of live slices, or of locals that outlive the call.
@@ -263,7 +232,6 @@ impl Host for Proxy {
     }
 
     fn reply(&self, reply: &LocalReply<'_>) -> bool {
-        let headers = serialized(reply.headers);
         let status = unsafe {
             proxy_send_local_response(
                 reply.status.into(),
@@ -271,8 +239,8 @@ impl Host for Proxy {
                 reply.details.len(),
                 reply.body.as_ptr(),
                 reply.body.len(),
-                headers.as_ptr(),
-                headers.len(),
+                reply.headers.as_ptr(),
+                reply.headers.len(),
                 reply.grpc_status,
             )
         };
@@ -339,7 +307,7 @@ impl Host for Proxy {
     }
 
     fn call_http(&self, call: &HttpCall<'_>) -> Result<u32, NotSent> {
-        let headers = serialized(call.headers);
+        let headers = pairs(call.headers);
         let mut token = 0;
         let status = unsafe {
             proxy_http_call(

@@ -47,7 +47,9 @@ impl Vm {
 
 impl Process {
     pub(super) fn in_flight(&self) -> i64 {
-        self.metric("leapgate.in_flight;rule=slow").unwrap()
+        // A machine that dies while it tries the gauge leaves a bit above all counts.
+        let count = self.metric("leapgate.in_flight;rule=slow");
+        count.unwrap_or(0) % (1 << 48)
     }
 
     /// What the gauges of what is held contain, by name.

@@ -39,15 +39,19 @@ fn born(process: &Rc<Process>, n: usize, document: &str) -> Vec<Vm> {
 }
 
 #[test]
-fn utilization_is_there_from_the_start_names_rule_and_resource_and_costs_no_tick() {
+fn utilization_is_there_with_the_first_request_and_names_rule_and_resource() {
     let process = process();
     let vm = Vm::born(&process, &window(10));
     let name = "leapgate.utilization_percent;rule=login/200ms;;2f;resource=login";
     let document = window(10).replace("200}", r#"200, "id": "login"}"#);
     let other = Vm::born(&process, &document);
-    assert_eq!(process.metric(name), Some(0));
-    assert_eq!(process.utilization(), Some(0));
+    assert_eq!((process.metric(name), process.utilization()), (None, None));
     assert_eq!((vm.next_tick(), other.next_tick()), (0, 0));
+    assert_eq!((vm.passes("login", 1), other.passes("login", 1)), (1, 1));
+    let vms = [vm, other];
+    process.wait_for(&vms, 50);
+    assert_eq!(process.metric(name), Some(10));
+    assert_eq!(process.utilization(), Some(10));
 }
 
 #[test]

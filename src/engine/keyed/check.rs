@@ -267,6 +267,11 @@ impl KeyCheck {
         self.enforced && u64::from((key.hash() >> 8) as u32) < self.share
     }
 
+    /// Whether the rule refuses requests of every key.
+    pub(super) fn enforces_all(&self) -> bool {
+        self.enforced && self.share as f64 >= SHARES
+    }
+
     /// Whether the rule leaves a request alone that has these values.
     pub(crate) fn exempts(&self, values: &[KeyValue<'_>], origin: &str) -> bool {
         self.exempt.holds(&self.rule, values, origin)

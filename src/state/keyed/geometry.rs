@@ -2,7 +2,7 @@
 
 use super::hottest::LABEL_BYTES;
 use super::sketch::Sketch;
-use super::table::slots;
+use super::table::{AT_A_TIME, slots};
 use super::window::Shape;
 use crate::rule::{Count, Grade, MAX_KEYS};
 
@@ -56,7 +56,7 @@ impl KeyedGeometry {
     pub fn max_bytes(&self) -> usize {
         let (shape, keys) = (Shape::new(self.grade, self.is_paced), self.keys());
         let state = shape.stride * size_of::<u64>();
-        slots(keys) * (state + 1) + Sketch::max_bytes(&shape, keys) + LABEL_BYTES
+        slots(keys) * (state + 1) + AT_A_TIME + Sketch::max_bytes(&shape, keys) + LABEL_BYTES
     }
 
     /// The same if the counters of all windows have widened.

@@ -1,7 +1,12 @@
 //! A key, and where its state was found.
 
+use super::siphash;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
+
+/// Whether the usual hash, search and the usual decision have short ways of their own, which are more code: not in WebAssembly, whose
+/// modules are loaded over a network or compiled for each worker.
+pub(super) const HAS_SHORT_WAYS: bool = !cfg!(any(feature = "small", target_family = "wasm"));
 
 /// A key: a hash of values that are limited separately, such as a client's address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -31,6 +36,9 @@ impl Key {
 
     #[inline]
     pub(super) fn of_one([k0, k1]: [u64; 2], only: &[u8]) -> Key {
+        if HAS_SHORT_WAYS {
+            return Key(siphash::of([k0, !k1], only));
+        }
         Key(SipHasher13::new_with_keys(k0, !k1).hash(only))
     }
 
@@ -65,7 +73,7 @@ impl Key {
     /// Where the search for this key begins among `slots`, which are fewer than 2^32.
     #[inline]
     pub(super) fn home(self, slots: usize) -> usize {
-        (((self.0 >> 32) * slots as u64) >> 32) as usize
+        ((self.0 >> 32).wrapping_mul(slots as u64) >> 32) as usize
     }
 }
 

@@ -315,7 +315,7 @@ impl KeyedPages {
         } = work;
         words.fill(0);
         room.clear();
-        *slab = Slab::new(1);
+        slab.clear();
         let from = found.from.clone().and_then(|from| page.get(from));
         let mut head = from.and_then(|from| word(from, WORD)).unwrap_or(0);
         let mut counters = from
@@ -385,23 +385,29 @@ impl KeyedPages {
                 *head | ROOM
             };
         }
-        let end = page.split_off(span.end.min(page.len()));
-        page.truncate(span.start);
-        let mut put = |words: &[u64]| {
-            words
-                .iter()
-                .for_each(|word| page.extend_from_slice(&word.to_le_bytes()));
+        let [hash, head, ..] = **words else { return };
+        let mut held = StateMut::of(words, slab, &self.shape);
+        let counters = match &mut held {
+            None => &[],
+            Some(held) if self.shape.buckets == 0 => std::slice::from_ref(&*held.used),
+            Some(held) => held.counters(),
         };
-        put(words.get(..2).unwrap_or_default());
-        if let Some(mut held) = StateMut::of(words, slab, &self.shape) {
-            if self.shape.buckets > 0 {
-                put(held.counters());
-            } else {
-                put(&[*held.used]);
-            }
+        let length = (2 + counters.len()) * WORD + room.len();
+        // Most entries are there, and keep their length.
+        if span.len() != length || span.end > page.len() {
+            let end = span.end.min(page.len());
+            page.splice(span.start.min(end)..end, std::iter::repeat_n(0, length));
         }
-        page.extend_from_slice(room);
-        page.extend_from_slice(&end);
+        let entry = page.get_mut(span.start..).unwrap_or_default();
+        let entry = entry.split_at_mut_checked(length - room.len());
+        let (entry, behind) = entry.unwrap_or_default();
+        let words = [hash, head].into_iter().chain(counters.iter().copied());
+        for (place, word) in entry.as_chunks_mut().0.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+        }
+        for (place, byte) in behind.iter_mut().zip(&**room) {
+            *place = *byte;
+        }
     }
 
     /// Whether a pacer can still delay a request when its entry is reused (see [`IdleTtl`]).

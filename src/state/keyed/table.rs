@@ -5,11 +5,12 @@ mod reuse;
 mod saved;
 mod sharing;
 mod turns;
+mod usual;
 
 use super::answers::KeyStatus;
 use super::hottest::Labels;
 use super::idle_ttl::IdleTtl;
-use super::key::{Key, KeyHandle};
+use super::key::{HAS_SHORT_WAYS, Key, KeyHandle};
 use super::sketch::Sketch;
 use super::window::{BucketPos, Shape, Slab, StateMut};
 use crate::rule::{Count, Counting};
@@ -18,6 +19,18 @@ use std::time::Duration;
 
 /// The keys that a table has room for at first.
 const FIRST_KEYS: usize = 8;
+
+/// How many tags a search compares at a time.
+pub(super) const AT_A_TIME: usize = 8;
+
+/// A one in each byte.
+const EACH_BYTE: u64 = 0x0101_0101_0101_0101;
+
+/// The highest bit of each byte of `word` that is zero; behind the first such byte, perhaps of some more.
+#[inline]
+fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(EACH_BYTE) & !word & EACH_BYTE << 7
+}
 
 /// The slots of a table with room for `keys`: at most four of five are taken.
 pub(super) fn slots(keys: usize) -> usize {
@@ -35,7 +48,8 @@ pub(super) struct Table {
     keys: usize,
     /// How many slots are taken.
     taken: usize,
-    /// One per slot: 0 where it is empty.
+    slots: usize,
+    /// One per slot: 0 where it is empty. Behind them a few that are none.
     tags: Vec<u8>,
     /// The windows: `shape.stride` words per slot.
     words: Vec<u64>,
@@ -48,6 +62,8 @@ pub(super) struct Table {
     known: BucketPos,
     known_start: u64,
     known_length: u64,
+    /// The word of the newest bucket of a usual window that is up to date ([`Table::usual`]).
+    usual: u64,
     /// The longest wait for a turn, and the furthest ahead that any turn has reached, in nanoseconds.
     longest_wait: u64,
     furthest: u64,
@@ -67,6 +83,7 @@ impl Table {
             max_keys,
             keys: 0,
             taken: 0,
+            slots: 0,
             tags: Vec::new(),
             words: Vec::new(),
             slab: Slab::new(max_keys),
@@ -76,12 +93,14 @@ impl Table {
             known_start: 0,
             // Calls in flight do not depend on time: one long bucket.
             known_length: shape.window.map_or(u64::MAX, |(w, _)| w.bucket_nanos()),
+            usual: 0,
             longest_wait: 0,
             furthest: 0,
             labels: Labels::default(),
             reclaimed: 0,
             counts_elsewhere: shape.window.is_none(),
         };
+        table.usual = table.usual_word();
         table.resize(FIRST_KEYS.min(max_keys));
         table
     }
@@ -89,13 +108,15 @@ impl Table {
     /// Makes windows count in this way from now on.
     pub(super) fn count_as(&mut self, counting: Counting) {
         self.shape.count_as(counting);
+        self.usual = self.usual_word();
     }
 
     /// Empties the table and gives it room for `keys`.
     #[inline(never)]
     fn resize(&mut self, keys: usize) {
         let slots = slots(keys);
-        self.tags = vec![0; slots];
+        self.slots = slots;
+        self.tags = vec![0; slots + AT_A_TIME];
         self.words = vec![0; slots * self.shape.stride];
         (self.keys, self.taken, self.hand) = (keys, 0, 0);
     }
@@ -115,29 +136,33 @@ impl Table {
         let Some((window, _)) = self.shape.window else {
             return;
         };
+        let before = self.known;
         let ahead = now.as_nanos().saturating_sub(self.known_start);
-        let buckets = self.shape.buckets.max(1);
-        let (number, counter) = if ahead / 2 < self.known_length && ahead >= self.known_length {
+        if ahead / 2 < self.known_length && ahead >= self.known_length {
             // Usually the next one: without a division.
-            let counter = self.known.counter + 1;
-            let counter = if counter < buckets { counter } else { 0 };
-            (self.known.number + 1, counter)
+            let counter = before.counter + 1;
+            self.known = BucketPos {
+                number: before.number + 1,
+                counter: if counter < self.shape.buckets {
+                    counter
+                } else {
+                    0
+                },
+            };
+            self.known_start += self.known_length;
         } else {
             let number = window.number(now);
-            (number, (number % buckets as u64) as usize)
-        };
-        self.labels.cool(number.abs_diff(self.known.number));
-        self.known = BucketPos { number, counter };
-        self.known_start = number * self.known_length;
+            let counter = (number % self.shape.buckets.max(1) as u64) as usize;
+            self.known = BucketPos { number, counter };
+            self.known_start = number * self.known_length;
+        }
+        self.labels.cool(self.known.number.abs_diff(before.number));
+        self.usual = self.usual_word();
     }
 
     #[inline]
     fn after(&self, slot: usize) -> usize {
-        if slot + 1 >= self.tags.len() {
-            0
-        } else {
-            slot + 1
-        }
+        if slot + 1 >= self.slots { 0 } else { slot + 1 }
     }
 
     #[inline]
@@ -145,10 +170,40 @@ impl Table {
         self.words.get(slot * self.shape.stride).copied()
     }
 
+    /// The first slot with the tag of `key` on its probe sequence: that of the key, if its hash is there. `None` if there is none
+    /// before the end of the table, and perhaps if there is one just before it.
+    #[cfg_attr(not(feature = "small"), inline(always))]
+    fn first_with_tag(&self, key: Key) -> Option<usize> {
+        let mut slot = key.home(self.slots);
+        loop {
+            let tags = self.tags.get(slot..slot.wrapping_add(AT_A_TIME));
+            let tags = tags.and_then(<[u8]>::first_chunk)?;
+            let tags = u64::from_le_bytes(*tags);
+            let equal = zero_bytes(tags ^ u64::from_le_bytes([key.tag(); AT_A_TIME]));
+            if equal != 0 {
+                return Some(slot + equal.trailing_zeros() as usize / 8);
+            }
+            if zero_bytes(tags) != 0 {
+                return None;
+            }
+            slot += AT_A_TIME;
+        }
+    }
+
     /// The slot of `key`, by linear probing: the tags are compared first.
     #[cfg_attr(not(feature = "small"), inline(always))]
     pub(super) fn find(&self, key: Key) -> Option<usize> {
-        let (tag, mut slot) = (key.tag(), key.home(self.tags.len()));
+        let first = HAS_SHORT_WAYS.then(|| self.first_with_tag(key)).flatten();
+        match first {
+            Some(slot) if self.hash_at(slot) == Some(key.0) => Some(slot),
+            _ => self.find_further(key),
+        }
+    }
+
+    /// The same, one slot after another.
+    #[inline(never)]
+    fn find_further(&self, key: Key) -> Option<usize> {
+        let (tag, mut slot) = (key.tag(), key.home(self.slots));
         loop {
             // At least one slot of five is empty, so that the search ends.
             match self.tags.get(slot) {

@@ -136,6 +136,12 @@ impl Slab {
         }
     }
 
+    /// Gives all blocks back.
+    pub(super) fn clear(&mut self) {
+        self.words.clear();
+        self.free.clear();
+    }
+
     fn take(&mut self, buckets: usize) -> u64 {
         if let Some(block) = self.free.pop() {
             return block.into();
@@ -304,13 +310,10 @@ impl<'a> StateMut<'a> {
 
     /// The sum of all counters.
     pub(super) fn counted(&mut self) -> u64 {
-        const LOW: u64 = 0x00ff_00ff_00ff_00ff;
-        const ADD: u64 = 0x0001_0001_0001_0001;
         if self.has(WIDE) {
             return self.block().iter().sum();
         }
-        let sum = |word: &u64| ((word & LOW) + (word >> 8 & LOW)).wrapping_mul(ADD) >> 48;
-        self.counters.iter().map(sum).sum()
+        self.counters.iter().map(|word| sum_of_bytes(*word)).sum()
     }
 
     /// Empties all counters, which are narrow again. Reservations and what is held stay.
@@ -353,10 +356,12 @@ impl<'a> StateMut<'a> {
             if steps >= self.shape.buckets as u64 {
                 self.clear();
             } else {
-                for behind in 0..steps as usize {
-                    let counter = self.shape.before(to.counter, behind);
-                    *self.used = self.used.saturating_sub(self.counter(counter));
-                    self.set_counter(counter, 0);
+                let (steps, end) = (steps as usize, to.counter + 1);
+                let first = end.saturating_sub(steps);
+                self.empty(first, end);
+                if end < steps {
+                    let buckets = self.shape.buckets;
+                    self.empty(buckets - (steps - end), buckets);
                 }
             }
         } else {
@@ -370,6 +375,28 @@ impl<'a> StateMut<'a> {
             self.set_counter(to.counter, gathered);
         }
         self.set_number(to.number);
+    }
+
+    /// Empties the counters from `first` to before `end`.
+    #[inline]
+    fn empty(&mut self, first: usize, end: usize) {
+        let (mut left, mut at) = (0, first);
+        if self.has(WIDE) {
+            let counters = self.block().get_mut(first..end);
+            left = counters.into_iter().flatten().map(std::mem::take).sum();
+            at = end;
+        }
+        while at < end {
+            // The bytes of one word.
+            let bytes = (8 - at % 8).min(end - at);
+            let mask = u64::MAX >> (64 - 8 * bytes) << (at % 8 * 8);
+            if let Some(word) = self.counters.get_mut(at / 8) {
+                left += sum_of_bytes(*word & mask);
+                *word &= !mask;
+            }
+            at += bytes;
+        }
+        *self.used = self.used.saturating_sub(left);
     }
 
     /// Releases a reservation; the counters stay.
@@ -473,6 +500,14 @@ impl<'a> StateMut<'a> {
             held: self,
         })
     }
+}
+
+/// The sum of the bytes of a word.
+#[inline]
+fn sum_of_bytes(word: u64) -> u64 {
+    const LOW: u64 = 0x00ff_00ff_00ff_00ff;
+    const ADD: u64 = 0x0001_0001_0001_0001;
+    ((word & LOW) + (word >> 8 & LOW)).wrapping_mul(ADD) >> 48
 }
 
 /// How much of the leaving bucket's passes still counts when `elapsed` nanoseconds of the newest bucket have passed.

@@ -8,7 +8,7 @@ use super::key::{Key, KeyHandle};
 use super::saved::{Restoring, put, take};
 use super::states::KeyedStates;
 use super::table::Table;
-use super::window::{HOLDS, LISTED, Shape};
+use super::window::{LISTED, Shape};
 use crate::compat::AsSentinel;
 use crate::rule::{Count, Counting};
 use crate::state::pacer::Spacing;
@@ -74,19 +74,22 @@ impl KeyedWindows {
     #[inline]
     pub fn key<'a>(&self, parts: impl IntoIterator<Item = Option<&'a [u8]>>) -> Key {
         let mut parts = parts.into_iter();
-        let (first, second) = match (parts.next(), parts.next()) {
+        match (parts.next(), parts.next()) {
             (Some(Some(only)), None) => {
                 let key = Key::of_one(self.seed, only);
                 if self.unlabelled.may_be(key) {
                     self.store_label(key, &[Some(only)]);
                 }
-                return key;
+                key
             }
-            others => others,
-        };
+            (first, second) => self.key_of_many([first, second].into_iter().flatten().chain(parts)),
+        }
+    }
+
+    #[inline(never)]
+    fn key_of_many<'a>(&self, parts: impl Iterator<Item = Option<&'a [u8]>>) -> Key {
         let mut noted = [None; LABELLED_PARTS];
         let mut count = 0;
-        let parts = [first, second].into_iter().flatten().chain(parts);
         let key = Key::of_many(
             self.seed,
             parts.inspect(|part| {
@@ -114,7 +117,7 @@ impl KeyedWindows {
     /// Lists a hot key that is not listed yet.
     #[cold]
     #[inline(never)]
-    fn list(&self, table: &mut Table, place: KeyHandle, heat: u64, now: Timestamp) {
+    pub(super) fn list(&self, table: &mut Table, place: KeyHandle, heat: u64, now: Timestamp) {
         if !ARE_KEPT {
             return;
         }
@@ -133,23 +136,21 @@ impl KeyedWindows {
         now: Timestamp,
     ) -> Option<Reserved> {
         let table = &mut *self.table.borrow_mut();
-        let (floor, now_in) = (table.floor(), table.bucket(now));
-        let slot = table.find(key);
-        let (place, elsewhere, held) = table.enter(key, slot, now, now_in);
-        let Some(mut held) = held else {
-            if place.is_shared {
-                return self.admit_shared(table, place, terms.count, cost, now);
-            }
-            let at_once = KeyedTerms::of(terms.count);
-            return self.take_turn(table, place, &at_once, cost, 0, now);
+        let floor = table.floor();
+        table.bucket(now);
+        let Some((slot, mut usual)) = table.usual(key, true) else {
+            return self.admit_unusual(table, key, terms, cost, now);
         };
-        if !held.fits(terms.count, cost.saturating_add(elsewhere), now, now_in) {
+        let heat = usual.used.saturating_add(cost);
+        if heat > terms.count.whole() {
             return None;
         }
-        *held.used += cost;
-        held.admit(cost, now_in);
-        let heat = *held.used;
-        if heat >= floor && !held.has(LISTED) {
+        if !usual.charge(cost) {
+            return self.admit_unusual(table, key, terms, cost, now);
+        }
+        *usual.used = heat;
+        let place = KeyHandle::own(key, slot);
+        if heat >= floor && !usual.is_listed {
             self.list(table, place, heat, now);
         }
         Some(Reserved::at_once(place))
@@ -180,7 +181,7 @@ impl KeyedWindows {
     /// [`KeyedWindows::admit_now`] for a key that shares.
     #[cold]
     #[inline(never)]
-    fn admit_shared(
+    pub(super) fn admit_shared(
         &self,
         table: &mut Table,
         place: KeyHandle,
@@ -197,7 +198,7 @@ impl KeyedWindows {
     /// Reserves for a key that shares.
     #[cold]
     #[inline(never)]
-    fn reserve_shared(
+    pub(super) fn reserve_shared(
         &self,
         table: &mut Table,
         place: KeyHandle,
@@ -224,7 +225,7 @@ impl KeyedWindows {
     }
 
     #[inline(never)]
-    fn take_turn(
+    pub(super) fn take_turn(
         &self,
         table: &mut Table,
         place: KeyHandle,
@@ -436,26 +437,19 @@ impl KeyedStates for KeyedWindows {
         now: Timestamp,
     ) -> Option<Reserved> {
         let table = &mut *self.table.borrow_mut();
-        let now_in = table.bucket(now);
-        let slot = table.slot_of(*key);
-        let (place, elsewhere, held) = table.enter(key.key, slot, now, now_in);
-        *key = place;
-        let Some(mut held) = held else {
-            if place.is_shared {
-                return self.reserve_shared(table, place, terms, cost, wait, now);
+        table.bucket(now);
+        match table.usual(key.key, true) {
+            Some((slot, usual)) if !terms.holds => {
+                *key = KeyHandle::own(key.key, slot);
+                let used = usual.used.saturating_add(cost);
+                if used > terms.count.whole() {
+                    return None;
+                }
+                *usual.used = used;
+                Some(Reserved::at_once(*key))
             }
-            return self.take_turn(table, place, terms, cost, wait, now);
-        };
-        if !held.fits(terms.count, cost.saturating_add(elsewhere), now, now_in) {
-            return None;
+            _ => self.reserve_unusual(table, key, terms, (cost, wait), now),
         }
-        *held.used += cost;
-        let mut reserved = Reserved::at_once(place);
-        if terms.holds && self.shape.window.is_some() {
-            held.set(HOLDS);
-            reserved.is_held = true;
-        }
-        Some(reserved)
     }
 
     fn release(&self, reserved: Reserved, cost: u64, _now: Timestamp) {
@@ -475,7 +469,20 @@ impl KeyedStates for KeyedWindows {
     #[inline]
     fn admit(&self, reserved: Reserved, cost: u64) -> bool {
         let table = &mut *self.table.borrow_mut();
-        let (known, floor) = (table.known(), table.floor());
+        let (known, floor, KeyHandle { key, is_shared, .. }) =
+            (table.known(), table.floor(), reserved.handle);
+        if !reserved.is_held
+            && !is_shared
+            && let Some((slot, mut usual)) = table.usual(key, false)
+            && usual.charge(cost)
+        {
+            let (heat, is_listed) = (*usual.used, usual.is_listed);
+            if heat >= floor && !is_listed {
+                let now = table.known_start();
+                self.list(table, KeyHandle::own(key, slot), heat, now);
+            }
+            return false;
+        }
         let Some(mut held) = table.held(reserved.handle) else {
             return table.charge_shared(&reserved, cost);
         };

@@ -91,7 +91,7 @@ impl<T: Counter> RuleWindow<T> {
     pub fn settle_late(&self, held: u64, actual: u64) {
         let charged = self.end_hold(held, actual);
         self.late.set(self.late.get().wrapping_add(charged));
-        self.current.set(None);
+        self.current.forget();
     }
 
     /// Changes a reservation of `held` into one of what is to be charged, which it returns: the actual cost, as far as it could

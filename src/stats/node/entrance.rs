@@ -59,7 +59,7 @@ impl EntranceNode {
         self.calls
             .borrow()
             .iter()
-            .fold(entrances, |sum, call| sum + of(call.statistics()))
+            .fold(entrances, |sum, call| sum + of(call.reading()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The nodes of a resource: all contexts together, each origin, and each context.
 
 use crate::map::HashMap;
-use crate::stats::node::statistic::StatisticNode;
+use crate::stats::node::statistic::{Own, StatisticNode};
 use crate::time::Timestamp;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -56,7 +56,8 @@ impl ClusterNode {
 /// Sentinel: `DefaultNode`. What is recorded here is recorded in the resource's [`ClusterNode`] too.
 pub struct DefaultNode {
     resource: Rc<str>,
-    own: StatisticNode,
+    /// Empty while the resource has no other context: what it would hold is what the resource's node holds.
+    own: Own,
     cluster: Rc<ClusterNode>,
     children: RefCell<Vec<Rc<DefaultNode>>>,
 }
@@ -65,7 +66,7 @@ impl DefaultNode {
     pub(crate) fn new(resource: Rc<str>, cluster: Rc<ClusterNode>) -> DefaultNode {
         DefaultNode {
             resource,
-            own: StatisticNode::default(),
+            own: cluster.all.own(),
             cluster,
             children: RefCell::default(),
         }
@@ -76,9 +77,15 @@ impl DefaultNode {
         &self.resource
     }
 
-    /// The calls of this resource in this context.
+    /// The calls of this resource in this context. From the first time on that they are asked for, they are recorded beside those
+    /// of all contexts, even while there is no other.
     pub fn statistics(&self) -> &StatisticNode {
-        &self.own
+        self.own.get_or_init(|| self.cluster.all.copy())
+    }
+
+    /// The same, to be read only.
+    pub(super) fn reading(&self) -> &StatisticNode {
+        self.own.get().unwrap_or(&self.cluster.all)
     }
 
     /// The resource in all contexts.
@@ -97,33 +104,41 @@ impl DefaultNode {
 
     #[inline]
     pub(crate) fn begin(&self, n: u64, now: Timestamp) {
-        self.own.begin(n, now);
-        self.cluster.all.begin(n, now);
+        if let Some(own) = self.own.get() {
+            own.record_begin(n, now);
+        }
+        self.cluster.all.record_begin(n, now);
     }
 
     #[inline]
     pub(crate) fn complete(&self, rt: u64, n: u64, failed: bool, now: Timestamp) {
-        self.own.complete(rt, n, failed, now);
-        self.cluster.all.complete(rt, n, failed, now);
+        if let Some(own) = self.own.get() {
+            own.record_complete(rt, n, failed, now);
+        }
+        self.cluster.all.record_complete(rt, n, failed, now);
     }
 
     pub(crate) fn block(&self, n: u64, now: Timestamp) {
-        self.own.increase_block_qps(n, now);
-        self.cluster.all.increase_block_qps(n, now);
+        if let Some(own) = self.own.get() {
+            own.record_block(n, now);
+        }
+        self.cluster.all.record_block(n, now);
     }
 
     pub(crate) fn begin_on_loan(&self, n: u64, at: Timestamp, now: Timestamp) {
-        self.own.begin_on_loan(n, at, now);
+        self.statistics().begin_on_loan(n, at, now);
         self.cluster.all.begin_on_loan(n, at, now);
     }
 
     pub(crate) fn begin_elsewhere(&self, now: Timestamp) {
-        self.own.begin_elsewhere(now);
+        self.statistics().begin_elsewhere(now);
         self.cluster.all.begin_elsewhere(now);
     }
 
     pub(crate) fn abandon(&self) {
-        self.own.decrease_thread_num();
-        self.cluster.all.decrease_thread_num();
+        if let Some(own) = self.own.get() {
+            own.record_end();
+        }
+        self.cluster.all.record_end();
     }
 }

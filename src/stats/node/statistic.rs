@@ -6,8 +6,9 @@ use crate::stats::occupy::{LoanRule, OCCUPY_TIMEOUT_MS};
 use crate::stats::view::View;
 use crate::time::Timestamp;
 use crate::window::Window;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::fmt;
+use std::rc::Rc;
 
 /// The window of a node's rates: Sentinel's `SampleCountProperty` and `IntervalProperty`, 2 buckets of 500 ms.
 pub(super) const SECOND: Window = Window::of_buckets(2, 500);
@@ -69,7 +70,13 @@ pub struct StatisticNode {
     minute: View,
     threads: Cell<u64>,
     last_fetch: Cell<Option<Timestamp>>,
+    /// Of the node of a resource: where its first context has statistics of its own, once they differ from these. `None` inside
+    /// if they differed from the beginning.
+    first: OnceCell<Option<Own>>,
 }
+
+/// The statistics of one context: none while they are those of all contexts together.
+pub(super) type Own = Rc<OnceCell<StatisticNode>>;
 
 impl Default for StatisticNode {
     fn default() -> StatisticNode {
@@ -86,7 +93,41 @@ impl StatisticNode {
             minute: const { View::of_ring(RING, MINUTE).as_an_array_of_its_own() },
             threads: Cell::new(0),
             last_fetch: Cell::new(None),
+            first: OnceCell::new(),
         }
+    }
+
+    /// These statistics, for a node that has recorded the same until now.
+    pub(super) fn copy(&self) -> StatisticNode {
+        StatisticNode {
+            ring: self.ring.clone(),
+            second: self.second,
+            minute: self.minute,
+            threads: self.threads.clone(),
+            last_fetch: Cell::new(None),
+            first: OnceCell::new(),
+        }
+    }
+
+    /// The place for the statistics of a context that begins: it is empty if that is the first one, and nothing has been recorded
+    /// here yet.
+    pub(super) fn own(&self) -> Own {
+        if self.first.get().is_none() {
+            let own = Own::default();
+            let _ = self.first.set(Some(Rc::clone(&own)));
+            return own;
+        }
+        self.part();
+        Rc::new(OnceCell::from(StatisticNode::default()))
+    }
+
+    /// From now on this records what the first context does not: that one gets statistics of its own.
+    #[inline]
+    pub(super) fn part(&self) -> &StatisticNode {
+        if let Some(own) = self.first.get_or_init(|| None) {
+            own.get_or_init(|| self.copy());
+        }
+        self
     }
 
     /// The statistics of the last second: `Metric` in full.
@@ -102,19 +143,25 @@ impl StatisticNode {
     /// Opens the current bucket, as each of Sentinel's reads of the last second does; a loan may depend on it
     /// ([`LoanRule::Sentinel`]).
     pub fn touch(&self, now: Timestamp) {
-        self.ring.current(now);
+        self.part().ring.current(now);
     }
 
     /// Records `n` passes.
     #[doc(alias = "addPassRequest")]
     #[inline]
     pub fn add_pass_request(&self, n: u64, now: Timestamp) {
-        self.ring.add(MetricEvent::Pass, n, now);
+        self.part().ring.add(MetricEvent::Pass, n, now);
     }
 
     /// Records that a call has begun: `n` passes, and one call in flight.
     #[inline]
     pub fn begin(&self, n: u64, now: Timestamp) {
+        self.part().record_begin(n, now);
+    }
+
+    /// The same, recorded for the first context, too, if it has no statistics of its own.
+    #[inline]
+    pub(super) fn record_begin(&self, n: u64, now: Timestamp) {
         let threads = self.threads.get().saturating_add(1);
         self.threads.set(threads);
         let bucket = self.ring.current(now);
@@ -149,31 +196,48 @@ impl StatisticNode {
     /// fewer in flight.
     #[inline]
     pub fn complete(&self, rt: u64, n: u64, failed: bool, now: Timestamp) {
+        self.part().record_complete(rt, n, failed, now);
+    }
+
+    /// The same, recorded for the first context, too, if it has no statistics of its own.
+    #[inline]
+    pub(super) fn record_complete(&self, rt: u64, n: u64, failed: bool, now: Timestamp) {
         let bucket = self.ring.current(now);
         bucket.add_rt(rt);
         bucket.add(MetricEvent::Success, n);
         if failed {
             bucket.add(MetricEvent::Exception, n);
         }
-        self.decrease_thread_num();
+        self.record_end();
     }
 
     /// Records `n` refusals.
     #[doc(alias = "increaseBlockQps")]
     pub fn increase_block_qps(&self, n: u64, now: Timestamp) {
+        self.part().record_block(n, now);
+    }
+
+    /// The same, recorded for the first context, too, if it has no statistics of its own.
+    pub(super) fn record_block(&self, n: u64, now: Timestamp) {
         self.ring.add(MetricEvent::Block, n, now);
+    }
+
+    /// Records one call fewer in flight, for the first context, too, if it has no statistics of its own.
+    #[inline]
+    pub(super) fn record_end(&self) {
+        self.threads.set(self.threads.get().saturating_sub(1));
     }
 
     /// Records `n` failed completions.
     #[doc(alias = "increaseExceptionQps")]
     pub fn increase_exception_qps(&self, n: u64, now: Timestamp) {
-        self.ring.add(MetricEvent::Exception, n, now);
+        self.part().ring.add(MetricEvent::Exception, n, now);
     }
 
     /// Records one response time in milliseconds and `n` completions.
     #[doc(alias = "addRtAndSuccess")]
     pub fn add_rt_and_success(&self, rt: u64, n: u64, now: Timestamp) {
-        let bucket = self.ring.current(now);
+        let bucket = self.part().ring.current(now);
         bucket.add_rt(rt);
         bucket.add(MetricEvent::Success, n);
     }
@@ -181,25 +245,26 @@ impl StatisticNode {
     /// Records one call more in flight.
     #[doc(alias = "increaseThreadNum")]
     pub fn increase_thread_num(&self) {
+        self.part();
         self.threads.set(self.threads.get().saturating_add(1));
     }
 
     /// Records one call fewer in flight; there are never fewer than none.
     #[doc(alias = "decreaseThreadNum")]
     pub fn decrease_thread_num(&self) {
-        self.threads.set(self.threads.get().saturating_sub(1));
+        self.part().record_end();
     }
 
     /// Records `n` borrowed passes where they count at once: in the minute.
     #[doc(alias = "addOccupiedPass")]
     pub fn add_occupied_pass(&self, n: u64, now: Timestamp) {
-        self.ring.add_lent(n, now);
+        self.part().ring.add_lent(n, now);
     }
 
     /// Borrows `n` passes from the half second of `at`, which has not begun.
     #[doc(alias = "addWaitingRequest")]
     pub fn add_waiting_request(&self, at: Timestamp, n: u64) {
-        self.ring.add_waiting(at, n);
+        self.part().ring.add_waiting(at, n);
     }
 
     /// How many milliseconds a request for `acquire` has to wait until a future bucket can pay for it under `threshold` passes

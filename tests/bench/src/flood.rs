@@ -41,12 +41,7 @@ pub(crate) fn run(ports: &str, connections: usize, seconds: u64) -> Result<()> {
     let answers = std::thread::scope(|scope| {
         let clients: Vec<_> = streams
             .into_iter()
-            .map(|stream| {
-                // Hundreds of threads: the stack of each is small.
-                std::thread::Builder::new()
-                    .stack_size(128 * 1024)
-                    .spawn_scoped(scope, move || client(stream, begin, end))
-            })
+            .map(|stream| thread().spawn_scoped(scope, move || client(stream, begin, end)))
             .collect::<std::io::Result<_>>()?;
         let mut answers = Vec::new();
         for client in clients {
@@ -75,7 +70,12 @@ pub(crate) fn run(ports: &str, connections: usize, seconds: u64) -> Result<()> {
     Ok(())
 }
 
-fn connect(port: u16) -> Result<TcpStream> {
+/// Of hundreds, so that the stack of each is small.
+pub(crate) fn thread() -> std::thread::Builder {
+    std::thread::Builder::new().stack_size(128 * 1024)
+}
+
+pub(crate) fn connect(port: u16) -> Result<TcpStream> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).context("connecting")?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;

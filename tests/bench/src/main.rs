@@ -1,9 +1,12 @@
 //! The figures of this project, as tables. `./build.sh bench` prints them all.
 //!
 //! - `core`: one window decision, a whole entry and exit and a decision for one of many keys, beside peers that run in the
-//!   same rounds; `core keyed`: the last of these alone.
+//!   same rounds; `core keyed`: the last of these alone; `core alone`: entry and exit in a program that has nothing else.
 //! - `filter`: what a request costs in the filter, beside the floor (`tests/floor`): exactly, by a host that counts, and in
-//!   a real Envoy, by instructions and CPU time; `filter leased`: a leased permit beside a window of the filter's own.
+//!   a real Envoy, by instructions and CPU time; `filter leased`: a leased permit beside a window of the filter's own; `filter
+//!   start`: CPU and memory until the first answer, and how long requests wait during updates.
+//! - `growth`: what a request costs, and what memory is in use, as rules, buckets, keys and workers grow; it makes `docs/growth.md`.
+//!   `growth draw`: makes the document anew, without measuring.
 //! - `study`: ways to keep a window (`tests/study`), and what `docs/study.md` is made of; `study quick`: a tenth of it, which leaves
 //!   the document as it is; `study draw`: makes the document anew, without measuring. Not
 //!
@@ -15,9 +18,14 @@
 )]
 
 mod core;
+mod document;
+mod figures;
 mod filter;
 mod flood;
+mod growth;
 mod parallel;
+mod plots;
+mod soak;
 mod statistics;
 mod study;
 mod table;
@@ -36,9 +44,16 @@ fn main() -> Result<()> {
         }
         ["core"] => core::run(),
         ["core", "keyed"] => core::run_keyed(),
+        ["core", "alone"] => core::run_alone(),
         ["filter"] => filter::run(&filter::PARTS),
         ["filter", parts @ ..] if parts.iter().all(|part| filter::PARTS.contains(part)) => {
             filter::run(parts)
+        }
+        ["growth"] => growth::run(),
+        ["growth", "draw"] => growth::draw(),
+        // What valgrind runs.
+        ["growth", "enter", figure, curve, number, times] => {
+            growth::enter(figure, curve, number, times)
         }
         ["study"] => study::run(Extent::Full),
         ["study", "quick"] => study::run(Extent::Quick),
@@ -52,10 +67,18 @@ fn main() -> Result<()> {
             connections.parse().context("a number of connections")?,
             seconds.parse().context("a number of seconds")?,
         ),
+        // What `tests/envoy/soak.py` runs.
+        ["soak", port, sources @ ..] => soak::run(port, sources),
         // What valgrind runs.
+        ["repeat", "keyed", peer, keys, rate, times] => core::repeat_keyed(
+            peer,
+            keys.parse().context("a number of keys")?,
+            rate.parse().context("a number of requests")?,
+            times.parse().context("a number of times")?,
+        ),
         ["repeat", case, times] => core::repeat(case, times.parse().context("a number of times")?),
         _ => bail!(
-            "unknown: `{}`; use `core`, `core keyed`, `study`, `study quick`, `filter`, or `filter` with some of {:?}",
+            "unknown: `{}`; use `core`, `core keyed`, `core alone`, `study`, `study quick`, `growth`, `filter`, or `filter` with some of {:?}",
             words.join(" "),
             filter::PARTS
         ),

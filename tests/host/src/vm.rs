@@ -1,6 +1,7 @@
 //! One worker's instance of the module, and the requests that pass through it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -31,6 +32,16 @@ impl Module {
         let engine = Engine::new(&config);
         let module = wasmi::Module::new(&engine, wasm).context("the module is not valid")?;
         Ok(Self { engine, module })
+    }
+
+    /// The filter as `./build.sh wasm` has made it.
+    pub fn built() -> Result<Self> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/leapgate.wasm");
+        let wasm = std::fs::read(&path).with_context(|| {
+            let path = path.display();
+            format!("{path} is missing; make it with `./build.sh wasm`")
+        })?;
+        Self::compile(&wasm)
     }
 
     /// The imports, as `module.name`, in the order of the file.

@@ -25,17 +25,6 @@ const LEFT_OUT: [&str; 1] = ["dear_turns"];
 /// Time 0 of a scenario: where a bucket of any length begins.
 const START_NS: u64 = 12 * 86_400 * 1_000_000_000;
 
-fn module() -> Module {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/leapgate.wasm");
-    let wasm = std::fs::read(&built).unwrap_or_else(|_| {
-        panic!(
-            "{} is missing; make it with `./build.sh wasm`",
-            built.display()
-        );
-    });
-    Module::compile(&wasm).unwrap()
-}
-
 /// A document for the filter: without the rules on arguments, which it refuses, and with the settings that answers are read by. A
 /// request is exempt by a header, in scenarios that have such requests: the others are decided as without that setting.
 fn document(rules: &Value, has_exempt: bool) -> Vec<u8> {
@@ -377,7 +366,7 @@ fn the_compiled_filter_answers_every_scenario_as_it_says() {
     });
     files.sort();
     assert!(files.len() >= 15, "only {} scenarios", files.len());
-    let module = module();
+    let module = Module::built().unwrap();
     let mut none = Vec::new();
     for file in &files {
         let name = file.file_stem().unwrap().to_str().unwrap();

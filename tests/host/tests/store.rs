@@ -4,12 +4,10 @@
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    clippy::panic,
     reason = "helpers of tests are tests"
 )]
 
 use leapgate_host::{Answer, Cost, Exchange, Host, Module, Outgoing, Plugin, Request, Status, Vm};
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::LazyLock;
 
@@ -28,16 +26,7 @@ fn document(count: u32, leased: bool) -> Vec<u8> {
 }
 
 /// Compiled once: in a debug build it takes seconds.
-static MODULE: LazyLock<Module> = LazyLock::new(|| {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/leapgate.wasm");
-    let wasm = std::fs::read(&built).unwrap_or_else(|_| {
-        panic!(
-            "{} is missing; make it with `./build.sh wasm`",
-            built.display()
-        );
-    });
-    Module::compile(&wasm).unwrap()
-});
+static MODULE: LazyLock<Module> = LazyLock::new(|| Module::built().unwrap());
 
 fn worker(host: &Rc<Host>, document: &[u8]) -> Vm {
     let mut vm = Vm::start(host, &MODULE, Plugin::default()).unwrap();

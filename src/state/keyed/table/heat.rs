@@ -72,7 +72,7 @@ impl Table {
     pub(crate) fn top(&mut self, n: usize, now: Timestamp) -> Vec<(u64, Key)> {
         let to = self.bucket(now);
         let mut top = BinaryHeap::new();
-        for slot in 0..self.tags.len() {
+        for slot in 0..self.slots {
             if self.tags.get(slot).is_none_or(|tag| *tag == 0) {
                 continue;
             }

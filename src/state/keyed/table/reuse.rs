@@ -83,7 +83,7 @@ impl Table {
 
     /// A reusable state, emptied, in a slot on the probe sequence of `key`.
     fn free_slot_for(&mut self, key: Key, now: Timestamp, to: BucketPos) -> Option<usize> {
-        let mut slot = key.home(self.tags.len());
+        let mut slot = key.home(self.slots);
         for _ in 0..LOOK {
             if self.tags.get(slot).is_none_or(|tag| *tag == 0) {
                 return None;
@@ -108,7 +108,7 @@ impl Table {
     }
 
     fn empty_slot_for(&self, key: Key) -> usize {
-        let mut slot = key.home(self.tags.len());
+        let mut slot = key.home(self.slots);
         while self.tags.get(slot).is_some_and(|tag| *tag != 0) {
             slot = self.after(slot);
         }
@@ -135,7 +135,7 @@ impl Table {
     fn remove(&mut self, slot: usize) {
         self.reclaim(slot);
         self.taken -= 1;
-        let (slots, stride) = (self.tags.len(), self.shape.stride);
+        let (slots, stride) = (self.slots, self.shape.stride);
         let (mut hole, mut next) = (slot, self.after(slot));
         while let Some(tag) = self.tags.get(next).copied().filter(|tag| *tag != 0) {
             let home = self.hash_at(next).map_or(0, |hash| Key(hash).home(slots));
@@ -158,7 +158,7 @@ impl Table {
     /// Doubles the table, and takes the last steps at once: in WebAssembly, where memory is never returned, the old tables, too
     /// small to be reused, would make up half of it. Reusable states are dropped.
     fn grow(&mut self, now: Timestamp, to: BucketPos) {
-        for slot in 0..self.tags.len() {
+        for slot in 0..self.slots {
             if self.is_free(slot, now, to) {
                 self.reclaim(slot);
                 if let Some(tag) = self.tags.get_mut(slot) {

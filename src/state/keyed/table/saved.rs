@@ -15,7 +15,7 @@ impl Table {
         let (to, at) = (self.bucket(now), out.len());
         out.extend([0; size_of::<u64>()]);
         let mut keys = 0_u64;
-        for slot in 0..self.tags.len() {
+        for slot in 0..self.slots {
             let is_taken = self.tags.get(slot).is_some_and(|tag| *tag != 0);
             let Some(hash) = self.hash_at(slot).filter(|_| is_taken) else {
                 continue;

@@ -94,7 +94,7 @@ impl Table {
     ) -> bool {
         self.furthest = furthest;
         // Enough steps for one round of the hand.
-        for _ in 0..=self.tags.len() / LOOK {
+        for _ in 0..=self.slots / LOOK {
             let place = match self.find(key) {
                 Some(slot) => KeyHandle::own(key, slot),
                 None => self.open(key, now),

@@ -23,7 +23,7 @@ use leapgate_study::array::SummedRing;
 use super::behaviors;
 
 /// Runs so many times; the number that passed.
-pub(super) type Run = Box<dyn FnMut(u64) -> u64>;
+pub(crate) type Run = Box<dyn FnMut(u64) -> u64>;
 
 /// Something to measure.
 pub(super) struct Case {
@@ -77,7 +77,7 @@ const INTERVAL_MS: u64 = 60_000;
 pub(super) const STEP_NANOS: u64 = 10_000;
 /// A clock that has run for a day.
 pub(super) const START_NANOS: u64 = 86_400_000_000_000;
-pub(super) const NO_LIMIT: f64 = 1e15;
+pub(crate) const NO_LIMIT: f64 = 1e15;
 
 /// All of them, in the order of the tables.
 pub(super) fn all() -> Vec<Case> {
@@ -283,7 +283,7 @@ fn engine(count: f64) -> Result<Engine> {
 }
 
 /// The error holds names that are not shared between threads.
-pub(super) fn to_anyhow(error: leapgate::RulesError) -> anyhow::Error {
+pub(crate) fn to_anyhow(error: leapgate::RulesError) -> anyhow::Error {
     anyhow!("{error}")
 }
 
@@ -303,7 +303,8 @@ fn refused() -> Result<Run> {
     Ok(entering(engine))
 }
 
-fn entering(engine: Engine) -> Run {
+/// Enters `login`, and exits.
+pub(crate) fn entering(engine: Engine) -> Run {
     let mut now = START_NANOS;
     Box::new(move |times| {
         let mut passed = 0;

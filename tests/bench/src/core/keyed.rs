@@ -8,6 +8,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::hint::black_box;
 use std::num::NonZeroU32;
+use std::path::Path;
+use std::rc::Rc;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -17,28 +19,33 @@ use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 use hashbrown::DefaultHashBuilder;
 use leapgate::backend::{
-    KeyHandle, KeyVerdict, KeyedGeometry, KeyedStates as _, KeyedTerms, KeyedWindows,
+    Key, KeyHandle, KeyVerdict, KeyedGeometry, KeyedStates as _, KeyedTerms, KeyedWindows,
 };
 use leapgate::rule::{Count, Counting, Grade, RuleGeometry, RuleId};
 use leapgate::{Limit, Limiter, Timestamp, Verdict};
 
 use super::cases::SetClock;
+use crate::parallel;
 use crate::statistics::{median, ratio};
 use crate::table::{Table, grouped, section};
+use crate::valgrind;
 
 /// Passes of a key in a second.
 const LIMIT: u32 = 100;
 /// How many requests of a key come in a second, and what that means.
-const RATES: [(u64, &str); 2] = [(50, "pass"), (1000, "nine of ten refused")];
+const RATES: [(u64, &str); 2] = [(50, "pass"), (REFUSED, "nine of ten refused")];
+const REFUSED: u64 = 1000;
 const KEYS: [usize; 3] = [1, 1000, 1_000_000];
 const SEED: [u64; 2] = [0x1eaf, 0x9a7e];
 /// A clock that has run for a day.
 const START_NANOS: u64 = 86_400_000_000_000;
 const ROUNDS: usize = 301;
 const NANOS_PER_BATCH: f64 = 2e5;
+/// How many decisions are counted in valgrind.
+const COUNTED: usize = 100_000;
 
-/// One decision for a key at an instant; whether it passed.
-type Decide<'a> = Box<dyn Fn(&String, u64) -> bool + 'a>;
+/// One decision for a key at an instant about a request of that cost; whether it passed.
+type Decide<'a> = Box<dyn Fn(&String, u32, u64) -> bool + 'a>;
 
 struct Peer<'a> {
     name: &'static str,
@@ -55,8 +62,10 @@ struct Peer<'a> {
 pub(super) fn run() -> Result<()> {
     section(
         "core: one decision for one of many keys",
-        "Default windows of 20 buckets, 100 passes a second for each key. Aim: ahead of governor at each size, at most 64 bytes\n\
-         per key. Governor's bytes are those of its table and of the text of its keys, without what the allocator adds.",
+        "Default windows of 20 buckets, 100 passes a second for each key. Where requests are refused, each key has used up its\n\
+         limit before. Aim: seven tenths of governor's time at each size, at most 64 bytes per key. Governor's bytes are those\n\
+         of its table and of the text of its keys, without what the allocator adds. Instructions are those of valgrind, with\n\
+         the loop around each decision; `-` without valgrind.",
     );
     let mut table = Table::new(&[
         "",
@@ -64,14 +73,14 @@ pub(super) fn run() -> Result<()> {
         "ns",
         "a second",
         "ns / governor",
+        "instructions",
         "bytes per key",
     ]);
+    let valgrind = valgrind::on_path("valgrind");
     for keys in KEYS {
-        let names: Vec<String> = (0..keys)
-            .map(|i| format!("10.{}.{}.{}", i >> 16, i >> 8 & 255, i & 255))
-            .collect();
+        let names = addresses(keys);
         for (rate, what) in RATES {
-            measure(&names, rate, what, &mut table)?;
+            measure(&names, rate, what, valgrind.as_deref(), &mut table)?;
         }
     }
     table.print();
@@ -102,11 +111,11 @@ fn measure_holds(keys: usize, table: &mut Table) -> Result<()> {
     let (limiting, holding) = (limit()?, limit()?);
     let names: Vec<String> = (0..keys).map(|i| format!("client {i}")).collect();
     let key = |limiter: &Limiter, name: &String| limiter.key([Some(name.as_bytes())]);
-    let limits = |name: &String, now| {
+    let limits = |name: &String, cost: u32, now| {
         let (key, now) = (key(&limiting, name), Timestamp::from_nanos(now));
-        limiting.limit(key, 1, None, now, |_| ()) == Verdict::Pass
+        limiting.limit(key, cost.into(), None, now, |_| ()) == Verdict::Pass
     };
-    let holds = |name: &String, now| {
+    let holds = |name: &String, _, now| {
         let (key, now) = (key(&holding, name), Timestamp::from_nanos(now));
         let held = holding.hold(key, 2, None, now, |_| ());
         held.is_ok_and(|held| holding.settle(held, 1, now).is_some())
@@ -130,12 +139,19 @@ fn measure_holds(keys: usize, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
+/// So many addresses.
+fn addresses(keys: usize) -> Vec<String> {
+    (0..keys)
+        .map(|i| format!("10.{}.{}.{}", i >> 16, i >> 8 & 255, i & 255))
+        .collect()
+}
+
 /// Measures each of the peers in turn, in many rounds, with so many requests of each key in a second.
 fn rounds(peers: &mut [Peer<'_>], names: &[String], rate: u64) {
     let order = shuffled(names);
-    let step = (1_000_000_000 / rate / names.len() as u64).max(1);
+    let step = step(names.len(), rate);
     for peer in peers.iter_mut() {
-        peer.decide(names.len(), &order, step);
+        peer.warm_up(&order, rate);
         let per_decision = peer.decide(5000, &order, step);
         peer.nanos = vec![per_decision];
     }
@@ -151,75 +167,168 @@ fn rounds(peers: &mut [Peer<'_>], names: &[String], rate: u64) {
     }
 }
 
-fn measure(names: &[String], rate: u64, what: &str, table: &mut Table) -> Result<()> {
-    let window = RuleGeometry::new(1000, Some(20))?;
-    let counting = Counting::Strict;
-    let geometry = KeyedGeometry::new(Grade::Qps { window, counting }, names.len());
-    let terms = KeyedTerms::of(Count::new(f64::from(LIMIT))?);
-    let [alone, reserving, asking] =
-        [geometry; 3].map(|geometry| KeyedWindows::new(geometry, SEED));
-    let turns = KeyedWindows::new(geometry.paced(), SEED);
-    let calls = KeyedWindows::new(KeyedGeometry::new(Grade::Concurrency, names.len()), SEED);
-    let siphash = governor(RandomState::new())?;
-    let foldhash = governor(DefaultHashBuilder::default())?;
+/// How many nanoseconds lie between two requests.
+fn step(keys: usize, rate: u64) -> u64 {
+    (1_000_000_000 / rate / keys as u64).max(1)
+}
 
-    let keys = names.len();
-    let mut peers = [
-        peer("governor", governed(&siphash), bytes_of(names)),
-        peer("governor, foldhash", governed(&foldhash), bytes_of(names)),
-        keyed("window, a rule that is alone", &alone, keys, |key, now| {
-            alone.admit_now(key, &terms, 1, now).is_some()
-        }),
-        keyed("window, reserve + commit", &reserving, keys, |key, now| {
-            let taken = reserving.reserve(&mut KeyHandle::of(key), &terms, 1, now);
-            taken.map(|taken| reserving.admit(taken, 1)).is_some()
-        }),
-        keyed(
-            "window, ask + reserve + commit",
-            &asking,
-            keys,
-            |key, now| {
-                let mut key = KeyHandle::of(key);
-                if asking.ask(&mut key, &terms, 1, now) != KeyVerdict::Pass {
-                    return false;
-                }
-                let taken = asking.reserve(&mut key, &terms, 1, now);
-                taken.map(|taken| asking.admit(taken, 1)).is_some()
-            },
-        ),
-        keyed("throttle", &turns, keys, |key, now| {
-            turns.admit_now(key, &terms, 1, now).is_some()
-        }),
-        keyed(
-            "calls in flight, enter + leave",
-            &calls,
-            keys,
-            |key, now| {
-                let call = calls.admit_now(key, &terms, 1, now);
-                call.map(|call| calls.leave(call, 1)).is_some()
-            },
-        ),
-    ];
-
+fn measure(
+    names: &[String],
+    rate: u64,
+    what: &str,
+    valgrind: Option<&Path>,
+    table: &mut Table,
+) -> Result<()> {
+    let mut peers = peers(names)?;
     rounds(&mut peers, names, rate);
+    let counts = match valgrind {
+        Some(valgrind) => {
+            let called: Vec<&'static str> = peers.iter().map(|peer| peer.name).collect();
+            parallel::map(&called, |name| {
+                count(valgrind, name, names.len(), rate, COUNTED).context(*name)
+            })?
+        }
+        None => Vec::new(),
+    };
     let reference = peers.first().map_or(Vec::new(), |peer| peer.nanos.clone());
-    for peer in &peers {
+    for (place, peer) in peers.iter().enumerate() {
         let nanos = median(&peer.nanos);
+        let count = counts.get(place);
         table.row([
             format!("{}: {what}", peer.name),
             grouped(names.len() as f64),
             format!("{nanos:.1}"),
             grouped(1e9 / nanos),
             format!("{:.2}", ratio(&peer.nanos, &reference)),
+            count.map_or("-".to_owned(), |count| format!("{count:.0}")),
             grouped((peer.bytes)()),
         ]);
     }
     Ok(())
 }
 
+/// Instructions per decision: the difference between a process that makes 2 N of them and one that makes N.
+fn count(valgrind: &Path, name: &str, keys: usize, rate: u64, counted: usize) -> Result<f64> {
+    let program = std::env::current_exe().context("this program's own path")?;
+    let [keys, rate] = [keys as u64, rate].map(|number| number.to_string());
+    let instructions = |times: usize| {
+        let times = times.to_string();
+        valgrind::instructions(
+            valgrind,
+            &program,
+            &["repeat", "keyed", name, &keys, &rate, &times],
+        )
+    };
+    Ok((instructions(2 * counted)? - instructions(counted)?) / counted as f64)
+}
+
+const ALONE: &str = "window, a rule that is alone";
+
+/// Instructions of a decision of a rule that is alone, for one of so many keys, which pass or are nearly all refused.
+pub(crate) fn count_alone(valgrind: &Path, keys: usize, is_refused: bool) -> Result<f64> {
+    let [(passing, _), (refused, _)] = RATES;
+    let rate = if is_refused { refused } else { passing };
+    // Each key counts at least once: otherwise there would be keys of which only the first requests are seen.
+    count(valgrind, ALONE, keys, rate, COUNTED.max(keys))
+}
+
+/// Nanoseconds of such a decision that passes, and bytes of a key.
+pub(crate) fn time_alone(keys: usize) -> Result<(f64, f64)> {
+    let names = addresses(keys);
+    let mut peers = peers(&names)?;
+    let peer = peers.iter_mut().find(|peer| peer.name == ALONE);
+    let peer = std::slice::from_mut(peer.context("a rule that is alone")?);
+    let [(passing, _), _] = RATES;
+    rounds(peer, &names, passing);
+    let [peer] = peer else {
+        anyhow::bail!("one peer was timed");
+    };
+    Ok((median(&peer.nanos), (peer.bytes)()))
+}
+
+/// So many decisions of a peer, for valgrind.
+pub(super) fn repeat(name: &str, keys: usize, rate: u64, times: usize) -> Result<()> {
+    let names = addresses(keys);
+    let mut peers = peers(&names)?;
+    let peer = peers.iter_mut().find(|peer| peer.name == name);
+    let peer = peer.with_context(|| format!("no peer `{name}`"))?;
+    let order = shuffled(&names);
+    peer.warm_up(&order, rate);
+    peer.decide(times, &order, step(keys, rate));
+    Ok(())
+}
+
+fn peers(names: &[String]) -> Result<Vec<Peer<'_>>> {
+    let window = RuleGeometry::new(1000, Some(20))?;
+    let counting = Counting::Strict;
+    let geometry = KeyedGeometry::new(Grade::Qps { window, counting }, names.len());
+    let calls = KeyedGeometry::new(Grade::Concurrency, names.len());
+    let terms = KeyedTerms::of(Count::new(f64::from(LIMIT))?);
+
+    Ok(vec![
+        peer(
+            "governor",
+            governed(governor(RandomState::new())?),
+            bytes_of(names),
+        ),
+        peer(
+            "governor, foldhash",
+            governed(governor(DefaultHashBuilder::default())?),
+            bytes_of(names),
+        ),
+        keyed(ALONE, geometry, move |table, key, cost, now| {
+            table.admit_now(key, &terms, cost, now).is_some()
+        }),
+        keyed(
+            "window, reserve + commit",
+            geometry,
+            move |table, key, cost, now| {
+                let taken = table.reserve(&mut KeyHandle::of(key), &terms, cost, now);
+                taken.map(|taken| table.admit(taken, cost)).is_some()
+            },
+        ),
+        keyed(
+            "window, ask + reserve + commit",
+            geometry,
+            move |table, key, cost, now| {
+                let mut key = KeyHandle::of(key);
+                if table.ask(&mut key, &terms, cost, now) != KeyVerdict::Pass {
+                    return false;
+                }
+                let taken = table.reserve(&mut key, &terms, cost, now);
+                taken.map(|taken| table.admit(taken, cost)).is_some()
+            },
+        ),
+        keyed(
+            "throttle",
+            geometry.paced(),
+            move |table, key, cost, now| table.admit_now(key, &terms, cost, now).is_some(),
+        ),
+        keyed(
+            "calls in flight, enter + leave",
+            calls,
+            move |table, key, cost, now| {
+                let call = table.admit_now(key, &terms, cost, now);
+                call.map(|call| table.leave(call, cost)).is_some()
+            },
+        ),
+    ])
+}
+
 impl Peer<'_> {
+    /// One decision for each key, after which it has no quota left if its requests are to be refused.
+    fn warm_up(&mut self, order: &[&String], rate: u64) {
+        let cost = if rate == REFUSED { LIMIT } else { 1 };
+        self.decide_each(order.len(), order, step(order.len(), rate), cost);
+    }
+
     /// Decides so many times; nanoseconds per decision.
     fn decide(&mut self, times: usize, order: &[&String], step: u64) -> f64 {
+        self.decide_each(times, order, step, 1)
+    }
+
+    #[inline(never)]
+    fn decide_each(&mut self, times: usize, order: &[&String], step: u64, cost: u32) -> f64 {
         let begin = Instant::now();
         let mut at = self.done % order.len().max(1);
         for number in self.done..self.done + times {
@@ -227,7 +336,7 @@ impl Peer<'_> {
             let Some(name) = order.get(at) else {
                 break;
             };
-            black_box((self.decide)(black_box(name), now));
+            black_box((self.decide)(black_box(name), cost, now));
             at += 1;
             if at == order.len() {
                 at = 0;
@@ -240,7 +349,7 @@ impl Peer<'_> {
 
 fn peer<'a>(
     name: &'static str,
-    decide: impl Fn(&String, u64) -> bool + 'a,
+    decide: impl Fn(&String, u32, u64) -> bool + 'a,
     bytes: impl Fn() -> f64 + 'a,
 ) -> Peer<'a> {
     Peer {
@@ -252,19 +361,20 @@ fn peer<'a>(
     }
 }
 
-fn keyed<'a>(
+fn keyed(
     name: &'static str,
-    table: &'a KeyedWindows,
-    keys: usize,
-    decide: impl Fn(leapgate::backend::Key, Timestamp) -> bool + 'a,
-) -> Peer<'a> {
+    geometry: KeyedGeometry,
+    decide: impl Fn(&KeyedWindows, Key, u64, Timestamp) -> bool + 'static,
+) -> Peer<'static> {
+    let table = Rc::new(KeyedWindows::new(geometry, SEED));
+    let counted = Rc::clone(&table);
     peer(
         name,
-        move |name, now| {
+        move |name, cost, now| {
             let key = table.key([Some(name.as_bytes())]);
-            decide(key, Timestamp::from_nanos(now))
+            decide(&table, key, cost.into(), Timestamp::from_nanos(now))
         },
-        move || table.bytes() as f64 / keys as f64,
+        move || counted.bytes() as f64 / geometry.max_keys as f64,
     )
 }
 
@@ -280,10 +390,13 @@ fn governor<S: BuildHasher>(hasher: S) -> Result<Governor<S>> {
     ))
 }
 
-fn governed<S: BuildHasher>(governor: &Governor<S>) -> impl Fn(&String, u64) -> bool {
-    |name, now| {
+fn governed<S: BuildHasher + 'static>(governor: Governor<S>) -> impl Fn(&String, u32, u64) -> bool {
+    move |name, cost, now| {
         governor.clock().set(now);
-        governor.check_key(name).is_ok()
+        match NonZeroU32::new(cost) {
+            Some(NonZeroU32::MIN) | None => governor.check_key(name).is_ok(),
+            Some(cost) => matches!(governor.check_key_n(name, cost), Ok(Ok(()))),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The core beside its peers: nanoseconds and instructions, in interleaved rounds.
 
+mod alone;
 mod behaviors;
 mod cases;
 mod keyed;
@@ -13,7 +14,9 @@ use crate::parallel;
 use crate::statistics::{median, ratio};
 use crate::table::{Table, section};
 use crate::valgrind;
-use cases::{Case, Group, Run};
+use cases::{Case, Group};
+pub(crate) use cases::{NO_LIMIT, Run, entering, to_anyhow};
+pub(crate) use keyed::{count_alone, time_alone};
 
 /// Rounds, and how long each case runs in one of them: shorter than a scheduler's slice, so that on a busy machine most batches
 /// run undisturbed, and the median is such a batch.
@@ -60,31 +63,38 @@ pub(crate) fn run() -> Result<()> {
         );
         let reference = all.iter().find(|(case, _)| case.name == group.reference());
         let (_, reference) = reference.context("the group's reference is a case")?;
-        let mut table = Table::new(&[
-            "",
-            "ns",
-            &format!("ns / {}", group.reference()),
-            "instructions",
-            "ratio",
-        ]);
+        let in_nanos = format!("ns / {}", group.reference());
+        let mut headings = vec!["", "ns", &in_nanos, "instructions", "ratio"];
+        if group == Group::Behavior {
+            headings.push("added to a plain rule's");
+        }
+        let mut table = Table::new(&headings);
         for (case, figures) in all.iter().filter(|(case, _)| case.group == group) {
-            let in_proportion = figures
-                .instructions
-                .zip(reference.instructions)
-                .map(|(count, to)| count / to);
-            table.row([
+            let counts = figures.instructions.zip(reference.instructions);
+            let shown = |number: Option<f64>, digits| {
+                number.map_or("-".to_owned(), |number| format!("{number:.digits$}"))
+            };
+            let mut row = vec![
                 case.name.clone(),
                 format!("{:.2}", median(&figures.nanos)),
                 format!("{:.2}", ratio(&figures.nanos, &reference.nanos)),
-                figures
-                    .instructions
-                    .map_or("-".to_owned(), |count| format!("{count:.1}")),
-                in_proportion.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
-            ]);
+                shown(figures.instructions, 1),
+                shown(counts.map(|(count, to)| count / to), 2),
+            ];
+            if group == Group::Behavior {
+                row.push(shown(counts.map(|(count, to)| count - to), 1));
+            }
+            table.row(row);
         }
         table.print();
     }
+    alone::run()?;
     keyed::run()
+}
+
+/// Prints the table of an entry and exit in a program that has nothing else.
+pub(crate) fn run_alone() -> Result<()> {
+    alone::run()
 }
 
 /// Prints the table of limits per key alone.
@@ -101,6 +111,11 @@ pub(crate) fn repeat(name: &str, times: u64) -> Result<()> {
         .with_context(|| format!("no case `{name}`"))?;
     std::hint::black_box((case.make)()?(times));
     Ok(())
+}
+
+/// Makes so many decisions of a peer of the table of limits per key, for valgrind.
+pub(crate) fn repeat_keyed(peer: &str, keys: usize, rate: u64, times: usize) -> Result<()> {
+    keyed::repeat(peer, keys, rate, times)
 }
 
 /// Nanoseconds per run of each case, round by round.

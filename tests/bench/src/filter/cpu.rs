@@ -17,7 +17,7 @@ use crate::table::{Table, section};
 const ROUNDS: usize = 21;
 const PER_ROUND: Duration = Duration::from_millis(100);
 /// V8 compiles what runs often once more, better.
-const WARM_UP: Duration = Duration::from_millis(400);
+pub(super) const WARM_UP: Duration = Duration::from_millis(400);
 const IDLE: Duration = Duration::from_millis(1500);
 const CONNECTIONS: usize = 16;
 
@@ -87,7 +87,7 @@ pub(super) fn run(modules: &Modules, envoy: &Binary) -> Result<()> {
 }
 
 /// One turn of one variant: microseconds of CPU per request.
-fn round(variant: &Variant, running: &Running, load: &mut Load) -> Result<f64> {
+pub(super) fn round(variant: &Variant, running: &Running, load: &mut Load) -> Result<f64> {
     let before = cpu_seconds(running.pid())?;
     let answers = load.run_for(PER_ROUND)?;
     let spent = cpu_seconds(running.pid())? - before;

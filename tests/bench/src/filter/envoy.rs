@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::load::Load;
 use super::modules::{
     CLIENT, CLIENT_HEADER, Key, Limit, METADATA, Modules, NameFrom, ROUTE, STORE, apis, compile,
-    floor_window, keyed, named, one_rule, rules,
+    floor_window, keyed, keyed_beside, named, one_rule, rules,
 };
 use super::store;
 
@@ -91,6 +91,13 @@ pub(super) fn variants(modules: &Modules, interval_ms: u64, ticks: Ticks) -> Res
         Some(wasm(
             &modules.ours,
             &keyed(key, limit, interval_ms),
+            for_ours.as_ref(),
+        ))
+    };
+    let beside = |limit| {
+        Some(wasm(
+            &modules.ours,
+            &keyed_beside(limit, interval_ms),
             for_ours.as_ref(),
         ))
     };
@@ -186,6 +193,10 @@ pub(super) fn variants(modules: &Modules, interval_ms: u64, ticks: Ticks) -> Res
             by(Key::Header, Limit::Tight),
         ),
         refused(
+            "leapgate, by a header and two rules, refused",
+            beside(Limit::Tight),
+        ),
+        refused(
             "leapgate, by the address, refused",
             by(Key::Address, Limit::Tight),
         ),
@@ -273,8 +284,21 @@ fn native_by_header(limit: Limit, interval_ms: u64) -> Value {
     filter
 }
 
-/// Envoy's whole configuration. No admin interface, and no cluster but that of a store: nothing but what is measured.
-fn configuration(port: u16, variant: &Variant) -> Value {
+impl Variant {
+    /// The filter with this configuration, which lets the benchmark's requests pass, or no filter.
+    pub(super) fn of_rules(module: &Path, configuration: Option<&str>) -> Self {
+        Self {
+            name: "leapgate",
+            floor: None,
+            filter: configuration.map(|configuration| wasm(module, configuration, None)),
+            limit: Limit::Ample,
+            store: None,
+        }
+    }
+}
+
+/// A listener of this variant, which answers with this body.
+fn listener(port: u16, variant: &Variant, body: &str) -> Value {
     let filter = variant.filter.as_ref();
     let router = json!({
         "name": "envoy.filters.http.router",
@@ -288,7 +312,7 @@ fn configuration(port: u16, variant: &Variant) -> Value {
             METADATA: {"client": CLIENT, "resource": ROUTE},
             "envoy-gateway": {"resources": [{"kind": "HTTPRoute", "namespace": "shop", "name": ROUTE}]},
         }},
-        "direct_response": {"status": 200, "body": {"inline_string": "ok\n"}},
+        "direct_response": {"status": 200, "body": {"inline_string": body}},
     });
     let manager = json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
@@ -298,13 +322,28 @@ fn configuration(port: u16, variant: &Variant) -> Value {
     });
     let chain = json!({"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]});
     let address = json!({"socket_address": {"address": "127.0.0.1", "port_value": port}});
+    json!({"name": "bench", "address": address, "filter_chains": [chain]})
+}
+
+/// The same as an answer of LDS.
+pub(super) fn listeners(port: u16, variant: &Variant, body: &str) -> Value {
+    let mut listener = listener(port, variant, body);
+    if let Some(fields) = listener.as_object_mut() {
+        let kind = "type.googleapis.com/envoy.config.listener.v3.Listener";
+        fields.insert("@type".to_owned(), json!(kind));
+    }
+    json!({"resources": [listener]})
+}
+
+/// Envoy's whole configuration. No admin interface, and no cluster but that of a store: nothing but what is measured.
+fn configuration(port: u16, variant: &Variant) -> Value {
     let store = |port| {
         let endpoint =
             json!({"address": {"socket_address": {"address": "127.0.0.1", "port_value": port}}});
         json!({"name": STORE, "load_assignment": {"cluster_name": STORE, "endpoints": [{"lb_endpoints": [{"endpoint": endpoint}]}]}})
     };
     let clusters: Vec<_> = variant.store.into_iter().map(store).collect();
-    let listener = json!({"name": "bench", "address": address, "filter_chains": [chain]});
+    let listener = listener(port, variant, "ok\n");
     json!({"static_resources": {"listeners": [listener], "clusters": clusters}})
 }
 
@@ -347,11 +386,22 @@ impl Running {
         wrapper: &[OsString],
         workers: u32,
     ) -> Result<Self> {
+        let whole = |port| Ok(configuration(port, variant).to_string());
+        Self::start_with(binary, &whole, folder, (wrapper, &[]), workers)
+    }
+
+    /// Starts Envoy with the configuration that it has for its port. Further words stand before and behind its command line.
+    pub(super) fn start_with(
+        binary: &Binary,
+        configuration: &dyn Fn(u16) -> Result<String>,
+        folder: &Folder,
+        (wrapper, words_behind): (&[OsString], &[&str]),
+        workers: u32,
+    ) -> Result<Self> {
         let port = free_port()?;
         let file = |extension: &str| folder.path().join(format!("{port}.{extension}"));
         let (config, log) = (file("json"), file("log"));
-        std::fs::write(&config, configuration(port, variant).to_string())
-            .context("writing Envoy's configuration")?;
+        std::fs::write(&config, configuration(port)?).context("writing Envoy's configuration")?;
 
         let mut line = wrapper.to_vec();
         line.push(binary.0.clone().into());
@@ -368,7 +418,8 @@ impl Running {
                 "error",
                 "-c",
             ])
-            .arg(&config);
+            .arg(&config)
+            .args(words_behind);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())

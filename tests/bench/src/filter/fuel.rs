@@ -11,7 +11,7 @@ use leapgate_host::{Cost, Host, Plugin, Request, Vm};
 
 use super::modules::{
     CLIENT, CLIENT_HEADER, DEFAULT_INTERVAL_MS, Key, Limit, METADATA, Modules, NameFrom, PATH,
-    ROUTE, apis, compile, floor_window, keyed, named, rules,
+    ROUTE, apis, compile, floor_window, keyed, keyed_beside, named, rules,
 };
 use crate::table::{Table, grouped, section};
 
@@ -23,13 +23,13 @@ const MS_BETWEEN: u64 = 1;
 const TICKS: u32 = 200;
 
 /// What the counted requests cost, on average.
-struct PerRequest {
+pub(super) struct PerRequest {
     cost: Cost,
     requests: f64,
 }
 
 impl PerRequest {
-    fn fuel(&self) -> f64 {
+    pub(super) fn fuel(&self) -> f64 {
         self.cost.fuel as f64 / self.requests
     }
 
@@ -77,6 +77,10 @@ pub(super) fn run(modules: &Modules) -> Result<()> {
             limit,
         )
     };
+    let beside = |limit: Limit| {
+        let configuration = keyed_beside(limit, DEFAULT_INTERVAL_MS);
+        measure(&modules.ours, &configuration, limit)
+    };
     let by_name = |from: NameFrom| {
         let configuration = named(from, DEFAULT_INTERVAL_MS);
         measure(&modules.ours, &configuration, Limit::Ample)
@@ -119,6 +123,16 @@ pub(super) fn run(modules: &Modules) -> Result<()> {
             "leapgate, by the address, refused",
             3,
             by(Key::Address, Limit::Tight)?,
+        ),
+        (
+            "leapgate, by a header and two rules, admitted",
+            0,
+            beside(Limit::Ample)?,
+        ),
+        (
+            "leapgate, by a header and two rules, refused",
+            3,
+            beside(Limit::Tight)?,
         ),
         ("leapgate, an exact API of 1 000, admitted", 0, api(true)?),
         ("leapgate, a prefix API of 1 000, admitted", 0, api(false)?),
@@ -304,7 +318,7 @@ pub(super) fn start(host: &Rc<Host>, file: &Path, configuration: &str) -> Result
     Ok(vm)
 }
 
-fn measure(module: &Path, configuration: &str, limit: Limit) -> Result<PerRequest> {
+pub(super) fn measure(module: &Path, configuration: &str, limit: Limit) -> Result<PerRequest> {
     let host = Host::new();
     let mut vm = start(&host, module, configuration)?;
     let mut request = Request::to_route(ROUTE)

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-const REQUEST: &[u8] =
+pub(super) const REQUEST: &[u8] =
     b"GET /bench HTTP/1.1\r\nhost: localhost\r\nuser-agent: leapgate-bench\r\nx-api-key: 9b2f0c61d4\r\n\r\n";
 
 /// Answers by status.

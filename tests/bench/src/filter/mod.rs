@@ -3,19 +3,22 @@
 mod cpu;
 mod envoy;
 mod fuel;
+mod growth;
 mod idle;
 mod instructions;
 mod leased;
 mod load;
 mod modules;
+mod start;
 mod store;
 
 use anyhow::Result;
 
+pub(crate) use growth::measure as grow;
 pub(crate) use load::read_response;
 
 /// What can be printed.
-pub(crate) const PARTS: [&str; 5] = ["fuel", "leased", "instructions", "cpu", "idle"];
+pub(crate) const PARTS: [&str; 6] = ["fuel", "leased", "instructions", "cpu", "idle", "start"];
 
 /// Prints the tables of these parts.
 pub(crate) fn run(parts: &[&str]) -> Result<()> {
@@ -25,6 +28,9 @@ pub(crate) fn run(parts: &[&str]) -> Result<()> {
     }
     if parts.contains(&"leased") {
         leased::run(&modules)?;
+    }
+    if parts.contains(&"start") {
+        start::in_module(&modules)?;
     }
     if parts.iter().any(|part| !["fuel", "leased"].contains(part)) {
         let envoy = envoy::Binary::find()?;
@@ -36,6 +42,9 @@ pub(crate) fn run(parts: &[&str]) -> Result<()> {
         }
         if parts.contains(&"idle") {
             idle::run(&modules, &envoy)?;
+        }
+        if parts.contains(&"start") {
+            start::run(&modules, &envoy)?;
         }
     }
     Ok(())

@@ -188,6 +188,21 @@ pub(super) fn keyed(key: Key, limit: Limit, interval_ms: u64) -> String {
     json!({"flowRules": [rule]}).to_string()
 }
 
+/// The filter's configuration with a rule for each client, by a header, and two rules without a key beside it.
+pub(super) fn keyed_beside(limit: Limit, interval_ms: u64) -> String {
+    let rule = |id: &str, limit: Limit| json!({"resource": ROUTE, "id": id, "count": limit.count(), "intervalMs": interval_ms});
+    let mut keyed = rule("client", limit);
+    if let Some(keyed) = keyed.as_object_mut() {
+        keyed.insert("key".to_owned(), json!([{"header": CLIENT_HEADER}]));
+    }
+    let rules = [
+        keyed,
+        rule("first", Limit::Ample),
+        rule("second", Limit::Ample),
+    ];
+    json!({"flowRules": rules}).to_string()
+}
+
 /// The filter's configuration with one rule, whose permits are leased where `is_leased`.
 pub(super) fn one_rule(is_leased: bool, interval_ms: u64) -> String {
     let rule = json!({

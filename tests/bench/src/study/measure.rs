@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use leapgate_study::cases::{self, Case, Run, Structure};
 use serde_json::{Value, json};
 
-use super::figures::Figures;
+use crate::figures::Figures;
 use crate::parallel;
 use crate::statistics::{median, ratio};
 use crate::valgrind;

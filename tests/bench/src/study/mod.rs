@@ -1,9 +1,7 @@
 //! Ways to keep a window, side by side: the study of `docs/study.md`.
 
 mod document;
-mod figures;
 mod measure;
-mod plots;
 
 use std::path::PathBuf;
 
@@ -14,11 +12,11 @@ use leapgate_study::accuracy::{
 use leapgate_study::cases::Structure::{self, List};
 use leapgate_study::cases::{self, BUCKETS, Case, USUAL};
 
-use crate::table::{Table, section};
+use crate::figures::Figures;
+use crate::table::section;
 use crate::valgrind;
-use document::TABLES;
-use figures::Figures;
 
+pub(crate) use document::DOCUMENT;
 pub(crate) use measure::decide;
 
 /// How much is measured.
@@ -86,17 +84,7 @@ pub(crate) fn run(extent: Extent) -> Result<()> {
             "WebAssembly in {node}. Ratios are to leapgate's window, in the same rounds.{remark}"
         ),
     );
-    for table in TABLES {
-        let mut rows = table.rows(&figures).into_iter();
-        let Some(headings) = rows.next() else {
-            continue;
-        };
-        println!("{}", table.title());
-        let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-        let mut printed = Table::new(&headings);
-        rows.for_each(|row| printed.row(row));
-        printed.print();
-    }
+    DOCUMENT.print(&figures);
     if !is_full {
         println!("docs/study.md stays as it is: not all of it was measured.");
         return Ok(());
@@ -106,12 +94,12 @@ pub(crate) fn run(extent: Extent) -> Result<()> {
         "docs/study.md stays as it is: {}",
         remark.trim_start()
     );
-    document::write(&figures)
+    DOCUMENT.write(&figures)
 }
 
 /// Makes the document anew of the figures that are there: after a change of its words or of a plot.
 pub(crate) fn draw() -> Result<()> {
-    document::write(&document::kept()?)
+    DOCUMENT.write(&DOCUMENT.kept()?)
 }
 
 /// Adds what each way to decide admits, and how its decisions differ from the exact log's.

@@ -5,71 +5,19 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
-use super::figures::{Curve, Figures};
+use crate::figures::{Curve, Figures};
 
 /// A plot of one measure of a figure.
-pub(super) struct Plot {
+pub(crate) struct Plot {
     /// The name of the file.
-    pub(super) name: &'static str,
-    figure: &'static str,
-    measure: &'static str,
-    caption: &'static str,
-    x: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) figure: &'static str,
+    pub(crate) measure: &'static str,
+    pub(crate) caption: &'static str,
+    pub(crate) x: &'static str,
     /// From and to on the vertical axis, if it is not a logarithmic one over all values.
-    linear: Option<(f64, f64)>,
+    pub(crate) linear: Option<(f64, f64)>,
 }
-
-/// All of them.
-pub(super) const ALL: [Plot; 6] = [
-    Plot {
-        name: "buckets",
-        figure: "buckets",
-        measure: "instructions",
-        caption: "Instructions of a decision",
-        x: "buckets of the window",
-        linear: None,
-    },
-    Plot {
-        name: "rate",
-        figure: "rate",
-        measure: "instructions",
-        caption: "Instructions of a decision, 60 buckets",
-        x: "requests in a bucket",
-        linear: None,
-    },
-    Plot {
-        name: "idle",
-        figure: "idle",
-        measure: "instructions",
-        caption: "Instructions of the first decision after 1 000 idle windows",
-        x: "buckets of the window",
-        linear: None,
-    },
-    Plot {
-        name: "memory",
-        figure: "memory",
-        measure: "bytes",
-        caption: "Bytes of one key, 60 buckets",
-        x: "requests in a window",
-        linear: None,
-    },
-    Plot {
-        name: "worst",
-        figure: "accuracy",
-        measure: "worst adversary",
-        caption: "Most that an adversary gets in an interval, % of the limit",
-        x: "buckets of the window",
-        linear: Some((80.0, 210.0)),
-    },
-    Plot {
-        name: "error",
-        figure: "accuracy",
-        measure: "differ bursts",
-        caption: "Decisions that differ from the exact log's in bursty traffic, %",
-        x: "buckets of the window",
-        linear: None,
-    },
-];
 
 const SIZE: (u32, u32) = (860, 420);
 const LEGEND: u32 = 250;
@@ -90,7 +38,7 @@ enum Mark {
     Cross,
 }
 
-/// Arrays are blue, lists orange, others have their own colours; the marks differ, too.
+/// Arrays and native code are blue, lists and the filter orange, others have their own colours; the marks differ, too.
 fn look(structure: &str) -> Look {
     let (red, green, blue, mark, filled) = match structure {
         "leapgate's window" => (20, 150, 190, Mark::Circle, true),
@@ -99,6 +47,13 @@ fn look(structure: &str) -> Look {
         "list: running total" => (225, 95, 10, Mark::Triangle, true),
         "list: running total; pooled" => (240, 160, 50, Mark::Triangle, false),
         "list: summed" | "buckets: weighted" => (190, 130, 80, Mark::Cross, false),
+        "native: admitted" | "native: asked for" | "1 rule" => (37, 120, 240, Mark::Circle, true),
+        "native: asked for; no statistics" => (165, 90, 240, Mark::Circle, false),
+        "native: refused" | "native: not asked for" => (110, 170, 250, Mark::Circle, false),
+        "filter: admitted" | "filter: asked for" | "a key" => (225, 95, 10, Mark::Triangle, true),
+        "filter: refused" | "filter: not asked for" => (240, 160, 50, Mark::Triangle, false),
+        name if name.starts_with("1 rule") => (110, 170, 250, Mark::Cross, false),
+        name if name.starts_with("a key") => (240, 160, 50, Mark::Cross, false),
         "log of instants" => (30, 160, 80, Mark::Circle, true),
         "two-window estimate" => (165, 90, 240, Mark::Circle, false),
         _ => (230, 70, 140, Mark::Cross, false),
@@ -119,7 +74,7 @@ impl Look {
 
 impl Plot {
     /// The plot as SVG.
-    pub(super) fn draw(&self, figures: &Figures) -> Result<String> {
+    pub(crate) fn draw(&self, figures: &Figures) -> Result<String> {
         let curves = figures.curves(self.figure, self.measure);
         let values = |of: fn(&(f64, f64)) -> f64| {
             curves
