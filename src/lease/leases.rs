@@ -195,13 +195,16 @@ impl Leases {
         self.left.saturating_add(self.remaining)
     }
 
-    /// Forgets the leases whose time is over: the store counts them as used.
+    /// Forgets the leases whose time is over: the store counts them as used. Returns how many permits they had left.
     #[inline]
-    pub(super) fn advance(&mut self, now: Moment) {
-        if !self.open.iter().all(|lease| lease.lasts(now)) {
-            self.open.retain(|lease| lease.lasts(now));
-            self.left = self.open.iter().map(|lease| lease.left).sum();
+    pub(super) fn advance(&mut self, now: Moment) -> u64 {
+        if self.open.iter().all(|lease| lease.lasts(now)) {
+            return 0;
         }
+        let before = self.left;
+        self.open.retain(|lease| lease.lasts(now));
+        self.left = self.open.iter().map(|lease| lease.left).sum();
+        before.saturating_sub(self.left)
     }
 
     /// Spends permits, of the oldest lease first; all or none.
@@ -280,9 +283,8 @@ impl Leases {
         self.reported.is_some() || !self.unreported.is_empty()
     }
 
-    /// Whether nothing of it would be missed, but for what is known of refusals.
+    /// Whether nothing of it would be missed, but for what is known of refusals. To be called after [`Leases::advance`].
     pub(super) fn is_idle(&mut self, now: Moment, terms: &Terms) -> bool {
-        self.advance(now);
         self.own.forget(terms, now.millis());
         self.in_flight.is_none() && self.left == 0 && self.own.is_empty() && !self.owes_a_report()
     }

@@ -278,6 +278,7 @@ impl Node {
         for _ in 0..EXAMINED {
             self.hand = (self.hand + 1) % self.known.len().max(1);
             let leases = &mut self.known.get_mut(self.hand)?.leases;
+            self.figures.permits = self.figures.permits.saturating_sub(leases.advance(now));
             let worth = if leases.is_idle(now, &self.terms) {
                 0
             } else if leases.in_flight.is_some() {
@@ -518,7 +519,8 @@ impl Node {
             self.due.pop_front();
             let known = self.known.get_mut(place as usize)?;
             known.is_due = false;
-            known.leases.advance(now);
+            let expired = known.leases.advance(now);
+            self.figures.permits = self.figures.permits.saturating_sub(expired);
             let is_due = known.leases.next_close().is_some_and(|at| at <= now_ms)
                 || known.leases.owes_a_report();
             let message = if is_due {

@@ -174,6 +174,29 @@ fn permits_of_an_answer_that_took_too_long_are_not_spent_and_the_next_lease_is_l
 }
 
 #[test]
+fn permits_whose_time_is_over_are_not_shown() {
+    // They are to be given back at 30; an overloaded machine may be late.
+    for (millis, gives_back, shown) in
+        [(29, false, 10), (30, true, 0), (46, true, 0), (47, false, 0), (500, false, 0)]
+    {
+        let mut node = node(100, WhenDown::Refuse);
+        let message = node.take(KEY, 10, at(0)).1.unwrap();
+        node.answered(message.token, &reply(&message, "9-10-0-90-1"), at(0)).unwrap();
+        assert_eq!(node.due(at(millis)).is_some(), gives_back, "{millis}");
+        assert_eq!(node.figures().permits, shown, "{millis}");
+    }
+    // A further key takes a place among keys whose time is over.
+    let mut node = Node::new(7, "login", terms(100), WhenDown::Refuse, 2, [1, 2]);
+    for key in [":a", ":b"] {
+        let message = node.take(key.as_bytes(), 10, at(0)).1.unwrap();
+        node.answered(message.token, &reply(&message, "9-10-0-90-1"), at(0)).unwrap();
+    }
+    assert_eq!(node.figures().permits, 20);
+    assert_eq!(node.take(b":c", 1, at(60)).0, Taken::Wait);
+    assert_eq!(node.figures().permits, 0);
+}
+
+#[test]
 fn what_was_used_is_settled_at_its_age_and_closed_with_what_is_left() {
     let mut node = node(100, WhenDown::Refuse);
     let message = node.take(KEY, 10, at(0)).1.unwrap();

@@ -110,7 +110,9 @@ class Faults(Rls):
             end()
             eventually("it passes again", lambda: statuses(1) == [200])
 
-        self.assertEqual(statuses(40), [200] * 40)
+        # On a slow machine, permits may be spent before more have come.
+        eventually("permits come as fast as they are spent", lambda: statuses(40) == [200] * 40)
+
         def restart():
             running.wait_for_log("leapgate: envoy.store: `ratelimit` cannot be reached or has no Redis behind it; start both; until it "
                                  "answers, `whenDown` decides")

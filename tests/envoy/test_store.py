@@ -101,7 +101,9 @@ class Store(EnvoyTest):
             line = f"envoy.store: `store` {sentence}{said}"
             eventually(line, lambda: (envoy.get("/hot"), line in self.warnings(envoy))[1])
             self.statuses(envoy, 50)
-            self.assertEqual(envoy.log().count(f"{line}\n"), 1, envoy.log())
+            # On a slow machine, the store may have failed by itself before.
+            since_it_answered = envoy.log().rpartition("answers again")[2]
+            self.assertEqual(since_it_answered.count(f"{line}\n"), 1, envoy.log())
 
         def recovers():
             eventually("requests pass again", lambda: envoy.get("/hot")[0] == 200)

@@ -32,7 +32,7 @@ const tests = weights.flatMap((weight) =>
     .filter((file) => file.endsWith('.test.mjs'))
     .map((file) => join(here, weight, file)),
 );
-const { status } = spawnSync(node, ['--test', '--test-concurrency=2', '--test-timeout=240000', ...args, ...tests], {
+const { status } = spawnSync(node, ['--test', '--test-concurrency=2', '--test-timeout=900000', ...args, ...tests], {
   stdio: 'inherit',
   env: { ...process.env, LEAPGATE_TARBALL: join(dir, filename), LEAPGATE_INSTALLED: dir },
 });
